@@ -73,7 +73,7 @@ fn on_two_units(tl: &Tl, x: &Tile, shared: &Shared) -> Tile {
 }
 
 /// Normalises all rows, some at a time. Arguments: x, gamma, beta and y.
-async fn layer_norm(tl: Tl, args: Args, rows: u64, normalise: Normalise) {
+fn layer_norm(tl: &Tl, args: &Args, rows: u64, normalise: Normalise) {
     let [x, gamma, beta, y] = [0, 1, 2, 3].map(|position| args.tensor(position).local());
     let [gamma, beta] = [gamma, beta].map(|row| tl.cast(&tl.load(&row), DType::F32));
     let ones = tl.full(&[x.dim(1), 1], 1.0, DType::F16);
@@ -81,7 +81,7 @@ async fn layer_norm(tl: Tl, args: Args, rows: u64, normalise: Normalise) {
     for start in (0..tl.cdiv(x.dim(0), rows)).map(|tile| tile * rows) {
         let shape = [rows.min(x.dim(0) - start), x.dim(1)];
         let tile = tl.load(&x.block(&[start, 0], &shape));
-        tl.store(&y.block(&[start, 0], &shape), &normalise(&tl, &tile, &shared));
+        tl.store(&y.block(&[start, 0], &shape), &normalise(tl, &tile, &shared));
     }
 }
 
@@ -128,8 +128,9 @@ impl Bench for WalkStep {
             lab.context.empty(&SHAPE, DType::F16)?.to(&here)?,
         ];
         let (rows, normalise) = (self.rows, self.normalise);
-        let kernel =
-            Kernel::new(self.name, move |tl, args| Box::pin(layer_norm(tl, args, rows, normalise)));
+        let kernel = Kernel::new(self.name, move |tl, args| {
+            Box::pin(async move { layer_norm(&tl, &args, rows, normalise) })
+        });
         lab.launch(&kernel, vec![&x, &gamma, &beta, &y], Vec::new(), 1, 1)?;
         // The result is rounded to f16.
         let check = lab.check(&y, 1.0 / 2048.0, expected)?;
