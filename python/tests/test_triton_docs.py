@@ -6,6 +6,9 @@ os.environ["TRITON_DEFAULT_BACKEND"] = "ahbm"
 
 from pathlib import Path
 
+import pytest
+import triton_times
+
 from cubeyard.triton import _table
 from cubeyard.triton._frame import LOWERINGS
 
@@ -19,3 +22,12 @@ def test_the_table_of_operations_is_that_of_the_code():
 def test_no_operation_is_both_supported_and_not():
     _table.table()
     assert len(LOWERINGS) > 80 and not set(_table.MISSING) & set(LOWERINGS)
+
+
+@pytest.mark.parametrize("case", triton_times.CASES, ids=lambda case: case.__name__)
+def test_the_table_of_times_is_that_of_the_machine(case):
+    row = case()
+    assert row.text() in PAGE.read_text(), "write the output of python python/tests/triton_times.py into docs/triton.md"
+    assert all(launch.ok for launch in row.launches) and max(row.errors) < 1e-3
+    if case in triton_times.EQUAL:
+        assert row.ns <= 1.1 * row.own.kernel_ns

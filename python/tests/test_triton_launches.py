@@ -181,6 +181,13 @@ def test_another_version_of_triton_gets_a_clear_message(monkeypatch):
         _version.check()
 
 
+@pytest.mark.parametrize("first", ["compiler", "driver", "example", "_program", "_record"])
+def test_any_module_of_the_backend_may_be_imported_before_triton(first):
+    code = f"import cubeyard.triton.{first}, triton; print(sorted(triton.backends.backends))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 0 and "'ahbm'" in found.stdout, found.stderr
+
+
 @pytest.mark.parametrize("wanted, active", [("ahbm", True), ("cuda", False)])
 def test_the_backend_is_active_where_it_is_asked_for(wanted, active):
     code = "import triton; from cubeyard.triton.driver import AhbmDriver; print(AhbmDriver.is_active())"

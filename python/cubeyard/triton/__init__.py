@@ -17,7 +17,13 @@ Triton is. docs/triton.md has the operations that it knows, and what a GPU has a
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+if "triton" not in sys.modules and find_spec("triton") is not None:
+    # Triton imports the modules of its backends, which need Triton: whichever is asked for first, Triton is imported first.
+    import triton  # noqa: F401
 
 if TYPE_CHECKING:
     from cubeyard.triton._arguments import Placed, place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from cubeyard._bench import Bench, BenchContext
@@ -20,7 +20,7 @@ from cubeyard.triton._program import Notes
 from cubeyard.triton._schedule import Schedule
 from cubeyard.triton._voice import moved
 
-__all__ = ["Recording", "TritonRun", "perform", "record", "timed"]
+__all__ = ["Recording", "TritonRun", "perform", "record", "timed", "with_own_bounds"]
 
 
 @dataclass
@@ -157,10 +157,14 @@ def _explained(launch: Launch, options: list[str]) -> Run:
     found = run_bench(
         Bench(function, launch.program.name, description), topology=launch.settings.topology, data=launch.settings.data
     )
+    more = [*_notes(launch, notes, reports), *options]
+    return replace(with_own_bounds(found), findings=_findings(launch, found), notes=[*found.notes, *more])
+
+
+def with_own_bounds(found: Run) -> TritonRun:
+    """Returns results with the bounds of the kernel's own commands: the least work of its problem is not known."""
     share, bounds = _bounds(found)
     own = {name: getattr(found, name) for name in (field.name for field in fields(found))}
-    own["findings"] = _findings(launch, found)
-    own["notes"] = [*found.notes, *_notes(launch, notes, reports), *options]
     return TritonRun(**{**own, "bounds": bounds, "share_of_bound": share})
 
 
