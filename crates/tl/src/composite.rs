@@ -6,6 +6,7 @@
 //! registers; after the last step the output tile is stored. Epilogues are computed after each step, after the
 //! last step of each output tile, or once at the end.
 
+mod indices;
 mod part;
 mod plan;
 mod run;
@@ -130,7 +131,7 @@ impl Tl {
         self.composite(CompositeKind::Map(op), operands)
     }
 
-    /// Builds a reduction of each row of a matrix; the result is a column.
+    /// Builds a reduction of each row of a matrix; the result is a column. An index counts from the start of the row.
     #[track_caller]
     pub fn reduce_rows(&self, reduce: Reduce, x: impl Into<Source>) -> Composite {
         self.composite(CompositeKind::Reduce(reduce), vec![x.into()])

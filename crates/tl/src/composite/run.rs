@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::CompositeKind;
+use super::indices::{Extremes, element_of};
 use super::plan::{Plan, PlanComputation, PlanEpilogue, PlanOperand, PlanSource, spread};
 use crate::input::{Input, ValueId};
 use crate::numeric::{self, Array, Binary, NumericError, Reduce, TileType};
@@ -15,6 +16,8 @@ pub(crate) struct PlanRun {
     loaded: BTreeMap<u32, Array>,
     /// Sums over the steps of output tiles under way: two, if the matrix engine runs ahead of the vector engine.
     sums: BTreeMap<u32, Array>,
+    /// Greatest or least elements of rows over the steps so far, of a reduction to their indices.
+    elements: BTreeMap<u32, Array>,
     /// Output tiles that wait to be stored.
     outs: BTreeMap<u32, Array>,
     /// The whole output, if it stays in the TCM.
@@ -84,10 +87,7 @@ impl PlanRun {
             numeric::reduce(reduce, self.sums.get(&out).expect("a step came before"), 1, true)?;
         self.columns.resize(plan.rows.len(), [None, None]);
         let [row, all] = &mut self.columns[number];
-        let joined = match row.take() {
-            Some(left) => numeric::binary(joins(reduce), &left, &part)?,
-            None => part,
-        };
+        let joined = join(reduce, row.take(), part)?;
         if !plan.ends_row(out) {
             *row = Some(joined);
             return Ok(());
@@ -127,16 +127,33 @@ impl PlanRun {
         let sum = match &plan.kind {
             CompositeKind::Gemm => numeric::dot(tiles[0], tiles[1], sum.as_ref())?,
             CompositeKind::Map(op) => op.compute(&tiles)?,
-            CompositeKind::Reduce(reduce) => {
-                let part = numeric::reduce(*reduce, tiles[0], 1, true)?;
-                match sum {
-                    Some(sum) => numeric::binary(joins(*reduce), &sum, &part)?,
-                    None => part,
+            CompositeKind::Reduce(reduce) => match element_of(*reduce) {
+                Some(element) => {
+                    let ([_, first], _) = plan.source_box(0, out, step);
+                    let part = Extremes::new([*reduce, element], tiles[0], first)?;
+                    self.join_indices(*reduce, out, sum, part)?
                 }
-            }
+                None => join(*reduce, sum, numeric::reduce(*reduce, tiles[0], 1, true)?)?,
+            },
         };
         self.sums.insert(out, sum);
         Ok(())
+    }
+
+    /// Joins the extremes of a step with those of the steps before, and returns their indices.
+    fn join_indices(
+        &mut self,
+        reduce: Reduce,
+        out: u32,
+        indices: Option<Array>,
+        part: Extremes,
+    ) -> Result<Array, NumericError> {
+        let joined = match indices.zip(self.elements.remove(&out)) {
+            Some((indices, elements)) => Extremes { indices, elements }.join(reduce, &part)?,
+            None => part,
+        };
+        self.elements.insert(out, joined.elements);
+        Ok(joined.indices)
     }
 
     fn epilogue(
@@ -166,6 +183,7 @@ impl PlanRun {
 
     fn finish_tile(&mut self, plan: &Plan, out: u32) -> Result<(), NumericError> {
         let sum = self.sums.remove(&out).expect("a step came before");
+        self.elements.remove(&out);
         let tile = numeric::cast(&sum, plan.output().dtype)?;
         if plan.value.is_none() {
             self.outs.insert(out, tile);
@@ -215,13 +233,16 @@ fn clipped(tile: &Array, start: [u64; 2], shape: [u64; 2]) -> Result<Array, Nume
     numeric::slice(tile, &start, &shape)
 }
 
-/// Returns the operation that combines two partial reductions.
-fn joins(reduce: Reduce) -> Binary {
-    match reduce {
+/// Combines a partial reduction with the one of the columns to its left, if any.
+fn join(reduce: Reduce, left: Option<Array>, part: Array) -> Result<Array, NumericError> {
+    let Some(left) = left else { return Ok(part) };
+    let operation = match reduce {
         Reduce::Sum => Binary::Add,
         Reduce::Max => Binary::Maximum,
         Reduce::Min => Binary::Minimum,
         Reduce::Prod => Binary::Mul,
-        Reduce::Xor | Reduce::Argmax | Reduce::Argmin => Binary::Xor,
-    }
+        Reduce::Xor => Binary::Xor,
+        Reduce::Argmax | Reduce::Argmin => unreachable!("indices are joined with their elements"),
+    };
+    numeric::binary(operation, &left, &part)
 }

@@ -396,6 +396,39 @@ fn maps_and_reductions_tile_by_tile() {
     close(&compute("", &[(SHAPE, a)], (&[6, 1], DType::F32), largest), &wanted, 0.0);
 }
 
+/// Regression: indices of several tiles, each counted from its own tile, were combined by xor.
+#[test]
+fn indices_of_the_greatest_and_least_elements_count_from_the_start_of_the_row() {
+    let columns = 13;
+    // Rows with ties in several tiles, extremes in the first and in the last tile, and a NaN.
+    let numbers = values(9, 4 * columns).into_iter().map(|value| (value * 4.0).round());
+    let mut numbers: Vec<_> = numbers.collect();
+    numbers[..columns].fill(1.0);
+    [numbers[columns], numbers[columns + 12]] = [90.0, -90.0];
+    [numbers[2 * columns + 4], numbers[2 * columns + 9]] = [f32::NAN, 90.0];
+    let shape: &[u64] = &[4, 13];
+    for (reduce, is_better) in
+        [(Reduce::Argmax, f32::gt as fn(&f32, &f32) -> bool), (Reduce::Argmin, f32::lt)]
+    {
+        let better =
+            |next: f32, best: f32| !best.is_nan() && (next.is_nan() || is_better(&next, &best));
+        let found = |row: &[f32]| {
+            let step = |best: usize, next| if better(row[next], row[best]) { next } else { best };
+            (1..columns).fold(0, step) as f64
+        };
+        let wanted: Vec<_> = numbers.chunks_exact(columns).map(found).collect();
+        for tile in [[4, 13], [2, 5], [3, 1]] {
+            let kernel = move |tl: &Tl, args: &Args| {
+                let x = args.tensor(0).local();
+                let to = args.tensor(1).local();
+                tl.reduce_rows(reduce, &x).tiles(tile[0], tile[1]).store(&to);
+            };
+            let found = compute("", &[(shape, numbers.clone())], (&[4, 1], DType::I32), kernel);
+            assert_eq!(found, wanted, "{reduce:?} in tiles of {tile:?}");
+        }
+    }
+}
+
 /// What a random kernel does next, of tiles that it has.
 fn random(steps: &'static [(u8, usize, usize)]) -> impl Fn(&Tl, &Args) + Copy + 'static {
     move |tl, args| {
