@@ -24,6 +24,7 @@ __all__ = [
     "gemm_blocked",
     "layer_norm",
     "ring_all_reduce",
+    "rms_norm",
     "softmax",
     "vector_add",
 ]
@@ -36,6 +37,9 @@ softmax = RustKernel("softmax")
 
 layer_norm = RustKernel("layer_norm")
 """Layer norm of each row. Arguments: x, gamma, beta, y, and the rows per tile."""
+
+rms_norm = RustKernel("rms_norm")
+"""RMS norm of each row. Arguments: x, gamma, y, and the rows per tile."""
 
 gemm = RustKernel("gemm")
 """c = a b on one PE, by one tiled operation. Arguments: a, b, c, and M, K and N."""

@@ -102,6 +102,19 @@ def _wide(tl: Tl, tile: Tile) -> Tile:
 
 
 @cubeyard.jit
+def rms_norm(x: Ref, gamma: Ref, y: Ref, tile: int, tl: Tl) -> None:
+    """Divides each row by the root of the mean of its squares, `tile` rows at a time; narrow types are computed in `f32`."""
+    scale, columns = _wide(tl, tl.load(gamma)), x.shape[1]
+    starts = range(0, x.shape[0], tile)
+    for rows, out in ahead((tl.load(x[start : start + tile]), y[start : start + tile]) for start in starts):
+        wide = tl.cast(rows.lazy(), "f32")
+        mean = tl.sum(wide * wide, 1, keep=True) * (1.0 / columns)
+        factor = of_rows(tl, tl.rsqrt(mean + EPSILON), columns)
+        tl.store(out, tl.eval(tl.cast(wide * factor * scale, out.dtype)))
+        del factor, mean, wide, rows
+
+
+@cubeyard.jit
 def gemm(a: Ref, b: Ref, c: Ref, m: int, k: int, n: int, tl: Tl) -> None:
     """Multiplies by one tiled operation; both operands are streamed from memory."""
     tl.gemm(a, b).store(c)

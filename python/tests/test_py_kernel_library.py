@@ -92,6 +92,24 @@ def test_layer_norm_is_that_of_rust(rows: int, columns: int, tile: int, dtype: s
     np.testing.assert_allclose(both("layer_norm", place)[0], normal * gamma + beta, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+@pytest.mark.parametrize(("rows", "columns", "tile"), [(512, 256, 3), (256, 3000, 1)])
+def test_rms_norm_is_that_of_rust(rows: int, columns: int, tile: int, dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    a = rng.uniform(-2, 2, (rows, columns)).astype(dtype)
+    gamma = rng.uniform(-1, 1, columns).astype(dtype)
+    copies = cubeyard.Placement(cube="replicate", pe="replicate")
+
+    def place(context: cubeyard.Context) -> Any:
+        x, y = context.from_numpy(a).to(ROWS), context.zeros(a.shape, a.dtype).to(ROWS)
+        return (x, context.from_numpy(gamma).to(copies), y, tile), [y]
+
+    wide = a.astype(np.float64)
+    normal = wide / np.sqrt((wide**2).mean(1, keepdims=True) + 1e-5)
+    tolerance = 1e-5 if dtype == "f4" else 2e-3
+    np.testing.assert_allclose(both("rms_norm", place)[0], normal * gamma, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize(
     ("kernel", "shape", "numbers"),
     [

@@ -30,6 +30,7 @@ mod qkv;
 pub mod record;
 mod reference;
 pub mod report;
+mod rms_norm;
 mod rows;
 mod run;
 mod sequence_attention;
@@ -106,6 +107,7 @@ pub fn catalogue() -> Vec<Box<dyn Bench>> {
         Box::new(layer_norm::LayerNorm),
         Box::new(moe::Moe),
         Box::new(qkv::Qkv),
+        Box::new(rms_norm::RmsNorm),
         Box::new(sequence_attention::SequenceAttention),
         Box::new(softmax::Softmax),
         Box::new(tp_mlp::TpMlp),

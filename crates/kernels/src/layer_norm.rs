@@ -3,7 +3,7 @@
 use cubeyard_runtime::dtype::DType;
 
 use super::ahead::ahead;
-use super::rows::of_rows;
+use super::rows::{of_rows, wide};
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Lazy, Tile, Tl};
 
@@ -61,8 +61,4 @@ impl RowSums {
             None => x.lazy().cast(DType::F32).sum_keep(1),
         }
     }
-}
-
-fn wide(tl: &Tl, tile: Tile) -> Tile {
-    if tile.ty().dtype == DType::F32 { tile } else { tl.cast(&tile, DType::F32) }
 }

@@ -91,6 +91,7 @@ fn every_bench_comes_as_near_to_its_bound_as_we_say() {
         ("gemm", &[], 0.9),
         ("layer-norm", &[], 0.55),
         ("layer-norm", &["rows=4096"], 0.65),
+        ("rms-norm", &["rows=4096"], 0.9),
         ("gqa-decode", &["context=8192"], 0.75),
         ("softmax", &[], 0.9),
         ("softmax", &["rows=4096"], 0.95),
@@ -139,6 +140,11 @@ fn numbers_are_right_whatever_the_parameters() {
         // Rows longer than a strip.
         ("layer-norm", &["rows=8", "columns=2049", "tile=2"]),
         ("layer-norm", &["rows=8", "columns=3000", "tile=2", "dtype=f32"]),
+        ("rms-norm", &["rows=33", "columns=100", "tile=3", "dtype=f32"]),
+        ("rms-norm", &["rows=16", "columns=768", "dtype=bf16"]),
+        // Rows longer than a strip.
+        ("rms-norm", &["rows=8", "columns=2049", "tile=2"]),
+        ("rms-norm", &["rows=8", "columns=3000", "tile=2", "dtype=f32"]),
         ("softmax", &["rows=33", "columns=100", "tile=3", "dtype=f32"]),
         ("softmax", &["rows=16", "columns=5000", "tile=1", "dtype=bf16"]),
     ];
@@ -157,6 +163,7 @@ fn parameters_that_do_not_go_together_are_named() {
         ("copy", &["pattern=remote", "cubes=1"], "cubes=1"),
         ("softmax", &["rows=7"], "rows=7"),
         ("layer-norm", &["rows=7"], "rows=7"),
+        ("rms-norm", &["rows=7"], "rows=7"),
         ("gemm", &["layout=tiled"], "layout=tiled"),
     ];
     for (name, set, part) in cases {

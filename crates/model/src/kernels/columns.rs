@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::{Here, kernel};
 use crate::cut::Cut;
-use cubeyard_kernels::EPSILON;
+use cubeyard_kernels::rms_factor;
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::{Ref, Tile};
 
@@ -139,7 +139,7 @@ impl Here {
         let sums = self.args.tensor(1).whole();
         let sums = sums.at(rows.start * step + step - 1, &[self.cut.pes, count]);
         let sums = tl.load(&sums.strided(&[tokens, step]));
-        let mean = sums.lazy().sum(0) * (1.0 / self.cut.spec.hidden as f64);
-        tl.reshape(&tl.eval(&(mean + EPSILON).rsqrt()), &[count, 1])
+        let factor = rms_factor(sums.lazy().sum(0), self.cut.spec.hidden);
+        tl.reshape(&tl.eval(&factor), &[count, 1])
     }
 }

@@ -6,6 +6,7 @@ use cubeyard_runtime::dtype::DType;
 
 use super::{Here, kernel};
 use crate::cut::Cut;
+use cubeyard_kernels::square_sums;
 use cubeyard_tl::kernel::Kernel;
 
 /// Computes the sum of squares of a PE's features of each token. Arguments: the tokens, and the sums.
@@ -21,8 +22,7 @@ fn body(here: &Here) {
     for rows in here.row_blocks(x.dim(0)) {
         let count = rows.end - rows.start;
         let tile = tl.load(&x.block(&[rows.start, 0], &[count, x.dim(1)]));
-        let wide = tile.lazy().cast(DType::F32);
-        let sum = tl.eval(&(&wide * &wide).sum_keep(1));
+        let sum = tl.eval(&square_sums(&tile.lazy().cast(DType::F32)));
         tl.store(&sums.block(&[rows.start, 0], &[count, 1]), &sum);
     }
 }

@@ -33,6 +33,7 @@ const BUILTIN: &[Builtin] = &[
         parameters: &["x", "gamma", "beta", "y", "tile"],
         make: kernels::layer_norm,
     },
+    Builtin { name: "rms_norm", parameters: &["x", "gamma", "y", "tile"], make: kernels::rms_norm },
     Builtin {
         name: "gemm",
         parameters: &["a", "b", "c", "m", "k", "n"],

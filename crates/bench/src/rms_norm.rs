@@ -1,0 +1,83 @@
+//! RMS norm over the rows of a matrix, spread over PEs.
+
+use cubeyard_device::topology::Topology;
+use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::placement::Split;
+
+use super::inputs::{compare, core, place, spread};
+use super::reference::sum_rounding;
+use super::rows::{RowMatrix, parameters};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
+use cubeyard_kernels::{EPSILON, rms_norm};
+use cubeyard_tl::numeric::rounding;
+
+pub(super) struct RmsNorm;
+
+impl Bench for RmsNorm {
+    fn name(&self) -> &'static str {
+        "rms-norm"
+    }
+
+    fn summary(&self) -> &'static str {
+        "RMS norm of each row of a matrix, each PE some rows"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        parameters(32)
+    }
+
+    fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
+        let [rows, columns, tile] = values.wholes(["rows", "columns", "tile"]);
+        // A tile is loaded, normalised in a pass, and stored.
+        Needs::elements([2, rows, columns]) + Needs::commands([3, rows.div_ceil(tile)])
+    }
+
+    fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
+        let RowMatrix { rows, columns, cubes, pes, dtype, over } =
+            RowMatrix::new(self.name(), lab, values)?;
+        let copies = lab.placement(Split::Replicate, Split::Replicate, cubes, pes);
+        let numbers = spread(lab, rows * columns, dtype, 1, [-1.0, 2.0])?;
+        let factors = spread(lab, columns, dtype, 2, [0.5, 1.5])?;
+        let x = place(lab, &[rows, columns], dtype, &over, &numbers)?;
+        let gamma = place(lab, &[columns], dtype, &copies, &factors)?;
+        let y = lab.context.empty(&[rows, columns], dtype)?.to(&over)?;
+        let (tensors, tile) = (vec![&x, &gamma, &y], values.whole("tile"));
+        lab.launch(&rms_norm(), tensors, vec![tile], cubes, pes)?;
+        // The result is rounded once, the sum in f32 at each term, and the rest a few times.
+        let tolerance = rounding(dtype) + sum_rounding(columns + 8);
+        let check = compare(lab, &y, tolerance, || reference(&numbers, &factors))?;
+        let work = work(lab, rows * columns, dtype);
+        Ok(Outcome { work, check, notes: notes(lab, columns), ..Outcome::default() })
+    }
+}
+
+/// Returns the work: each element is squared, summed, and multiplied by the factor of its row and by gamma; narrower types
+/// are cast to f32 before, and back.
+fn work(lab: &Lab, elements: u64, dtype: DType) -> Work {
+    let math = core(lab).math;
+    let sum = math.simple.bytes_per_second() / math.reduce.bytes_per_second().max(1);
+    let casts = if dtype == DType::F32 { 0 } else { 2 };
+    let bytes = elements * dtype.size();
+    let elements = elements * (sum + 3 + casts);
+    Work { elements, tcm: [bytes; 2], bytes: 2 * bytes, ..Work::default() }
+}
+
+/// Explains why the bound of the vector engine is not reached.
+fn notes(lab: &Lab, columns: u64) -> Vec<String> {
+    let strip = u64::from(core(lab).math.strip);
+    let note = format!(
+        "a row of {columns} elements is longer than a strip of the vector engine, {strip}: the sum of its squares and the \
+         result are a pass each"
+    );
+    (columns > strip).then_some(note).into_iter().collect()
+}
+
+/// Computes RMS norm by its definition, in f64.
+fn reference(x: &[f64], gamma: &[f64]) -> Vec<f64> {
+    let row = |row: &[f64]| {
+        let mean = row.iter().map(|value| value * value).sum::<f64>() / gamma.len() as f64;
+        let root = (mean + EPSILON).sqrt();
+        row.iter().zip(gamma).map(|(value, gamma)| value / root * gamma).collect::<Vec<_>>()
+    };
+    x.chunks_exact(gamma.len()).flat_map(row).collect()
+}
