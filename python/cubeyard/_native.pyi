@@ -209,6 +209,7 @@ def replay_traces(
     policies: Sequence[Any],
     progress: Callable[[int, int], None] | None,
     limit: int | None,
+    holders: tuple[int | None, str, bool],
 ) -> ReplayOutcome: ...
 
 # topology

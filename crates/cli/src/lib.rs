@@ -38,7 +38,7 @@ pub use memory::Limited;
 pub use own::{BuiltIn, FrontError, OwnBenches, SweepRequest};
 pub use placement::{layout_json, layout_text};
 pub use processor_time::clock as processor_clock;
-pub use replay::{check_memory as check_replay_memory, render as replay_json};
+pub use replay::{HolderOptions, check_memory as check_replay_memory, render as replay_json};
 pub use run::explained;
 
 use std::ffi::OsString;

@@ -1,5 +1,6 @@
 //! `cubeyard replay`: replays recorded allocations under every policy.
 
+mod holders;
 mod json;
 mod plot;
 mod table;
@@ -10,13 +11,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use cubeyard_memory::Bytes;
-use cubeyard_replay::{POLICIES, ReplayPolicy, Report};
+use cubeyard_replay::{Grouping, POLICIES, ReplayPolicy, Report};
 
 use crate::input::{self, Input, MemoryExceeded, Names};
 use crate::memory;
 use crate::processor_time;
 use crate::progress::Progress;
 use crate::terminal::OutputOptions;
+pub use holders::HolderOptions;
 pub use json::render;
 use plot::Plot;
 
@@ -37,8 +39,23 @@ pub(crate) struct Arguments {
     /// Plot live and reserved bytes over time to OUT.svg, or with all figures to OUT.html
     #[arg(long, value_name = "OUT")]
     plot: Option<Plot>,
+    /// Number of holders of memory to list; 5 if the recording has call stacks, else none
+    #[arg(long, value_name = "N")]
+    holders: Option<usize>,
+    /// Property by which holders are added up: frame (of your own code), stack or size
+    #[arg(long, value_name = "WHAT", default_value_t)]
+    by: Grouping,
+    /// Also consider the frames of C++ code, which are recorded with stacks="all"
+    #[arg(long)]
+    native_frames: bool,
     #[command(flatten)]
     output: OutputOptions,
+}
+
+impl Arguments {
+    fn holder_options(&self) -> HolderOptions {
+        HolderOptions { count: self.holders, by: self.by, native: self.native_frames }
+    }
 }
 
 fn policies_help() -> String {
@@ -59,7 +76,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let reports = replay_all(&inputs, &arguments.policies, &mut progress);
     progress.finish();
     draw(arguments, &reports)?;
-    arguments.output.print(|colours| table::render(&reports, colours), || render(&inputs, &reports))
+    let options = arguments.holder_options();
+    arguments.output.print(
+        |colours| table::render(&reports, options, colours),
+        || render(&inputs, &reports, options),
+    )
 }
 
 fn read(arguments: &Arguments, limit: Bytes, progress: &mut Progress) -> Result<Vec<Input>> {

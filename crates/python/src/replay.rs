@@ -7,7 +7,7 @@ mod worker;
 
 use std::sync::Arc;
 
-use cubeyard_cli::{Input, MemoryExceeded};
+use cubeyard_cli::{HolderOptions, Input, MemoryExceeded};
 use cubeyard_memory::Bytes;
 use cubeyard_replay::{POLICIES, Report};
 use pyo3::prelude::*;
@@ -27,7 +27,8 @@ fn replay_policies() -> Vec<(&'static str, &'static str, String)> {
 /// Replays traces under policies, given by name or as classes; under all if there are none.
 ///
 /// `progress` is called now and then with the number of steps that were done since the last call, and with their total
-/// number.
+/// number. `holders` has the number of holders of memory in the result, the property by which they are added up, and
+/// whether frames of C++ code count.
 #[pyfunction]
 fn replay_traces(
     py: Python<'_>,
@@ -35,7 +36,11 @@ fn replay_traces(
     policies: Vec<Bound<'_, PyAny>>,
     progress: Option<Bound<'_, PyAny>>,
     limit: Option<u64>,
+    holders: (Option<usize>, String, bool),
 ) -> PyResult<ReplayOutcome> {
+    let (count, by, native) = holders;
+    let by = by.parse().map_err(|error| Kind::Input.error(format!("by: {error}")))?;
+    let holders = HolderOptions { count, by, native };
     let inputs: Vec<_> = traces.iter().map(|trace| Arc::clone(&trace.0)).collect();
     let limit = memory_limit(limit);
     cubeyard_cli::check_replay_memory(&inputs, limit).map_err(|error| refusal(&error))?;
@@ -53,7 +58,7 @@ fn replay_traces(
         reports.push(report);
     }
     told.finish()?;
-    Ok(ReplayOutcome { inputs, reports })
+    Ok(ReplayOutcome { inputs, reports, holders })
 }
 
 /// Returns the steps of a policy: it goes over each trace twice, to count bytes and to take the time.

@@ -88,10 +88,14 @@ pub(super) fn modelled(trace: &Trace) -> Option<Bytes> {
     if recording.by != RecordedBy::PyTorch || recording.history != HistoryExtent::Whole {
         return None;
     }
-    // PyTorch returns its cache before a request fails. Other processes may have freed memory since.
-    let capacity = recording.out_of_memory.first().and_then(|failure| failure.capacity);
-    let capacity = capacity.max(capacity.and(recording.reserved));
     let make = if recording.expandable { PyTorch::expandable } else { PyTorch::native };
-    let mut model = make(capacity);
+    let mut model = make(capacity(recording));
     Some(run(trace, &mut model, &mut |_| {}).peak_reserved)
+}
+
+/// Returns the memory that a recorded allocator had, if a request failed. PyTorch returns its cache before that. Other
+/// processes may have freed memory since.
+pub(super) fn capacity(recording: &Recording) -> Option<Bytes> {
+    let capacity = recording.out_of_memory.first().and_then(|failure| failure.capacity);
+    capacity.max(capacity.and(recording.reserved))
 }

@@ -23,9 +23,12 @@
 //! ```
 
 mod advice;
+mod cache;
 pub mod chart;
 mod doubt;
 mod flex;
+mod held;
+mod holders;
 mod measure;
 mod planned;
 pub mod planner;
@@ -39,13 +42,18 @@ mod run;
 mod synthetic;
 mod timeline;
 pub mod trace;
+mod usage;
 
 pub use self::advice::advice;
+pub use self::cache::CacheUse;
 pub use self::doubt::Doubt;
+pub use self::held::{Held, HeldGroup, Moment};
+pub use self::holders::{Grouping, Holder, holders};
 pub use self::policy::{Kind, POLICIES, ReplayPolicy, UnknownPolicy, policy};
 pub use self::report::{COLUMNS, Report, Row};
 pub use self::run::{Failure, Outcome, memory_needed, run};
 pub use self::timeline::{Point, Timeline};
+pub use self::usage::{HOLDER_COLUMNS, MemoryUse, UseLine};
 
 use crate::trace::Allocate;
 use cubeyard_units::Bytes;

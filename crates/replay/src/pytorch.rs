@@ -60,6 +60,16 @@ pub struct PyTorch {
     device: Device,
     allocated: Bytes,
     peak_allocated: Bytes,
+    retries: u64,
+}
+
+/// Unused memory beside blocks in use, which cannot be given back to the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Length of the gap.
+    pub size: Bytes,
+    /// Tokens of the blocks in use before and after it.
+    pub beside: Vec<u64>,
 }
 
 impl PyTorch {
@@ -68,7 +78,13 @@ impl PyTorch {
     ///
     /// `capacity` is the memory of the device; `None` means unlimited.
     pub fn native(capacity: Option<Bytes>) -> Self {
-        Self::new(Box::new(Native), capacity)
+        Self::new(Box::new(Native { max_split: None }), capacity)
+    }
+
+    /// Creates a model with `max_split_size_mb`: blocks of at least `max_split` bytes are not split, serve only requests
+    /// of nearly their size, and are the first that are given back when the device is full.
+    pub fn splitting_below(max_split: Bytes, capacity: Option<Bytes>) -> Self {
+        Self::new(Box::new(Native { max_split: Some(max_split) }), capacity)
     }
 
     /// Creates a model with `expandable_segments:True`: each pool has one long range of addresses, whose pages of
@@ -81,7 +97,8 @@ impl PyTorch {
 
     fn new(growth: Box<dyn Growth>, capacity: Option<Bytes>) -> Self {
         let (blocks, device) = (Blocks::default(), Device::new(capacity));
-        Self { growth, blocks, device, allocated: Bytes::ZERO, peak_allocated: Bytes::ZERO }
+        let (allocated, peak_allocated) = (Bytes::ZERO, Bytes::ZERO);
+        Self { growth, blocks, device, allocated, peak_allocated, retries: 0 }
     }
 
     /// Returns the bytes of the blocks in use: requested sizes with rounding and with remainders too small to
@@ -100,13 +117,40 @@ impl PyTorch {
         self.device.segments
     }
 
-    /// Returns a free block of at least `size` bytes, from the cache or else from the driver.
+    /// Returns the number of times that the whole cache was given back because the device was full (`num_alloc_retries`
+    /// of PyTorch's own statistics).
+    pub fn retries(&self) -> u64 {
+        self.retries
+    }
+
+    /// Returns the unused memory that cannot be given back to the device, in best-fit order.
+    pub fn gaps(&self) -> Vec<Gap> {
+        let blocks = &self.blocks;
+        let used = |id: &BlockId| blocks[*id].state == State::Used;
+        let gap = |id: BlockId| Gap {
+            size: blocks[id].size - self.growth.releasable(blocks, id),
+            beside: [blocks[id].previous, blocks[id].next]
+                .into_iter()
+                .flatten()
+                .filter(used)
+                .map(BlockId::token)
+                .collect(),
+        };
+        blocks.all_free().map(gap).filter(|gap| !gap.size.is_zero()).collect()
+    }
+
+    /// Returns a free block of at least `size` bytes: from the cache, from the driver, or from the driver after the cache
+    /// was given back, first only blocks that were too large to split and then all that is unused.
     fn find(&mut self, pool: Pool, size: Bytes) -> Option<BlockId> {
-        let Self { growth, blocks, device, .. } = self;
-        if let Some(block) = growth.best_fit(blocks, pool, size) {
-            return Some(block);
-        }
-        growth.grow(blocks, device, pool, size).or_else(|| {
+        let Self { growth, blocks, device, retries, .. } = self;
+        let cached = growth.best_fit(blocks, pool, size);
+        let block = cached.or_else(|| growth.grow(blocks, device, pool, size));
+        let block = block.or_else(|| {
+            let released = growth.release_unsplit(blocks, device, pool, size);
+            released.then(|| growth.grow(blocks, device, pool, size)).flatten()
+        });
+        block.or_else(|| {
+            *retries += 1;
             growth.release_cached(blocks, device);
             growth.grow(blocks, device, pool, size)
         })
@@ -116,7 +160,7 @@ impl PyTorch {
     fn occupy(&mut self, block: BlockId, size: Bytes) {
         self.blocks.take(block);
         let rest = self.blocks[block].size - size;
-        if self.growth.splits(self.blocks[block].pool, rest) {
+        if self.growth.splits(self.blocks[block].pool, size, rest) {
             let rest = self.blocks.cut(block, size);
             self.blocks.settle(rest, State::Free);
         }
@@ -164,8 +208,8 @@ trait Growth: fmt::Debug + Send + Sync {
     /// Returns the cached block that serves `size` bytes.
     fn best_fit(&self, blocks: &Blocks, pool: Pool, size: Bytes) -> Option<BlockId>;
 
-    /// Returns whether a remainder of `rest` bytes is split off; never if it is zero.
-    fn splits(&self, pool: Pool, rest: Bytes) -> bool;
+    /// Returns whether a remainder of `rest` bytes is split off for a request of `size`; never if it is zero.
+    fn splits(&self, pool: Pool, size: Bytes, rest: Bytes) -> bool;
 
     /// Gets memory so that one free block of `pool` holds `size` bytes, and returns that block.
     ///
@@ -177,6 +221,20 @@ trait Growth: fmt::Debug + Send + Sync {
         pool: Pool,
         size: Bytes,
     ) -> Option<BlockId>;
+
+    /// Returns the bytes of a free block that [`release_cached`](Self::release_cached) would return.
+    fn releasable(&self, blocks: &Blocks, id: BlockId) -> Bytes;
+
+    /// Returns blocks to the device that were too large to split, and whether that frees enough for `size` bytes.
+    fn release_unsplit(
+        &self,
+        _blocks: &mut Blocks,
+        _device: &mut Device,
+        _pool: Pool,
+        _size: Bytes,
+    ) -> bool {
+        false
+    }
 
     /// Returns memory without live blocks to the device.
     fn release_cached(&self, blocks: &mut Blocks, device: &mut Device);

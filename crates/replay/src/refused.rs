@@ -35,7 +35,7 @@ fn until(trace: &Trace, failure: &OutOfMemory) -> Option<Trace> {
     let request = Event::Allocate(Allocate { id, size, stream, site: 0, time_us });
     let events = before.iter().copied().chain([request]).collect();
     let allocations = trace.allocations.checked_add(1)?;
-    Some(Trace { name: trace.name.clone(), events, allocations, recording: None })
+    Some(Trace { name: trace.name.clone(), events, allocations, ..Trace::default() })
 }
 
 /// Returns a sentence on the first request that failed when a trace was recorded, and on the policies that would have

@@ -1,7 +1,7 @@
 //! Results of one trace under several policies.
 
 use super::measure::nanoseconds_per_operation;
-use super::{Doubt, Kind, Outcome, ReplayPolicy, Target, doubt, refused, run};
+use super::{Doubt, Kind, MemoryUse, Outcome, ReplayPolicy, Target, doubt, refused, run};
 use crate::trace::{RecordedBy, Recording, Trace};
 use cubeyard_units::Bytes;
 use cubeyard_units::text::count;
@@ -16,6 +16,10 @@ pub struct Report {
     /// Bytes that the model of PyTorch, with the recorded settings, reserves for the trace; `None` unless the trace is a
     /// whole recording of PyTorch.
     pub modelled: Option<Bytes>,
+    /// Memory at the peak of the live bytes; `None` if nothing was allocated.
+    pub peak: Option<MemoryUse>,
+    /// Memory when the first request failed that failed during recording.
+    pub at_failure: Option<MemoryUse>,
     /// A row for each policy, in the order of presentation.
     pub rows: Vec<Row>,
 }
@@ -40,8 +44,14 @@ pub const COLUMNS: [&str; 6] = ["policy", "events", "peak live", "peak reserved"
 impl Report {
     /// Creates a report on `trace` without rows.
     pub fn new(trace: &Trace) -> Self {
-        let (name, recording) = (trace.name.clone(), trace.recording.clone());
-        Self { trace: name, recording, modelled: doubt::modelled(trace), rows: Vec::new() }
+        Self {
+            trace: trace.name.clone(),
+            recording: trace.recording.clone(),
+            modelled: doubt::modelled(trace),
+            peak: MemoryUse::at_peak(trace),
+            at_failure: MemoryUse::at_failure(trace),
+            rows: Vec::new(),
+        }
     }
 
     /// Returns the peak of the bytes that the recorded allocator reserved, if the trace has it.

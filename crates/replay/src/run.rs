@@ -2,12 +2,10 @@
 
 use thiserror::Error;
 
+use super::held::LIVE_GRANULE;
 use super::{Target, Timeline};
 use crate::trace::{Allocate, Event, Trace};
 use cubeyard_units::Bytes;
-
-/// Granule to which live allocations are rounded up.
-const LIVE_GRANULE: Bytes = Bytes::new(128);
 
 /// Number of events between two reports of progress.
 pub(super) const BATCH: usize = 4096;
@@ -21,6 +19,8 @@ pub struct Outcome {
     pub peak_live: Bytes,
     /// Maximum number of bytes that the target held of the device's memory.
     pub peak_reserved: Bytes,
+    /// Bytes that it held when the live bytes first reached their maximum.
+    pub reserved_at_peak: Bytes,
     /// Live and reserved bytes over the trace.
     pub timeline: Timeline,
     /// The request that the target could not serve, which ended the replay.
@@ -89,6 +89,7 @@ impl Run {
             events: 0,
             peak_live: Bytes::ZERO,
             peak_reserved: Bytes::ZERO,
+            reserved_at_peak: Bytes::ZERO,
             timeline: Timeline::new(trace),
             failed: None,
         };
@@ -123,7 +124,9 @@ impl Run {
     fn note(&mut self, reserved: Bytes, event: &Event) {
         let outcome = &mut self.outcome;
         outcome.events += 1;
-        outcome.peak_live = outcome.peak_live.max(self.live);
+        if self.live > outcome.peak_live {
+            (outcome.peak_live, outcome.reserved_at_peak) = (self.live, reserved);
+        }
         outcome.peak_reserved = outcome.peak_reserved.max(reserved);
         outcome.timeline.push(event.time_us(), self.live, reserved);
     }

@@ -59,7 +59,7 @@ impl Timeline {
     }
 }
 
-fn is_timed(trace: &Trace) -> bool {
+pub(super) fn is_timed(trace: &Trace) -> bool {
     let mut counted = (0..).zip(&trace.events);
     let stands_still = trace.events.last().is_none_or(|last| last.time_us() == 0);
     !stands_still && counted.any(|(index, event)| event.time_us() != index)

@@ -9,9 +9,13 @@ mod recording;
 pub mod rmm;
 pub mod script;
 pub mod snapshot;
+mod stacks;
 
 pub use self::detect::{Form, ReadError, read};
 pub use self::recording::{HistoryExtent, OutOfMemory, RecordedBy, Recording};
+pub use self::stacks::{CallStacks, Frame};
+
+use std::sync::Arc;
 
 use cubeyard_units::Bytes;
 
@@ -29,6 +33,8 @@ pub struct Trace {
     pub allocations: u32,
     /// Properties of the recorded allocator; `None` for logs and scripts.
     pub recording: Option<Recording>,
+    /// Call stacks of the call sites; the devices of a snapshot share them.
+    pub stacks: Arc<CallStacks>,
 }
 
 impl Trace {
@@ -37,9 +43,10 @@ impl Trace {
         self.recording.as_ref().and_then(|recording| recording.reserved)
     }
 
-    /// Returns the memory taken by the events.
+    /// Returns the memory taken by the events and the call stacks.
     pub fn memory(&self) -> Bytes {
-        Bytes::new((self.events.capacity() as u64).saturating_mul(size_of::<Event>() as u64))
+        let events = (self.events.capacity() as u64).saturating_mul(size_of::<Event>() as u64);
+        Bytes::new(events) + self.stacks.memory()
     }
 }
 

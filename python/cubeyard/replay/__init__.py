@@ -28,9 +28,13 @@ from cubeyard.replay._compare import compare, policies
 from cubeyard.replay._policy import Policy, PolicyInfo
 from cubeyard.replay._result import Comparison, PolicyResult, TimelinePoint
 from cubeyard.replay._trace import Source, Trace, example, read
+from cubeyard.replay._usage import CacheUse, Holder, MemoryUse
 
 __all__ = [
+    "CacheUse",
     "Comparison",
+    "Holder",
+    "MemoryUse",
     "Policy",
     "PolicyInfo",
     "PolicyResult",

@@ -30,6 +30,9 @@ def compare(
     policies: str | type[Policy] | Sequence[str | type[Policy]] | None = None,
     progress: bool | None = None,
     memory_limit: int | None = None,
+    holders: int = 10,
+    by: str = "frame",
+    native_frames: bool = False,
 ) -> Comparison:
     """Replays recordings under policies, as the command `cubeyard replay` does. Ctrl-C ends it at once.
 
@@ -39,6 +42,9 @@ def compare(
         progress: Whether to show a bar of tqdm on standard error; if omitted, where that is a terminal and tqdm is
             installed.
         memory_limit: Highest number of bytes of the host to use; three quarters of what it has free if omitted.
+        holders: Highest number of holders of memory in each `MemoryUse`.
+        by: Property by which holders are added up: `"frame"` (of your own code), `"stack"` or `"size"`.
+        native_frames: Whether to consider frames of C++ code, which are recorded with `stacks="all"`.
 
     Raises:
         InputError: A recording cannot be read, or there is no such policy.
@@ -48,13 +54,21 @@ def compare(
     >>> comparison = replay.compare(replay.example(), policies="planned")
     >>> comparison.results[0].peak_reserved_bytes
     7568621568
+
+    The holder of most memory at the peak, here by size, because this recording has no call stacks:
+
+    >>> holder = comparison.results[0].peak.holders[0]
+    >>> holder.name, holder.blocks
+    ('256.00 MiB', 9)
     """
     if not sources:
         raise InputError("sources: nothing to replay: expected a file or an object; replay.example() is a trace to try")
     traces = read(*sources, memory_limit=memory_limit)
     chosen = _chosen(policies)
+    if isinstance(holders, bool) or not isinstance(holders, int) or holders < 0:
+        raise InputError(f"holders is {holders!r}: expected a number of holders, at least 0")
     with _bar(progress) as told:
-        outcome = _native.replay_traces([trace._native for trace in traces], chosen, told, memory_limit)
+        outcome = _native.replay_traces([trace._native for trace in traces], chosen, told, memory_limit, (holders, by, native_frames))
     return comparison(outcome, json.loads(outcome.json()))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from cubeyard import _native
-from cubeyard._result import HIDDEN, Result, plain
+from cubeyard._result import HIDDEN, Result, build, plain
+from cubeyard.replay._usage import MemoryUse
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,12 @@ class PolicyResult:
     """Bytes that the recorded allocator had reserved, if the snapshot has them."""
     doubt: str | None
     """Reason for which the snapshot gives no advice."""
+    reserved_at_peak_bytes: int
+    """Bytes that the policy held when the live bytes reached their peak."""
+    peak: MemoryUse | None
+    """Memory at the peak of the live bytes, the same for all policies; `None` if nothing was allocated."""
+    out_of_memory: MemoryUse | None
+    """Memory when the first request failed that failed during recording; `None` if none did."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,7 @@ class Comparison(Result):
         "trace": "utf8", "file": "utf8", "policy": "utf8", "events": "int64", "peak_live_bytes": "int64",
         "peak_reserved_bytes": "int64", "waste": "float64", "ns_per_op": "float64", "failed": "utf8",
         "fits_where_memory_ran_out": "bool", "recorded_by": "utf8", "recorded_reserved_bytes": "int64", "doubt": "utf8",
+        "reserved_at_peak_bytes": "int64",
     }  # fmt: skip
 
     def to_dict(self) -> Any:
@@ -88,8 +96,9 @@ class Comparison(Result):
         return plain(self.results)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the table: a dictionary for each trace and policy."""
-        return [plain(result) for result in self.results]
+        """Returns the table: a dictionary for each trace and policy, without `peak` and `out_of_memory`."""
+        nested = ("peak", "out_of_memory")
+        return [{key: value for key, value in plain(result).items() if key not in nested} for result in self.results]
 
     def page(self) -> str:
         """Returns the report as a self-contained HTML page: the advice, then a chart and a table for each trace."""
@@ -125,6 +134,5 @@ class Comparison(Result):
 
 def comparison(outcome: _native.ReplayOutcome, records: list[dict[str, Any]]) -> Comparison:
     """Makes a comparison of what the command prints as JSON."""
-    names = [item.name for item in fields(PolicyResult)]
-    results = tuple(PolicyResult(**{name: record[name] for name in names}) for record in records)
+    results = tuple(build(PolicyResult, record) for record in records)
     return Comparison(results, outcome.advice(), dict(outcome.recommended()), outcome)

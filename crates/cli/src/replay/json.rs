@@ -7,6 +7,7 @@ use cubeyard_memory::Bytes;
 use cubeyard_replay::{Report, Row};
 use serde::Serialize;
 
+use super::holders::{HolderOptions, MomentRecord};
 use crate::input::Input;
 
 /// Result of one policy on one trace.
@@ -33,17 +34,34 @@ struct Record<'a> {
     recorded_reserved_bytes: Option<u64>,
     /// Reason for which the snapshot gives no advice; null if it does, or if the trace is no snapshot.
     doubt: Option<String>,
+    /// Bytes that the policy held when the live bytes reached their peak.
+    reserved_at_peak_bytes: u64,
+    /// Memory at the peak of the live bytes; null if nothing was allocated.
+    peak: Option<MomentRecord>,
+    /// Memory when the first request failed that failed during recording; null if none did.
+    out_of_memory: Option<MomentRecord>,
 }
 
 /// Renders the reports on traces as JSON: an array with an object for each trace and policy.
-pub fn render<I: Borrow<Input>>(inputs: &[I], reports: &[Report]) -> Result<String> {
+pub fn render<I: Borrow<Input>>(
+    inputs: &[I],
+    reports: &[Report],
+    options: HolderOptions,
+) -> Result<String> {
     let pairs = inputs.iter().map(Borrow::borrow).zip(reports);
-    let records = pairs
-        .flat_map(|(input, report)| report.rows.iter().map(move |row| record(input, report, row)));
+    let records = pairs.flat_map(|(input, report)| {
+        report.rows.iter().map(move |row| record(input, report, row, options))
+    });
     Ok(serde_json::to_string_pretty(&records.collect::<Vec<_>>())? + "\n")
 }
 
-fn record<'a>(input: &Input, report: &'a Report, row: &'a Row) -> Record<'a> {
+fn record<'a>(
+    input: &Input,
+    report: &'a Report,
+    row: &'a Row,
+    options: HolderOptions,
+) -> Record<'a> {
+    let moment = |found: &Option<_>| found.as_ref().map(|found| MomentRecord::new(found, options));
     Record {
         trace: &report.trace,
         file: input.file.as_ref().map(|file| file.to_string_lossy().into_owned()),
@@ -58,5 +76,8 @@ fn record<'a>(input: &Input, report: &'a Report, row: &'a Row) -> Record<'a> {
         recorded_by: report.recording.as_ref().map(|recording| recording.by.to_string()),
         recorded_reserved_bytes: report.recorded_reserved().map(Bytes::get),
         doubt: report.doubt().map(|doubt| doubt.to_string()),
+        reserved_at_peak_bytes: row.outcome.reserved_at_peak.get(),
+        peak: moment(&report.peak),
+        out_of_memory: moment(&report.at_failure),
     }
 }

@@ -2,12 +2,15 @@
 
 use cubeyard_replay::{COLUMNS, Report, Row, advice};
 
+use super::holders::{self, HolderOptions};
 use crate::grid::{BOLD, DIM, GREEN, RED, paint};
 
 /// Formats a table for each report, then the advice on all of them.
-pub(super) fn render(reports: &[Report], colours: bool) -> String {
+pub(super) fn render(reports: &[Report], options: HolderOptions, colours: bool) -> String {
     let widths = widths(reports);
-    let tables = reports.iter().map(|report| table(report, &widths, colours));
+    let tables = reports
+        .iter()
+        .map(|report| table(report, &widths, colours) + &holders::render(report, options, colours));
     format!("{}{}\n", tables.collect::<Vec<_>>().concat(), advice(reports))
 }
 

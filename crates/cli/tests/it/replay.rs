@@ -68,6 +68,19 @@ fn a_snapshot_has_a_row_with_what_was_recorded() {
           first-fit              3,673   3.54 GiB       3.63 GiB  1.025 <ns>
           PyTorch, as recorded                          4.35 GiB  1.229
 
+          held at the peak: 3.54 GiB in 539 blocks, event 707 of 3,673
+               bytes  share  blocks     largest       age  allocated by
+            3.31 GiB   93 %     201  128.00 MiB  475.8 ms  record.py:87 resnet_train
+          120.84 MiB    3 %      16   32.00 MiB  106.1 ms  (no Python frame)
+           97.70 MiB    3 %     320    9.00 MiB  504.5 ms  record.py:83 resnet_train
+           24.00 MiB    1 %       1   24.00 MiB    478 ms  record.py:86 resnet_train
+               128 B    0 %       1         4 B  112.9 ms  record.py:88 resnet_train
+          pytorch holds     3.63 GiB
+            requested       3.54 GiB
+            rounding        1.22 MiB
+            cached         22.00 MiB  unused, given back when memory runs out
+            gaps           69.06 MiB  longest 18.00 MiB; most beside record.py:87 r…
+
         `first-fit` would have needed 3.63 GiB where PyTorch reserved 4.35 GiB: 17 % less.
     "#]]
     .assert_eq(&without_times(&table));
@@ -146,11 +159,74 @@ fn json_rows_have_every_key() {
           "file": "small.trace",
           "fits_where_memory_ran_out": null,
           "ns_per_op": "some",
+          "out_of_memory": null,
+          "peak": {
+            "blocks": 2,
+            "by": "size",
+            "cache": {
+              "allocated_bytes": 36700160,
+              "beside_gaps": [
+                {
+                  "blocks": 1,
+                  "bytes": 15728640,
+                  "largest_bytes": 5242880,
+                  "name": "5.00 MiB",
+                  "oldest_age_events": 1,
+                  "oldest_age_us": 0,
+                  "requested_bytes": 5242880,
+                  "stack": [],
+                  "youngest_age_events": 1,
+                  "youngest_age_us": 0
+                }
+              ],
+              "cached_bytes": 0,
+              "gap_bytes": 15728640,
+              "longest_gap_bytes": 15728640,
+              "policy": "pytorch",
+              "reserved_bytes": 52428800,
+              "retries": 0
+            },
+            "events": 4,
+            "failed_bytes": null,
+            "holders": [
+              {
+                "blocks": 1,
+                "bytes": 31457280,
+                "largest_bytes": 31457280,
+                "name": "30.00 MiB",
+                "oldest_age_events": 4,
+                "oldest_age_us": 3,
+                "requested_bytes": 31457280,
+                "stack": [],
+                "youngest_age_events": 4,
+                "youngest_age_us": 3
+              },
+              {
+                "blocks": 1,
+                "bytes": 5242880,
+                "largest_bytes": 5242880,
+                "name": "5.00 MiB",
+                "oldest_age_events": 1,
+                "oldest_age_us": 0,
+                "requested_bytes": 5242880,
+                "stack": [],
+                "youngest_age_events": 1,
+                "youngest_age_us": 0
+              }
+            ],
+            "live_bytes": 36700160,
+            "requested_bytes": 36700160,
+            "stream_bytes": {
+              "0": 36700160
+            },
+            "time_us": 3
+          },
           "peak_live_bytes": 36700160,
           "peak_reserved_bytes": 37748736,
           "policy": "first-fit",
           "recorded_by": null,
           "recorded_reserved_bytes": null,
+          "reserved_at_peak_bytes": 37748736,
           "trace": "small",
           "waste": 1.0285714285714285
         }"#]]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cubeyard_cli::Input;
+use cubeyard_cli::{HolderOptions, Input};
 use cubeyard_replay::{Report, advice, chart};
 use pyo3::prelude::*;
 
@@ -13,6 +13,7 @@ use super::refusal;
 pub(crate) struct ReplayOutcome {
     pub(crate) inputs: Vec<Arc<Input>>,
     pub(crate) reports: Vec<Report>,
+    pub(crate) holders: HolderOptions,
 }
 
 /// Trace, policy, event, time, live and reserved bytes of a point.
@@ -22,7 +23,8 @@ type Point = (String, &'static str, usize, u64, u64, u64);
 impl ReplayOutcome {
     /// Returns what the command prints with `--format json`.
     fn json(&self) -> PyResult<String> {
-        cubeyard_cli::replay_json(&self.inputs, &self.reports).map_err(|error| refusal(&error))
+        cubeyard_cli::replay_json(&self.inputs, &self.reports, self.holders)
+            .map_err(|error| refusal(&error))
     }
 
     /// Returns the page that the command writes with `--plot OUT.html`.

@@ -27,6 +27,7 @@ fn row(name: &str, reserved_mib: Option<u64>) -> Row {
         events: 10,
         peak_live: Bytes::mib(1000),
         peak_reserved: Bytes::mib(reserved_mib.unwrap_or(0)),
+        reserved_at_peak: Bytes::ZERO,
         timeline: Timeline::new(&Trace::default()),
         failed,
     };
@@ -36,7 +37,9 @@ fn row(name: &str, reserved_mib: Option<u64>) -> Row {
 fn report(recorded_mib: Option<u64>, rows: &[(&str, Option<u64>)]) -> Report {
     let rows = rows.iter().map(|&(name, reserved)| row(name, reserved)).collect();
     let recording = recorded_mib.map(recording);
-    Report { trace: "training".to_owned(), modelled: recorded_mib.map(Bytes::mib), recording, rows }
+    let modelled = recorded_mib.map(Bytes::mib);
+    let (trace, peak, at_failure) = ("training".to_owned(), None, None);
+    Report { trace, recording, modelled, peak, at_failure, rows }
 }
 
 /// A whole recording of PyTorch with its defaults.
@@ -130,7 +133,8 @@ fn what_cubeyard_recorded_is_not_called_pytorchs() {
 fn a_request_that_failed_names_the_policies_that_would_have_served_it() {
     let mut report = doubtful(|_, recording| {
         let (size, capacity) = (Bytes::mib(30), Some(Bytes::mib(1380)));
-        recording.out_of_memory = vec![OutOfMemory { event: 5, size, stream: 0, capacity }];
+        recording.out_of_memory =
+            vec![OutOfMemory { event: 5, size, stream: 0, site: 0, capacity }];
     });
     for (row, fits) in report.rows.iter_mut().zip([false, true, true]) {
         row.fits = Some(fits);

@@ -31,7 +31,7 @@ impl Growth for Expandable {
         Some(best)
     }
 
-    fn splits(&self, _: Pool, rest: Bytes) -> bool {
+    fn splits(&self, _: Pool, _: Bytes, rest: Bytes) -> bool {
         rest >= MIN_BLOCK
     }
 
@@ -55,6 +55,10 @@ impl Growth for Expandable {
             map(blocks, device, block, missing.min(blocks[block].size))?;
         }
         Some(block)
+    }
+
+    fn releasable(&self, blocks: &Blocks, id: BlockId) -> Bytes {
+        whole_pages(&blocks[id]).map_or(Bytes::ZERO, |(_, pages)| pages)
     }
 
     fn release_cached(&self, blocks: &mut Blocks, device: &mut Device) {

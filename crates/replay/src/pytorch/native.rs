@@ -10,17 +10,26 @@ const OWN_SEGMENT: Bytes = Bytes::mib(10);
 
 /// Segments of fixed address and size, returned to the driver only when wholly free.
 #[derive(Debug)]
-pub(super) struct Native;
+pub(super) struct Native {
+    /// Size from which on blocks are not split; `None` if all are.
+    pub(super) max_split: Option<Bytes>,
+}
 
 impl Growth for Native {
     fn best_fit(&self, blocks: &Blocks, pool: Pool, size: Bytes) -> Option<BlockId> {
-        blocks.free_from(pool, size).next()
+        let best = blocks.free_from(pool, size).next()?;
+        let refused = self.max_split.is_some_and(|most| {
+            let found = blocks[best].size;
+            if size < most { found >= most } else { found >= size + LARGE_BUFFER }
+        });
+        (!refused).then_some(best)
     }
 
     /// A large block keeps a remainder of up to 1 MiB: it could serve only requests of the small pool, which never
     /// search here.
-    fn splits(&self, pool: Pool, rest: Bytes) -> bool {
-        if pool.large { rest > SMALL_REQUEST } else { rest >= MIN_BLOCK }
+    fn splits(&self, pool: Pool, size: Bytes, rest: Bytes) -> bool {
+        let small_enough = self.max_split.is_none_or(|most| size < most);
+        if pool.large { small_enough && rest > SMALL_REQUEST } else { rest >= MIN_BLOCK }
     }
 
     fn grow(
@@ -35,14 +44,50 @@ impl Growth for Native {
         Some(blocks.add_segment(pool, address, segment, State::Free))
     }
 
+    fn releasable(&self, blocks: &Blocks, id: BlockId) -> Bytes {
+        if blocks[id].is_whole_segment() { blocks[id].size } else { Bytes::ZERO }
+    }
+
+    /// Returns the smallest unsplit block that would do; if none is large enough, the largest ones until they sum to the
+    /// request.
+    fn release_unsplit(
+        &self,
+        blocks: &mut Blocks,
+        device: &mut Device,
+        pool: Pool,
+        size: Bytes,
+    ) -> bool {
+        let Some(most) = self.max_split else { return false };
+        let wanted = size.max(most);
+        let unsplit = blocks.free_from(pool, most).filter(|&id| blocks[id].is_whole_segment());
+        let mut unsplit: Vec<_> = unsplit.collect();
+        if let Some(&one) = unsplit.iter().find(|&&id| blocks[id].size >= wanted) {
+            release(blocks, device, one);
+            return true;
+        }
+        let mut released = Bytes::ZERO;
+        while released < wanted
+            && let Some(id) = unsplit.pop()
+        {
+            released += blocks[id].size;
+            release(blocks, device, id);
+        }
+        released >= wanted
+    }
+
     fn release_cached(&self, blocks: &mut Blocks, device: &mut Device) {
         let whole: Vec<_> = blocks.all_free().filter(|&id| blocks[id].is_whole_segment()).collect();
         for id in whole {
-            device.free_segment(blocks[id].address, blocks[id].size);
-            blocks.take(id);
-            blocks.remove_segment(id);
+            release(blocks, device, id);
         }
     }
+}
+
+/// Returns a segment of one free block to the device.
+fn release(blocks: &mut Blocks, device: &mut Device, id: BlockId) {
+    device.free_segment(blocks[id].address, blocks[id].size);
+    blocks.take(id);
+    blocks.remove_segment(id);
 }
 
 /// Returns the size of the segment to allocate when no block of the pool can hold `size`.

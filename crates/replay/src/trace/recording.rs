@@ -64,6 +64,8 @@ pub struct OutOfMemory {
     pub size: Bytes,
     /// Number of the stream that requested it.
     pub stream: u32,
+    /// Call site that requested it, 0 if unknown.
+    pub site: u32,
     /// Bytes available to the allocator: those it had reserved and those free on the device. `None` if the file
     /// does not say.
     pub capacity: Option<Bytes>,

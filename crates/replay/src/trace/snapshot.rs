@@ -26,6 +26,8 @@ mod segments;
 mod settings;
 mod sites;
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use self::cursor::Cursor;
@@ -33,7 +35,7 @@ use self::history::History;
 use self::segments::Segments;
 use self::settings::Settings;
 use self::sites::Sites;
-use super::Trace;
+use super::{CallStacks, Trace};
 use cubeyard_pickle::Budget;
 use cubeyard_pickle::MemoryLimit;
 use cubeyard_pickle::{self as pickle, Limits, PickleError, Problem};
@@ -127,15 +129,17 @@ pub fn read(name: &str, bytes: &[u8], limit: Bytes) -> Result<Vec<Trace>, Snapsh
         let trace = History::default().finish(Some(remains), &settings, budget)?;
         budget.push(&mut traces, (device, trace))?;
     }
-    Ok(named(name, traces))
+    let stacks = Arc::new(sites.finish(budget)?);
+    Ok(named(name, traces, &stacks))
 }
 
 /// Drops the devices without events. If several remain, their traces are named by device.
-fn named(name: &str, mut traces: Vec<(u64, Trace)>) -> Vec<Trace> {
+fn named(name: &str, mut traces: Vec<(u64, Trace)>, stacks: &Arc<CallStacks>) -> Vec<Trace> {
     traces.retain(|(_, trace)| !trace.events.is_empty());
     let several = traces.len() > 1;
     let full = |device| if several { format!("{name}-device{device}") } else { name.to_owned() };
-    traces.into_iter().map(|(device, trace)| Trace { name: full(device), ..trace }).collect()
+    let whole = |(device, trace)| Trace { name: full(device), stacks: Arc::clone(stacks), ..trace };
+    traces.into_iter().map(whole).collect()
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl Writer {
             }
         }
         let allocations = u32::try_from(self.live.len()).expect("checked at each allocation");
-        Trace { name, events: self.events, allocations, recording: None }
+        Trace { name, events: self.events, allocations, ..Trace::default() }
     }
 }
 

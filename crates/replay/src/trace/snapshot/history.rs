@@ -50,6 +50,7 @@ enum Step {
 struct Refused {
     size: Bytes,
     stream: i128,
+    site: u32,
     device_free: Option<u64>,
     /// Number of changes of the reserved bytes before it.
     changes: usize,
@@ -102,7 +103,10 @@ impl History {
             "free_completed" => self.complete_free(&Entry::read(entry, 0, time_us)?, budget),
             "segment_alloc" | "segment_map" => self.reserve(entry, 1, budget),
             "segment_free" | "segment_unmap" => self.reserve(entry, -1, budget),
-            "oom" => self.refuse(entry, budget),
+            "oom" => {
+                let site = sites.site(entry, budget)?;
+                self.refuse(entry, site, budget)
+            }
             other if IDLE.contains(&other) => Ok(()),
             _ => Err(action.wrong(ACTIONS)),
         }
@@ -118,13 +122,19 @@ impl History {
         Ok(budget.push(&mut self.changes, Change(sign * i128::from(size)))?)
     }
 
-    fn refuse(&mut self, entry: &Cursor<'_, '_>, budget: &mut Budget) -> Result<(), SnapshotError> {
-        let Some(size) = entry.optional("size")? else { return Ok(()) };
+    fn refuse(
+        &mut self,
+        entry: &Cursor<'_, '_>,
+        site: u32,
+        budget: &mut Budget,
+    ) -> Result<(), SnapshotError> {
+        let Some(wanted) = entry.optional("size")? else { return Ok(()) };
         let device_free = entry.optional("device_free")?;
         let stream = entry.optional("stream")?;
         let refused = Refused {
-            size: Bytes::new(size.unsigned()?),
+            size: Bytes::new(wanted.unsigned()?),
             stream: stream.map_or(Ok(0), |stream| stream.integer())?,
+            site,
             device_free: device_free.map(|free| free.unsigned()).transpose()?,
             changes: self.changes.len(),
         };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Cursor, SnapshotError};
+use crate::trace::CallStacks;
 use cubeyard_pickle::Document;
 use cubeyard_pickle::MemoryLimit;
 use cubeyard_pickle::{Budget, map_entry};
@@ -39,6 +40,17 @@ impl<'d> Sites<'d> {
             Some(frames) => self.stack(&frames, budget),
             None => Ok(0),
         }
+    }
+
+    /// Returns the stacks of all call sites by their numbers.
+    pub(super) fn finish(self, budget: &mut Budget) -> Result<CallStacks, MemoryLimit> {
+        for text in self.texts.by_content.keys() {
+            budget.charge_table::<u8>(text.len())?;
+        }
+        budget.charge_table::<String>(self.texts.by_content.len())?;
+        let texts = self.texts.in_order(budget)?.into_iter().map(str::to_owned).collect();
+        let (frames, stacks) = (self.frames.in_order(budget)?, self.stacks.in_order(budget)?);
+        Ok(CallStacks { texts, frames, stacks })
     }
 
     fn stack(
@@ -90,6 +102,14 @@ impl<K: Ord> Numbers<K> {
     fn new(places: usize, budget: &mut Budget) -> Result<Self, MemoryLimit> {
         budget.charge_table::<Option<u32>>(places)?;
         Ok(Self { by_place: vec![None; places], by_content: BTreeMap::new() })
+    }
+
+    /// Returns the values by their numbers.
+    fn in_order(self, budget: &mut Budget) -> Result<Vec<K>, MemoryLimit> {
+        budget.charge_table::<(u32, K)>(2 * self.by_content.len())?;
+        let mut numbered: Vec<_> = self.by_content.into_iter().map(|(key, it)| (it, key)).collect();
+        numbered.sort_unstable_by_key(|&(number, _)| number);
+        Ok(numbered.into_iter().map(|(_, key)| key).collect())
     }
 
     /// Returns the number of the value at `place` with this content.

@@ -90,13 +90,13 @@ impl History {
         let mut events = Vec::with_capacity(starting + self.steps.len());
         for step in at_start.chain(self.steps) {
             if let Step::OutOfMemory(number) = step {
-                let Refused { size, stream, device_free, changes } = self.refused[number];
+                let Refused { size, stream, site, device_free, changes } = self.refused[number];
                 let stream =
                     numbering.streams.number(stream, budget)?.ok_or(SnapshotError::TooMany)?;
                 let held = reserved::before(in_the_end, &self.changes[changes..]);
                 let capacity = held.zip(device_free);
                 let capacity = capacity.and_then(|(held, free)| held.checked_add(Bytes::new(free)));
-                failures.push(OutOfMemory { event: events.len(), size, stream, capacity });
+                failures.push(OutOfMemory { event: events.len(), size, stream, site, capacity });
             }
             events.extend(numbering.event(step, budget)?);
         }
