@@ -10,6 +10,7 @@ use cubeyard_runtime::dtype::DType;
 
 use super::inputs::at_least;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
+use cubeyard_model::report::Demand;
 use cubeyard_model::{Cut, Driver, ModelError, ModelSpec, Phase, StepPart, Tensors, Workload};
 use layout::Numbers;
 
@@ -34,6 +35,11 @@ impl Bench for TransformerLayer {
                 "phase",
                 &["decode", "prefill"],
                 "decode: one new token of each sequence; prefill: the last tokens of each at once",
+            ),
+            Parameter::choice(
+                "launches",
+                &["one", "parts"],
+                "one: the whole layer is a launch; parts: each part of it is one",
             ),
             Parameter::whole("batch", 2, (1, 1 << 12), "number of sequences"),
             Parameter::whole("context", 64, (1, 1 << 20), "tokens per sequence"),
@@ -72,7 +78,11 @@ impl Bench for TransformerLayer {
             Tensors::new(&lab.context, &cut, &lab.sips, lab.has_data.then_some(&contents));
         let tensors = tensors.map_err(unfit)?;
         let mut driver = Driver::new(&lab.launcher, &cut, &tensors).map_err(unfit)?;
-        for part in StepPart::layer(cut.work.phase) {
+        let parts = match values.choice("launches") {
+            "one" => vec![StepPart::Layer],
+            _ => StepPart::layer(cut.work.phase),
+        };
+        for part in parts {
             driver.order(part, 0, position).map_err(unfit)?;
         }
         driver.finish().map_err(unfit)?;
@@ -109,9 +119,6 @@ fn unfit(error: ModelError) -> BenchError {
 }
 
 fn work(cut: &Cut, position: u64) -> Work {
-    let parts = StepPart::layer(cut.work.phase).into_iter();
-    let demands = parts.map(|part| cut.demand(part, position));
-    let (bytes, flop) =
-        demands.fold((0, 0), |(bytes, flop), demand| (bytes + demand.bytes, flop + demand.flop));
+    let Demand { bytes, flop } = cut.demand(StepPart::Layer, position);
     Work { gemm: Some((DType::F16, flop)), bytes, ..Work::default() }
 }

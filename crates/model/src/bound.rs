@@ -64,7 +64,17 @@ fn demand(cut: &Cut, part: StepPart, position: u64) -> Demand {
         StepPart::GateUp => product(2 * spec.hidden * spec.ffn, tokens),
         StepPart::Down => product(spec.ffn * spec.hidden, tokens),
         StepPart::Head => product(spec.hidden * spec.vocab, cut.sequences),
+        StepPart::Layer => layer(cut, position),
     }
+}
+
+/// Returns the demand of all parts of a layer.
+fn layer(cut: &Cut, position: u64) -> Demand {
+    let parts = StepPart::layer(cut.work.phase).into_iter().map(|part| demand(cut, part, position));
+    parts.fold(Demand::default(), |sum, part| Demand {
+        bytes: sum.bytes + part.bytes,
+        flop: sum.flop + part.flop,
+    })
 }
 
 /// Returns the demand of attention: each token uses the keys and values of its predecessors and its own, but

@@ -6,16 +6,19 @@ use std::rc::Rc;
 
 use cubeyard_runtime::{Channels, Launch, LaunchHandle, LaunchReport, Stream, Tensor};
 
-use super::cut::{Cut, Phase};
+use super::cut::Cut;
 use super::error::ModelError;
 use super::kernels;
 use super::part::StepPart;
 use super::tensors::{Buffers, SipTensors, Tensors};
-use super::wiring::{channels, ring};
+use super::wiring::{channels, ring, signs, within_cubes};
 use cubeyard_collectives::collective::{Grid, Operation, ReduceOp};
 use cubeyard_collectives::distributed::{DistError, Group, GroupConfig, Pending, Ranks};
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::launch::Launcher;
+
+/// The collective that adds up the cubes' partial results.
+const SUM: Operation = Operation::AllReduce(ReduceOp::Sum);
 
 /// A part that has run.
 #[derive(Clone, Debug)]
@@ -38,9 +41,9 @@ pub struct Driver<'a> {
     tensors: &'a Tensors,
     streams: Vec<Stream>,
     group: Group,
-    /// Channels between the cubes that share a head, and the group number of their ports.
-    _channels: Channels,
-    ports: u16,
+    /// Channels between the cubes that share a head and, once a layer is one launch, between the PEs of a cube. Their ports
+    /// are in the number of the group.
+    channels: Vec<Channels>,
     begun: Vec<(StepPart, Begun)>,
     /// Kernels of the parts so far, kept so that their recordings are reused.
     kernels: RefCell<BTreeMap<StepPart, Kernel>>,
@@ -58,18 +61,16 @@ impl<'a> Driver<'a> {
         let streams = sips.iter().map(|_| context.stream()).collect();
         let config =
             GroupConfig { ranks: Ranks::Cube, sips: sips.clone(), ..GroupConfig::default() };
-        let number = || launcher.new_group().ok_or(DistError::Exhausted);
-        let group = Group::new(context, &config, Box::new(Grid), number()?)?;
-        let ports = number()?;
-        let channels = context.connect(&channels(context, cut, &sips, ports), &ring(cut))?;
+        let number = launcher.new_group().ok_or(DistError::Exhausted)?;
+        let group = Group::new(context, &config, Box::new(Grid), number)?;
+        let channels = context.connect(&channels(context, cut, &sips, number), &ring(cut))?;
         Ok(Self {
             launcher,
             cut: Rc::clone(cut),
             tensors,
             streams,
             group,
-            _channels: channels,
-            ports,
+            channels: vec![channels],
             begun: Vec::new(),
             kernels: RefCell::default(),
         })
@@ -80,11 +81,13 @@ impl<'a> Driver<'a> {
     pub fn order(&mut self, part: StepPart, layer: u64, position: u64) -> Result<(), ModelError> {
         let begun = if part == StepPart::AllReduce {
             let tensors = self.tensors.sips.iter().map(|sip| (&sip.buffers.partial, &sip.tokens));
-            let (tensors, sum): (Vec<_>, _) =
-                (tensors.collect(), Operation::AllReduce(ReduceOp::Sum));
-            let pending = self.group.begin_on(self.launcher, &self.streams, sum, &tensors)?;
+            let tensors: Vec<_> = tensors.collect();
+            let pending = self.group.begin_on(self.launcher, &self.streams, SUM, &tensors)?;
             Begun::Collective(pending)
         } else {
+            if part == StepPart::Layer {
+                self.connect_pes()?;
+            }
             Begun::Kernel(self.launch(part, layer, position)?)
         };
         self.begun.push((part, begun));
@@ -100,33 +103,64 @@ impl<'a> Driver<'a> {
         let mut kernels = self.kernels.borrow_mut();
         let kernel = kernels.entry(part).or_insert_with(|| self.kernel(part)).clone();
         drop(kernels);
-        self.launcher.use_group(self.ports);
+        self.launcher.use_group(self.group.number());
         let mut handles = Vec::new();
         for (index, (sip, stream)) in self.tensors.sips.iter().zip(&self.streams).enumerate() {
-            let adds = u64::from(index == 0);
-            let (tensors, numbers) = arguments(part, sip, [layer, position, adds]);
-            let numbers = numbers.into_iter().map(|number| number as f64);
-            let launch = Launch::new(sip.sip).arguments(tensors).arguments(numbers);
+            let mut launch = Launch::new(sip.sip);
+            for part in self.parts(part) {
+                let (tensors, numbers) = self.arguments(part, index, [layer, position]);
+                let numbers = numbers.into_iter().map(|number| number as f64);
+                launch = launch.arguments(tensors).arguments(numbers);
+            }
             handles.push(self.launcher.launch(stream, &kernel, &launch)?);
         }
         Ok(handles)
     }
 
-    fn kernel(&self, part: StepPart) -> Kernel {
-        let cut = &self.cut;
-        match (part, cut.work.phase) {
-            (StepPart::Embedding, _) => kernels::embed(cut),
-            (StepPart::Norm, _) => kernels::norm(cut),
-            (StepPart::Qkv, _) => kernels::qkv(cut),
-            (StepPart::Append, _) => kernels::append(cut),
-            (StepPart::Attention, Phase::Decode) => kernels::decode(cut),
-            (StepPart::Attention, Phase::Prefill) => kernels::prefill(cut),
-            (StepPart::Output, _) => kernels::output(cut),
-            (StepPart::GateUp, _) => kernels::gate_up(cut),
-            (StepPart::Down, _) => kernels::down(cut),
-            (StepPart::Head, _) => kernels::head(cut),
-            (StepPart::AllReduce, _) => unreachable!("it is a collective"),
+    /// Wires the PEs of each cube to each other, once.
+    fn connect_pes(&mut self) -> Result<(), ModelError> {
+        if self.channels.len() == 1 {
+            let (context, number) = (self.launcher.context(), self.group.number());
+            let all = within_cubes(context, self.group.sips(), number);
+            self.channels.push(context.connect(&all, &signs())?);
         }
+        Ok(())
+    }
+
+    /// Returns the parts of a launch.
+    fn parts(&self, part: StepPart) -> Vec<StepPart> {
+        match part {
+            StepPart::Layer => StepPart::layer(self.cut.work.phase),
+            part => vec![part],
+        }
+    }
+
+    fn kernel(&self, part: StepPart) -> Kernel {
+        if part != StepPart::Layer {
+            return kernels::kernel(part, &self.cut);
+        }
+        let count = |part: StepPart| {
+            let (tensors, numbers) = self.arguments(part, 0, [0, 0]);
+            tensors.len() + numbers.len()
+        };
+        let counts = self.parts(part).into_iter().map(count).collect();
+        let all_reduce = self.group.part(SUM, self.cut.work.dtype);
+        kernels::layer(&self.cut, all_reduce, counts)
+    }
+
+    /// Returns the arguments of a part's kernel on a SIP.
+    fn arguments(
+        &self,
+        part: StepPart,
+        sip: usize,
+        [layer, position]: [u64; 2],
+    ) -> (Vec<&Tensor>, Vec<u64>) {
+        let of_sip = &self.tensors.sips[sip];
+        if part == StepPart::AllReduce {
+            let ranks = self.group.rank_numbers(sip).map(|number| number as u64);
+            return (vec![&of_sip.buffers.partial, &of_sip.tokens], ranks.to_vec());
+        }
+        arguments(part, of_sip, [layer, position, u64::from(sip == 0)])
     }
 
     /// Waits for all launches.
@@ -145,7 +179,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Returns the arguments of a part's kernel on a SIP.
+/// Returns the arguments of the kernel of a part that is no collective, on a SIP.
 fn arguments(
     part: StepPart,
     sip: &SipTensors,
@@ -168,6 +202,6 @@ fn arguments(
         StepPart::GateUp => columns(&weights.gate_up, &buffers.inner),
         StepPart::Down => rows(&buffers.inner, &weights.down),
         StepPart::Head => columns(&weights.head, &buffers.logits),
-        StepPart::AllReduce => unreachable!("it is a collective"),
+        StepPart::AllReduce | StepPart::Layer => unreachable!("it is made of others"),
     }
 }

@@ -5,24 +5,26 @@ mod columns;
 mod decode;
 mod embed;
 mod gather;
+mod layer;
 mod norm;
 mod prefill;
 mod rows;
 mod turn;
 
-pub(super) use append::append;
-pub(super) use columns::{gate_up, head, qkv};
-pub(super) use decode::decode;
-pub(super) use embed::embed;
-pub(super) use norm::norm;
-pub(super) use prefill::prefill;
-pub(super) use rows::{down, output};
+pub(super) use layer::layer;
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::cut::Cut;
+use super::cut::{Cut, Phase};
+use super::part::StepPart;
+use super::wiring::to_cube;
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Lazy, Port, Tile, Tl};
+
+/// The computation of a part on each PE.
+type PartBody = fn(&Here);
 
 /// A PE that runs a part of a layer.
 pub(super) struct Here {
@@ -34,9 +36,17 @@ pub(super) struct Here {
     /// Index of the cube's group in its SIP, and index of the cube in the group.
     group: u64,
     cube: u64,
+    /// Weights that were loaded before their part began, with their addresses, in the order of use.
+    ahead: RefCell<VecDeque<(u64, Tile)>>,
 }
 
 impl Here {
+    fn new(tl: Tl, args: Args, cut: &Rc<Cut>) -> Self {
+        let (pe, cube) = (tl.program_id(0), tl.program_id(1));
+        let (group, cube) = (cube / cut.group_cubes, cube % cut.group_cubes);
+        Self { tl, args, cut: Rc::clone(cut), pe, group, cube, ahead: RefCell::default() }
+    }
+
     /// Returns its number in the group: PEs at the first position of each cube come first. So the PEs of one
     /// cube hold contiguous parts of the group's output.
     fn unit(&self) -> u64 {
@@ -46,8 +56,9 @@ impl Here {
     /// Returns the other cubes of the group, with the port to the PE at this position of each.
     fn others(&self) -> impl Iterator<Item = (u64, Port)> + use<> {
         let here = self.cube;
-        let port = |cube: u64| (cube, Port(u16::try_from(cube).expect("few cubes")));
-        (0..self.cut.group_cubes).filter(move |cube| *cube != here).map(port)
+        (0..self.cut.group_cubes)
+            .filter(move |cube| *cube != here)
+            .map(|cube| (cube, to_cube(cube)))
     }
 
     /// Splits rows into ranges that are in the TCM at once.
@@ -63,15 +74,40 @@ impl Here {
     }
 }
 
-/// Makes a kernel of a distribution, named by all its parameters.
-fn kernel(part: &str, cut: &Rc<Cut>, body: impl Fn(&Here) + 'static) -> Kernel {
-    let name = format!("{part} of {}", cut.label());
-    let (cut, body) = (Rc::clone(cut), Rc::new(body));
+/// Makes the kernel of a part, named by all parameters of its distribution.
+pub(super) fn kernel(part: StepPart, cut: &Rc<Cut>) -> Kernel {
+    let (name, body) =
+        (format!("{} of {}", name(part, cut.work.phase), cut.label()), body(part, cut.work.phase));
+    let cut = Rc::clone(cut);
     Kernel::new(&name, move |tl, args| {
-        let (cut, body) = (Rc::clone(&cut), Rc::clone(&body));
-        let (pe, cube) = (tl.program_id(0), tl.program_id(1));
-        let (group, cube) = (cube / cut.group_cubes, cube % cut.group_cubes);
-        let here = Here { tl, args, cut, pe, group, cube };
+        let here = Here::new(tl, args, &cut);
         Box::pin(async move { body(&here) })
     })
+}
+
+/// Returns the name of a part's kernel.
+fn name(part: StepPart, phase: Phase) -> &'static str {
+    match (part, phase) {
+        (StepPart::Append, _) => "append",
+        (StepPart::Attention, Phase::Prefill) => "prefill attention",
+        (StepPart::GateUp, _) => "gate and up",
+        _ => part.name(),
+    }
+}
+
+/// Returns the computation of a part.
+fn body(part: StepPart, phase: Phase) -> PartBody {
+    match (part, phase) {
+        (StepPart::Embedding, _) => embed::embed,
+        (StepPart::Norm, _) => norm::norm,
+        (StepPart::Qkv, _) => columns::qkv,
+        (StepPart::Append, _) => append::append,
+        (StepPart::Attention, Phase::Decode) => decode::decode,
+        (StepPart::Attention, Phase::Prefill) => prefill::prefill,
+        (StepPart::Output, _) => rows::output,
+        (StepPart::GateUp, _) => columns::gate_up,
+        (StepPart::Down, _) => rows::down,
+        (StepPart::Head, _) => columns::head,
+        (StepPart::AllReduce | StepPart::Layer, _) => unreachable!("it is made of others"),
+    }
 }

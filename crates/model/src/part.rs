@@ -25,6 +25,8 @@ pub enum StepPart {
     Down,
     /// Computation of the logits.
     Head,
+    /// All parts of a layer in one launch.
+    Layer,
 }
 
 impl StepPart {
@@ -41,6 +43,7 @@ impl StepPart {
             Self::GateUp => "gate, up",
             Self::Down => "down",
             Self::Head => "head",
+            Self::Layer => "layer",
         }
     }
 

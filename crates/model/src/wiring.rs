@@ -1,4 +1,4 @@
-//! Channels between the cubes that share a head.
+//! Channels between the cubes that share a head, and between the PEs of a cube.
 
 use cubeyard_device::request::PeRef;
 use cubeyard_memory::Bytes;
@@ -8,13 +8,45 @@ use cubeyard_runtime::{Channel, Context, End, RingConfig};
 use super::cut::{Cut, Phase};
 use cubeyard_tl::Port;
 
+/// First port to the other cubes that share a head; the ports before it are those of the all-reduce.
+const CUBES: u16 = 1 << 8;
+/// First port to the other PEs of a cube.
+const PES: u16 = 1 << 12;
+
+/// Returns the port to the PE at the same position of another cube that shares a head.
+pub(super) fn to_cube(cube: u64) -> Port {
+    Port(CUBES + u16::try_from(cube).expect("few cubes"))
+}
+
+/// Returns the port to another PE of a cube.
+pub(super) fn to_pe(pe: u64) -> Port {
+    Port(PES + u16::try_from(pe).expect("few PEs"))
+}
+
+/// Returns channels between all PEs of each cube.
+pub(super) fn within_cubes(context: &Context, sips: &[SipId], ports: u16) -> Vec<Channel> {
+    let (cubes, pes): (Vec<_>, Vec<_>) = context.machine(|machine| {
+        (machine.topology().cubes().collect(), machine.topology().pes().collect())
+    });
+    let pairs = || (0..pes.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
+    let mut channels = Vec::new();
+    for (&sip, &cube) in sips.iter().flat_map(|sip| cubes.iter().map(move |cube| (sip, cube))) {
+        let end = |pe: usize, other: usize| End {
+            pe: PeRef { sip, cube, pe: pes[pe] },
+            port: to_pe(other as u64).of_group(ports),
+        };
+        channels.extend(pairs().map(|(a, b)| Channel { ends: [end(a, b), end(b, a)] }));
+    }
+    channels
+}
+
 /// Returns channels between the PEs at equal positions of the cubes that share a head.
 pub(super) fn channels(context: &Context, cut: &Cut, sips: &[SipId], ports: u16) -> Vec<Channel> {
     let (cubes, pes): (Vec<_>, Vec<_>) = context.machine(|machine| {
         (machine.topology().cubes().collect(), machine.topology().pes().collect())
     });
     let each = usize::try_from(cut.group_cubes).unwrap_or(usize::MAX);
-    let port = |cube: usize| Port(u16::try_from(cube).expect("few cubes")).of_group(ports);
+    let port = |cube: usize| to_cube(cube as u64).of_group(ports);
     let mut channels = Vec::new();
     for (&sip, group) in sips.iter().flat_map(|sip| cubes.chunks(each).map(move |it| (sip, it))) {
         for (b, a) in (0..group.len()).flat_map(|b| (0..b).map(move |a| (b, a))) {
@@ -26,6 +58,11 @@ pub(super) fn channels(context: &Context, cut: &Cut, sips: &[SipId], ports: u16)
         }
     }
     channels
+}
+
+/// Returns ring settings for messages that say only that a PE has come so far.
+pub(super) fn signs() -> RingConfig {
+    RingConfig { slot_bytes: Bytes::new(256), ..RingConfig::default() }
 }
 
 /// Returns ring settings whose slots hold the longest message.

@@ -62,7 +62,8 @@ impl Kernel {
         WeakKernel(Rc::downgrade(&self.body))
     }
 
-    pub(crate) fn start(&self, tl: Tl, args: Args) -> KernelFuture {
+    /// Runs the kernel as a part of another one, which passes on its own PE and [some](Args::skip) of its arguments.
+    pub fn start(&self, tl: Tl, args: Args) -> KernelFuture {
         (self.body)(tl, args)
     }
 }
@@ -94,6 +95,8 @@ impl fmt::Debug for Kernel {
 pub struct Args {
     tl: Tl,
     bound: Rc<[BoundArgument]>,
+    /// Number of arguments before the first.
+    skipped: usize,
 }
 
 /// A tensor argument of a kernel.
@@ -106,18 +109,25 @@ pub struct TensorArg<'a> {
 
 impl Args {
     pub(crate) fn new(tl: Tl, bound: Rc<[BoundArgument]>) -> Self {
-        Self { tl, bound }
+        Self { tl, bound, skipped: 0 }
+    }
+
+    /// Returns the arguments after the first `count`, for a kernel that is a part of another one.
+    #[must_use]
+    pub fn skip(&self, count: usize) -> Self {
+        let skipped = (self.skipped + count).min(self.bound.len());
+        Self { skipped, ..self.clone() }
     }
 
     /// Returns all arguments in order.
     pub fn bound(&self) -> &[BoundArgument] {
-        &self.bound
+        &self.bound[self.skipped..]
     }
 
     /// Returns the tensor at a position, counted from 0.
     #[track_caller]
     pub fn tensor(&self, position: usize) -> TensorArg<'_> {
-        match self.bound.get(position) {
+        match self.bound().get(position) {
             Some(BoundArgument::Tensor(bound)) => TensorArg { tl: &self.tl, position, bound },
             other => self.missing(position, "a tensor", other),
         }
@@ -126,7 +136,7 @@ impl Args {
     /// Returns the number at a position, counted from 0.
     #[track_caller]
     pub fn number(&self, position: usize) -> f64 {
-        match self.bound.get(position) {
+        match self.bound().get(position) {
             Some(BoundArgument::Scalar(value)) => *value,
             other => self.missing(position, "a number", other),
         }

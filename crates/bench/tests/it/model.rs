@@ -1,13 +1,17 @@
 //! Steps of language models: their numbers, and what they take.
 
+use std::rc::Rc;
+
 use cubeyard_bench::{RunConfig, find, run};
 use cubeyard_device::topology::Topology;
 use cubeyard_model::report::ModelReport;
 use cubeyard_model::{
-    Cut, MeasureConfig, ModelError, ModelSpec, Phase, StepPart, Workload, measure,
+    Cut, Driver, MeasureConfig, ModelError, ModelSpec, Phase, StepPart, Tensors, Workload, measure,
 };
 use cubeyard_runtime::dtype::DType;
-use cubeyard_tl::launch::Mode;
+use cubeyard_runtime::{Context, ContextConfig};
+use cubeyard_sim::Span;
+use cubeyard_tl::launch::{Launcher, Mode};
 
 /// Two SIPs of two cubes with two PEs.
 const SMALL: &str = "sips: {count: 2}\ncubes: {w: 2, h: 1}\npe: {routers: [r0c0, r0c1]}\n";
@@ -55,15 +59,50 @@ fn a_layer_has_the_numbers_of_its_reference_however_sequences_are_dealt() {
         &["phase=prefill", "batch=2", "chunk=64", "context=22"],
         &["phase=prefill", "batch=4", "chunk=16", "context=20"],
     ] {
-        let set = shape.iter().chain(more).map(ToString::to_string).collect();
-        let (topology, sips) = (small(), Vec::new());
-        let config =
-            RunConfig { topology, set, data: true, mode: Mode::Recorded, sips, ops: false };
-        let run = run(&*bench, &config).unwrap_or_else(|error| panic!("{more:?}: {error}"));
-        let check = run.report.check.expect("it was run with data");
-        assert!(check.passed() && check.elements > 0, "{more:?}: {check:?}");
-        assert!(run.findings.is_empty(), "{more:?}: {}", run.findings[0]);
+        let times = ["launches=one", "launches=parts"].map(|launches| {
+            let set = shape.iter().chain(more).chain([&launches]).map(ToString::to_string);
+            let (topology, mode, sips) = (small(), Mode::Recorded, Vec::new());
+            let set = set.collect();
+            let config = RunConfig { topology, set, data: true, mode, sips, ops: false };
+            let run = run(&*bench, &config).unwrap_or_else(|error| panic!("{more:?}: {error}"));
+            let check = run.report.check.expect("it was run with data");
+            assert!(check.passed() && check.elements > 0, "{more:?} {launches}: {check:?}");
+            assert!(run.findings.is_empty(), "{more:?} {launches}: {}", run.findings[0]);
+            run.report.kernel
+        });
+        assert!(times[0] < times[1], "{more:?}: one launch is faster: {times:?}");
     }
+}
+
+/// The times of a layer as one launch, and of its parts, each alone, together.
+fn together_and_apart(spec: &ModelSpec, work: Workload) -> [Span; 2] {
+    let topology = Topology::embedded();
+    let sips: Vec<_> = topology.sips().collect();
+    let cut = Rc::new(Cut::new(spec, work, &topology, sips.len() as u64).unwrap());
+    let context = Context::new(ContextConfig { topology, ..ContextConfig::default() });
+    let tensors = Tensors::new(&context, &cut, &sips, None).unwrap();
+    let launcher = Launcher::new(&context);
+    let mut driver = Driver::new(&launcher, &cut, &tensors).unwrap();
+    let mut time = |part| {
+        driver.order(part, 0, 0).unwrap();
+        let ran = driver.finish().unwrap();
+        let of_sips = &ran[0].launches;
+        let start = of_sips.iter().map(|launch| launch.started).min().unwrap();
+        let ends = of_sips.iter().map(|launch| launch.started + launch.max());
+        ends.max().unwrap() - start
+    };
+    let layer = time(StepPart::Layer);
+    let parts = StepPart::layer(work.phase).into_iter().map(time).sum();
+    [layer, parts]
+}
+
+/// As was asked: at most 1.3 times as long. It is less than its parts, since weights are loaded before their part begins.
+#[test]
+fn a_layer_of_8b_takes_less_than_its_kernels_one_by_one() {
+    let spec = ModelSpec { layers: 1, ..ModelSpec::named("llama-8b").unwrap() };
+    let work = Workload { chunk: 512, ..work(Phase::Decode, 32, 2048) };
+    let [layer, parts] = together_and_apart(&spec, work).map(Span::ns);
+    assert!(layer < 0.95 * parts, "{layer} ns, of {parts} ns");
 }
 
 #[test]

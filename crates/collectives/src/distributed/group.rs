@@ -91,6 +91,17 @@ impl Group {
         Some(context.machine(|m| Cost::of(m.topology(), &self.map, &schedule, slot)))
     }
 
+    /// Returns the kernel of an operation on elements of a type, to be [started](Kernel::start) as a part of another kernel. Its
+    /// arguments are those of an [`Algorithm`], and its ports those of the group's [number](Self::number).
+    pub fn part(&self, operation: Operation, dtype: DType) -> Kernel {
+        self.kernel(operation, self.piece(dtype))
+    }
+
+    /// Returns the first rank of a SIP, by its place in [`sips`](Self::sips), and the rank increments per cube and per PE.
+    pub fn rank_numbers(&self, sip: usize) -> [usize; 3] {
+        self.map.numbers(sip)
+    }
+
     /// Returns the maximum number of elements per message.
     pub(super) fn piece(&self, dtype: DType) -> u64 {
         (self.config.ring.slot_bytes.get() / dtype.size()).max(1)

@@ -1,28 +1,22 @@
 //! Appending of K and V of the tokens of a step to the cache.
 
-use std::rc::Rc;
-
-use super::{Here, kernel};
-use crate::cut::Cut;
-use cubeyard_tl::kernel::Kernel;
+use super::Here;
 use cubeyard_tl::{Ref, Tile};
 
 /// Rotates K of each PE's tokens, and stores K and V in the cache. Arguments: Q, K and V of the step; the
 /// caches of K and V; cosines and sines; two that are not used; the layer, and the position of the step in its
 /// sequences.
-pub(crate) fn append(cut: &Rc<Cut>) -> Kernel {
-    kernel("append", cut, |here| {
-        let Some((sequence, part)) = here.share() else { return };
-        let (count, group) = (here.cut.unit_rows(), here.cut.spec.group());
-        let first = part * count;
-        let new = here.projected(sequence * here.cut.each + first, count);
-        let angles = here.angles(3, first, count);
-        let key = here.turned(&here.heads(&new, group, 1), &angles);
-        let value = here.heads(&new, group + 1, 1);
-        for (position, tile) in [(1, key), (2, value)] {
-            here.keep(&here.args.tensor(position).whole(), sequence, first, &tile);
-        }
-    })
+pub(super) fn append(here: &Here) {
+    let Some((sequence, part)) = here.share() else { return };
+    let (count, group) = (here.cut.unit_rows(), here.cut.spec.group());
+    let first = part * count;
+    let new = here.projected(sequence * here.cut.each + first, count);
+    let angles = here.angles(3, first, count);
+    let key = here.turned(&here.heads(&new, group, 1), &angles);
+    let value = here.heads(&new, group + 1, 1);
+    for (position, tile) in [(1, key), (2, value)] {
+        here.keep(&here.args.tensor(position).whole(), sequence, first, &tile);
+    }
 }
 
 impl Here {

@@ -1,12 +1,9 @@
 //! Attention of one new token of each sequence over a cache that the PEs of a group share.
 
-use std::rc::Rc;
-
-use super::{Here, kernel};
+use super::Here;
 use crate::cut::Cut;
 use cubeyard_kernels::SoftmaxSum;
-use cubeyard_tl::Tile;
-use cubeyard_tl::kernel::Kernel;
+use cubeyard_tl::{Ref, Tile};
 
 /// Tokens per block of K and V.
 const BLOCK: u64 = 512;
@@ -14,18 +11,16 @@ const BLOCK: u64 = 512;
 /// Rotates Q and K of new tokens, stores K and V, and computes the attention of each PE's sequences, or of its
 /// part of one. Each cube then receives its heads of all. Arguments: Q, K and V of the step; the caches of K
 /// and V; cosines and sines; the output, and the logarithms of its weights; and the layer.
-pub(crate) fn decode(cut: &Rc<Cut>) -> Kernel {
-    kernel("attention", cut, |here| {
-        for turn in 0..here.cut.held {
-            let attended = here.sequence(here.unit(), turn).map(|at| here.attend(at, turn));
-            let (values, weights) = attended.unzip();
-            let has = |unit| u64::from(here.sequence(unit, turn).is_some());
-            here.deal(&here.args.tensor(4).local(), turn, values.as_ref(), has);
-            if here.cut.is_joined() {
-                here.deal(&here.args.tensor(5).local(), turn, weights.as_ref(), has);
-            }
+pub(super) fn decode(here: &Here) {
+    for turn in 0..here.cut.held {
+        let attended = here.sequence(here.unit(), turn).map(|at| here.attend(at, turn));
+        let (values, weights) = attended.unzip();
+        let has = |unit| u64::from(here.sequence(unit, turn).is_some());
+        here.deal(&here.args.tensor(4).local(), turn, values.as_ref(), has);
+        if here.cut.is_joined() {
+            here.deal(&here.args.tensor(5).local(), turn, weights.as_ref(), has);
         }
-    })
+    }
 }
 
 impl Here {
@@ -34,6 +29,21 @@ impl Here {
         let Cut { parts, held, work, .. } = *self.cut;
         let at = if parts > 1 { (unit / parts, unit % parts) } else { (unit * held + turn, 0) };
         (at.0 < work.batch).then_some(at)
+    }
+
+    /// Returns the first block of K and of V; none if it has the new token, which is not there yet.
+    pub(super) fn first_blocks(&self) -> Vec<Ref> {
+        let (cut, size) = (&self.cut, self.cut.spec.head_dim);
+        let row = self.args.whole(6) * cut.held * cut.room;
+        let first =
+            |position: usize| self.args.tensor(position).local().at(row * size, &[BLOCK, size]);
+        let tokens = self
+            .sequence(self.unit(), 0)
+            .map(|(_, part)| cut.room.min(cut.work.context.saturating_sub(part * cut.room)));
+        tokens
+            .filter(|tokens| *tokens > BLOCK)
+            .map(|_| vec![first(1), first(2)])
+            .unwrap_or_default()
     }
 
     /// Computes the attention of a part of a sequence: a row of heads, and the logarithms of their weights.
@@ -58,7 +68,7 @@ impl Here {
         for start in (0..tokens).step_by(usize::try_from(BLOCK).expect("it is small")) {
             let shape = [BLOCK.min(tokens - start), size];
             let [key, value] =
-                cache.each_ref().map(|all| tl.load(&all.at((row + start) * size, &shape)));
+                cache.each_ref().map(|all| self.taken(&all.at((row + start) * size, &shape)));
             // The few rows of scores are transposed rather than the keys.
             sum.add(tl, &tl.trans(&tl.dot(&key, &query)).lazy(), &value);
         }

@@ -1,23 +1,15 @@
 //! Sums of squares for a norm.
 
-use std::rc::Rc;
-
 use cubeyard_runtime::dtype::DType;
 
-use super::{Here, kernel};
-use crate::cut::Cut;
+use super::Here;
 use cubeyard_kernels::square_sums;
-use cubeyard_tl::kernel::Kernel;
 
 /// Computes the sum of squares of a PE's features of each token. Arguments: the tokens, and the sums.
 ///
 /// The norm itself is applied after the following product, which is cheaper: (x W) r is (x r) W. Its weights
 /// are included in W.
-pub(crate) fn norm(cut: &Rc<Cut>) -> Kernel {
-    kernel("norm", cut, body)
-}
-
-fn body(here: &Here) {
+pub(super) fn norm(here: &Here) {
     let (tl, [x, sums]) = (&here.tl, [0, 1].map(|position| here.args.tensor(position).local()));
     for rows in here.row_blocks(x.dim(0)) {
         let count = rows.end - rows.start;

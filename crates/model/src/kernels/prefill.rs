@@ -1,13 +1,9 @@
 //! Attention of many new tokens of each sequence over a cache that the PEs of a group share.
 
-use std::rc::Rc;
-
 use cubeyard_runtime::dtype::DType;
 
-use super::{Here, kernel};
-use crate::cut::Cut;
+use super::Here;
 use cubeyard_kernels::{NEVER, SoftmaxSum, ahead};
-use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::{Lazy, Tile};
 
 /// Tokens per block of K and V.
@@ -16,13 +12,11 @@ const BLOCK: u64 = 256;
 /// Computes the attention of each PE's tokens over their sequence up to them, wherever it is stored. Each cube
 /// then receives its heads of all. Arguments: Q, K and V of the step; the caches of K and V; cosines and sines;
 /// the output; one that is not used; the layer, and the position of the step in its sequences.
-pub(crate) fn prefill(cut: &Rc<Cut>) -> Kernel {
-    kernel("prefill attention", cut, |here| {
-        let attended = here.share().map(|(sequence, part)| here.look_back(sequence, part));
-        let busy = here.cut.sequences * here.cut.parts;
-        let has = |unit| if unit < busy { here.cut.unit_rows() } else { 0 };
-        here.deal(&here.args.tensor(4).local(), 0, attended.as_ref(), has);
-    })
+pub(super) fn prefill(here: &Here) {
+    let attended = here.share().map(|(sequence, part)| here.look_back(sequence, part));
+    let busy = here.cut.sequences * here.cut.parts;
+    let has = |unit| if unit < busy { here.cut.unit_rows() } else { 0 };
+    here.deal(&here.args.tensor(4).local(), 0, attended.as_ref(), has);
 }
 
 impl Here {

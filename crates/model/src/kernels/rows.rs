@@ -1,31 +1,24 @@
 //! Products with weights split by rows over cubes: each cube has a partial sum, and an all-reduce adds them up.
 
 use std::ops::Range;
-use std::rc::Rc;
 
 use cubeyard_runtime::dtype::DType;
 
-use super::{Here, kernel};
-use crate::cut::Cut;
-use cubeyard_tl::kernel::Kernel;
+use super::Here;
 use cubeyard_tl::{Ref, Tile};
 
 /// Projects the attention output. If several PEs had parts of a sequence, their outputs are combined first,
 /// weighted by part. Arguments: the parts of attention and their weights, the weights of the product by panels,
 /// the residual tokens, the output, the layer, and 1 if this SIP's first cube adds the residual.
-pub(crate) fn output(cut: &Rc<Cut>) -> Kernel {
-    kernel("output", cut, |here| {
-        here.rows(here.cut.attended(), |rows| {
-            if here.cut.is_joined() { here.joined(rows) } else { here.attended(rows) }
-        });
-    })
+pub(super) fn output(here: &Here) {
+    here.rows(here.cut.attended(), |rows| {
+        if here.cut.is_joined() { here.joined(rows) } else { here.attended(rows) }
+    });
 }
 
 /// Applies the down projection. Arguments: the inner features, one that is not used, and then as [`output`].
-pub(crate) fn down(cut: &Rc<Cut>) -> Kernel {
-    kernel("down", cut, |here| {
-        here.rows(here.cut.inner() * here.cut.pes, |rows| here.inner(rows));
-    })
+pub(super) fn down(here: &Here) {
+    here.rows(here.cut.inner() * here.cut.pes, |rows| here.inner(rows));
 }
 
 impl Here {
@@ -33,23 +26,34 @@ impl Here {
     /// sums.
     fn rows(&self, depth: u64, left: impl Fn(&Range<u64>) -> Tile) {
         let (tl, cut) = (&self.tl, &self.cut);
-        let [weights, before, out] = [2, 3, 4].map(|position| self.args.tensor(position).local());
-        let (first, width) = (self.args.whole(5) * depth * cut.slice(), cut.panel(depth));
+        let [before, out] = [3, 4].map(|position| self.args.tensor(position).local());
         // One cube adds the residual; the all-reduce passes it on to all.
         let adds = self.args.whole(6) == 1 && tl.program_id(1) == 0;
         for rows in self.row_blocks(cut.tokens()) {
             let (left, count) = (left(&rows), rows.end - rows.start);
-            for start in (0..cut.slice()).step_by(usize::try_from(width).unwrap_or(usize::MAX)) {
-                let width = width.min(cut.slice() - start);
+            let mut start = 0;
+            for panel in self.panels(depth) {
+                let width = panel.dim(1);
                 let place = |whole: &Ref| whole.block(&[rows.start, start], &[count, width]);
-                let panel = tl.load(&weights.at(first + start * depth, &[depth, width]));
-                let mut sum = tl.dot(&left, &panel).lazy();
+                let mut sum = tl.dot(&left, &self.taken(&panel)).lazy();
                 if adds {
                     sum = sum + &tl.load(&place(&before)).lazy().cast(DType::F32);
                 }
                 tl.store(&place(&out), &self.narrow(&sum));
+                start += width;
             }
         }
+    }
+
+    /// Returns the panels of weights of this PE's columns, with `depth` features.
+    pub(super) fn panels(&self, depth: u64) -> Vec<Ref> {
+        let (weights, cut) = (self.args.tensor(2).local(), &self.cut);
+        let (first, width) = (self.args.whole(5) * depth * cut.slice(), cut.panel(depth));
+        let starts = (0..cut.slice().div_ceil(width)).map(|panel| panel * width);
+        let panel = |start: u64| {
+            weights.at(first + start * depth, &[depth, width.min(cut.slice() - start)])
+        };
+        starts.map(panel).collect()
     }
 
     /// Loads the attention of some tokens, of the heads that this cube multiplies; it is stored in the order of
