@@ -237,6 +237,19 @@ def launch(
     return _report(of.name, times)
 
 
+def launch_together(
+    context: Context, kernel: Kernel, tensors: list[Tensor], sips: tuple[int, ...], cubes: Any, pes: Any
+) -> LaunchReport:
+    """Launches a kernel on several SIPs at the same time; its last argument, which is not given, is the position of a SIP."""
+    targets = [(sip, _numbers("cubes", cubes), _numbers("pes", pes)) for sip in sips]
+    program = kernel._program(len(tensors) + 1)
+    times = _native.launch_together(context._native, program, [one._native for one in tensors], targets)
+    made, started, done, _, longest, pes_of = zip(*times, strict=True)
+    working = [pe for of in pes_of for pe in of]
+    mean = sum(one for _, one in working) // len(working)
+    return _report(kernel.name, (min(made), min(started), max(done), mean, max(longest), working))
+
+
 Target = tuple[int, list[int], list[int]]
 
 

@@ -7,9 +7,10 @@ os.environ["TRITON_DEFAULT_BACKEND"] = "ahbm"
 from pathlib import Path
 
 import pytest
+import triton
 import triton_times
 
-from cubeyard.triton import _table
+from cubeyard.triton import _table, _version
 from cubeyard.triton._frame import LOWERINGS
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "triton.md"
@@ -27,7 +28,9 @@ def test_no_operation_is_both_supported_and_not():
 @pytest.mark.parametrize("case", triton_times.CASES, ids=lambda case: case.__name__)
 def test_the_table_of_times_is_that_of_the_machine(case):
     row = case()
-    assert row.text() in PAGE.read_text(), "write the output of python python/tests/triton_times.py into docs/triton.md"
+    # Versions of Triton differ in their IR, by little; the page has the newest.
+    if triton.__version__.startswith(_version.TESTED[-1]):
+        assert row.text() in PAGE.read_text(), "write the output of python python/tests/triton_times.py into docs/triton.md"
     assert all(launch.ok for launch in row.launches) and max(row.errors) < 1e-3
     if case in triton_times.EQUAL:
         assert row.ns <= 1.1 * row.own.kernel_ns

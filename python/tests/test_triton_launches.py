@@ -16,7 +16,7 @@ import triton_kernels as kernels
 
 import cubeyard
 import cubeyard.triton
-from cubeyard.triton import _schedule, _version
+from cubeyard.triton import _program, _schedule, _version
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "triton_softmax.py"
 
@@ -29,10 +29,9 @@ def tuned(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def bits(x_ptr, out_ptr, BLOCK: tl.constexpr):
-    at = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + at)
-    tl.store(out_ptr + at, x.to(tl.int32, bitcast=True))
+def counting(x_ptr, total_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
+    tl.atomic_add(total_ptr, (tl.sum(x, 0) / BLOCK).to(tl.int32))
 
 
 @triton.jit
@@ -90,6 +89,38 @@ def test_copies_near_each_pe_are_faster_than_one_copy_far_away():
     assert times[0] < times[1]
 
 
+@pytest.mark.parametrize("schedule", list(_schedule.SCHEDULES))
+def test_programs_run_on_several_sips(schedule):
+    x = np.random.default_rng(1).standard_normal((1024, 1024)).astype(np.float32)
+    one, two = np.zeros_like(x), np.zeros_like(x)
+    arguments, options = (x, 1024, 1024, 1024), {"schedule": schedule}
+    first = launched(kernels.softmax_row, (1024,), one, *arguments, BLOCK=1024, record=options)
+    both = launched(kernels.softmax_row, (1024,), two, *arguments, BLOCK=1024, record={**options, "sips": (0, 1)})
+    assert (one == two).all() and one.any() and both.ok
+    assert "1024 programs on 256 PEs: at most 4 on each" in " ".join(both.notes)
+    # Half the rows for each PE, all of them near with `blocks`.
+    assert schedule == "waves" or 0.4 < both.kernel_ns / first.kernel_ns < 0.7
+
+
+def test_copies_and_atomic_operations_on_several_sips():
+    x, total = np.ones(4096, np.float32), np.zeros(1, np.int32)
+    with cubeyard.triton.record(sips=[1, 0]):
+        counting[(64,)](cubeyard.triton.place(x, cubeyard.Placement()), total, BLOCK=64)
+    assert total[0] == 64
+
+
+@pytest.mark.parametrize("sips", [(), (0, 0), (-1,), ("a",)])
+def test_sips_that_are_none_are_refused(sips):
+    with pytest.raises(cubeyard.errors.InputError, match="different numbers of SIPs"), cubeyard.triton.record(sips=sips):
+        pass
+
+
+def test_a_sip_that_the_machine_has_not_is_refused():
+    x = np.ones(64, np.float32)
+    with cubeyard.triton.record(sips=(0, 7)), pytest.raises(cubeyard.CubeyardError, match="sip7"):
+        kernels.add[(1,)](x, x, x.copy(), 64, BLOCK=64)
+
+
 def test_columns_on_different_pes_are_refused():
     with pytest.raises(cubeyard.errors.InputError, match="rows or copies"):
         cubeyard.triton.place(np.zeros((4, 4)), cubeyard.Placement(pe="column_wise"))
@@ -142,12 +173,6 @@ def test_options_of_a_gpu_are_explained():
     assert "num_warps=8" in notes and "num_stages=5" in notes
 
 
-def test_an_operation_without_a_counterpart_is_named_with_its_line():
-    x, out = np.ones(64, np.float32), np.zeros(64, np.int32)
-    with pytest.raises(cubeyard.CubeyardError, match=r"test_triton_launches\.py:\d+: Triton's operation tt\.bitcast"):
-        bits[(1,)](x, out, BLOCK=64)
-
-
 def test_races_name_the_line_of_the_author():
     out = np.zeros(64, np.int32)
     launch = launched(overlapping, (2,), out, BLOCK=64)
@@ -165,6 +190,23 @@ def test_a_kernel_runs_on_tensors_of_a_context():
     x, out = context.arange(1000, dtype="f32").to(rows), context.zeros(1000).to(rows)
     report = launched(kernels.add, (1,), x, x, out, 1000, BLOCK=1024)
     assert report.max_ps > 0 and (out.numpy() == 2 * np.arange(1000)).all()
+
+
+def test_a_recording_is_reused_for_the_same_tensors_and_numbers(monkeypatch):
+    context, rows, programs = cubeyard.Context(), cubeyard.Placement(cube="row_wise", pe="row_wise"), []
+    plain = _program.run_plain
+    monkeypatch.setattr(_program, "run_plain", lambda steps, frame: programs.append(frame.pid) or plain(steps, frame))
+
+    def add(x, n):
+        programs.clear()
+        kernels.add[(5,)](x, x, outs[n], n, BLOCK=1024)
+        out = outs[n].numpy()
+        assert (out[:n] == 2 * x.numpy()[:n]).all() and not out[n:].any()
+        return len(programs)
+
+    outs = {n: context.zeros(5000).to(rows) for n in (3000, 4000)}
+    x, y = (context.from_numpy(np.full(5000, at, np.float32)).to(rows) for at in (3, 4))
+    assert [add(x, 4000), add(x, 4000), add(y, 4000), add(y, 3000), add(x, 4000)] == [5, 0, 5, 5, 0]
 
 
 def test_the_command_reports_the_launches_of_a_script():

@@ -34,11 +34,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cubeyard_tl::kernel::Kernel;
 use pyo3::prelude::*;
 
 use crate::context::Context;
 use crate::error::Kind;
 use crate::launch::{self, Given, Target, Times};
+use crate::session::Session;
 use driver::Function;
 
 /// An identity of recordings: launches with one key reuse each other's. Dropping it drops the recordings of its kernel.
@@ -81,19 +83,54 @@ fn launch_kernel(
     arguments: Vec<Bound<'_, PyAny>>,
     target: (u32, Vec<u32>, Vec<u32>),
 ) -> PyResult<Times> {
-    let given = arguments.iter().zip(&program.parameters);
-    let given = given.map(|(of, name)| of.extract().map_err(|_| no_argument(name, of)));
-    let given = given.collect::<PyResult<Vec<Given>>>()?;
+    let given = program.given(&arguments)?;
     let target = Target::new(target.0, target.1, target.2)?;
     context.get().shared.run(py, move |session| {
-        let key = Arc::clone(&program.key.get().number);
-        let (kernel, slot, lines) = session.kernels.get(&key, &program.name, program.live);
-        let Program { name, function, parameters, .. } = program;
+        program.with(session, |session, kernel| launch::run(session, kernel, &target, &given))
+    })
+}
+
+/// Launches a kernel on several SIPs at the same time and waits for all. Its last argument is the position of a SIP among
+/// them, which is not given.
+#[pyfunction]
+fn launch_together(
+    py: Python<'_>,
+    context: &Bound<'_, Context>,
+    program: Program,
+    arguments: Vec<Bound<'_, PyAny>>,
+    targets: Vec<(u32, Vec<u32>, Vec<u32>)>,
+) -> PyResult<Vec<Times>> {
+    let given = program.given(&arguments)?;
+    let targets = targets.into_iter().map(|(sip, cubes, pes)| Target::new(sip, cubes, pes));
+    let targets = targets.collect::<PyResult<Vec<_>>>()?;
+    context.get().shared.run(py, move |session| {
+        program.with(session, |session, kernel| {
+            launch::run_together(session, kernel, &targets, &given)
+        })
+    })
+}
+
+impl Program {
+    /// Returns the arguments of a launch.
+    fn given(&self, arguments: &[Bound<'_, PyAny>]) -> PyResult<Vec<Given>> {
+        let given = arguments.iter().zip(&self.parameters);
+        given.map(|(of, name)| of.extract().map_err(|_| no_argument(name, of))).collect()
+    }
+
+    /// Runs launches of the kernel, which call its function.
+    fn with<T>(
+        self,
+        session: &mut Session,
+        run: impl FnOnce(&Session, &Kernel) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let key = Arc::clone(&self.key.get().number);
+        let (kernel, slot, lines) = session.kernels.get(&key, &self.name, self.live);
+        let Self { name, function, parameters, .. } = self;
         slot.replace(Some(Rc::new(Function { name, callable: function, parameters, lines })));
-        let done = launch::run(session, &kernel, &target, &given);
+        let done = run(session, &kernel);
         slot.replace(None);
         done
-    })
+    }
 }
 
 /// Makes the exception of an argument that is neither a tensor nor a number.
@@ -117,6 +154,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<wait::Done>()?;
     module.add_class::<wait::PendingValue>()?;
     module.add_function(wrap_pyfunction!(launch_kernel, module)?)?;
+    module.add_function(wrap_pyfunction!(launch_together, module)?)?;
     module.add_function(wrap_pyfunction!(builtin::launch_rust, module)?)?;
     module.add_function(wrap_pyfunction!(channels::connect, module)?)
 }

@@ -39,6 +39,12 @@ impl Target {
             pes: pes.or_raise()?,
         })
     }
+
+    /// Returns a launch on these PEs.
+    fn launch<'a>(&self, arguments: Vec<Argument<'a>>) -> Launch<'a> {
+        let launch = Launch::new(self.sip).arguments(arguments);
+        launch.cubes(self.cubes.clone()).pes(self.pes.clone())
+    }
 }
 
 impl IntoPyErr for AddressError {
@@ -55,18 +61,35 @@ pub(crate) fn run(
     target: &Target,
     given: &[Given],
 ) -> PyResult<Times> {
-    let mut arguments = Vec::with_capacity(given.len());
-    for given in given {
-        arguments.push(match given {
-            Given::Tensor(tensor) => Argument::Tensor(session.get(&tensor.get().owned)?),
-            Given::Number(number) => Argument::Scalar(*number),
-        });
-    }
-    let launch = Launch::new(target.sip)
-        .arguments(arguments)
-        .cubes(target.cubes.clone())
-        .pes(target.pes.clone());
+    let launch = target.launch(arguments(session, given)?);
     session.launcher.run(kernel, &launch).map(times).or_raise()
+}
+
+/// Launches a kernel on several SIPs at the same time and waits for all. Each gets its position among them as the last
+/// argument.
+pub(crate) fn run_together(
+    session: &Session,
+    kernel: &Kernel,
+    targets: &[Target],
+    given: &[Given],
+) -> PyResult<Vec<Times>> {
+    let begin = |(position, target): (u32, &Target)| {
+        let mut arguments = arguments(session, given)?;
+        arguments.push(Argument::Scalar(position.into()));
+        let stream = session.launcher.context().stream();
+        session.launcher.launch(&stream, kernel, &target.launch(arguments)).or_raise()
+    };
+    let handles: PyResult<Vec<_>> = (0..).zip(targets).map(begin).collect();
+    handles?.iter().map(|launch| launch.wait().map(times).or_raise()).collect()
+}
+
+/// Returns the arguments of a launch as the runtime takes them.
+fn arguments<'a>(session: &'a Session, given: &[Given]) -> PyResult<Vec<Argument<'a>>> {
+    let argument = |given: &Given| match given {
+        Given::Tensor(tensor) => session.get(&tensor.get().owned).map(Argument::Tensor),
+        Given::Number(number) => Ok(Argument::Scalar(*number)),
+    };
+    given.iter().map(argument).collect()
 }
 
 /// Returns the times of a launch as plain numbers.

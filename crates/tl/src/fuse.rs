@@ -237,6 +237,13 @@ impl Lazy {
         self.then(Op::Cast(dtype), &[])
     }
 
+    /// Views the bits of the elements as another type of the same size.
+    #[track_caller]
+    #[must_use]
+    pub fn bitcast(&self, dtype: DType) -> Self {
+        self.then(Op::Bitcast(dtype), &[])
+    }
+
     /// Applies an operation to this expression and others.
     #[track_caller]
     fn then(&self, op: Op, others: &[Term<'_>]) -> Self {

@@ -143,6 +143,12 @@ impl Tl {
         self.compute(Op::Cast(dtype), &[x.into()])
     }
 
+    /// Views the bits of the elements as another type of the same size, in one pass through the TCM.
+    #[track_caller]
+    pub fn bitcast(&self, x: &Tile, dtype: DType) -> Tile {
+        self.compute(Op::Bitcast(dtype), &[x.into()])
+    }
+
     /// Swaps the last two dimensions.
     #[track_caller]
     pub fn trans(&self, x: &Tile) -> Tile {

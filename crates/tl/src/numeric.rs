@@ -51,7 +51,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use array::{Array, cast};
+pub use array::{Array, bitcast, cast};
 pub use dot::{Product, dot, product};
 pub use elementwise::{binary, merge, ternary, unary};
 pub use error::NumericError;

@@ -26,6 +26,8 @@ pub enum Op {
     Softmax(usize),
     /// Cast to another element type.
     Cast(DType),
+    /// The same bits as another element type of the same size.
+    Bitcast(DType),
     /// Swap of the last two dimensions.
     Transpose,
     /// Permutation of the dimensions.
@@ -85,6 +87,7 @@ impl Op {
             Self::Scan(op, _) => op.name(),
             Self::Softmax(_) => "softmax",
             Self::Cast(_) => "cast",
+            Self::Bitcast(_) => "bitcast",
             Self::Transpose => "transpose",
             Self::Permute(_) => "permute",
             Self::Broadcast(_) => "broadcast",
@@ -110,6 +113,7 @@ impl Op {
             Self::Scan(op, axis) => infer::scan(*op, inputs[0], *axis),
             Self::Softmax(axis) => infer::softmax(inputs[0], *axis),
             Self::Cast(dtype) => infer::cast(inputs[0], *dtype),
+            Self::Bitcast(dtype) => infer::bitcast(inputs[0], *dtype),
             Self::Transpose => infer::transpose(inputs[0]),
             Self::Permute(axes) => infer::permute(inputs[0], axes),
             Self::Broadcast(shape) => infer::broadcast_to(inputs[0], shape),
@@ -134,6 +138,7 @@ impl Op {
             Self::Scan(op, axis) => numeric::scan(*op, inputs[0], *axis),
             Self::Softmax(axis) => numeric::softmax(inputs[0], *axis),
             Self::Cast(dtype) => numeric::cast(inputs[0], *dtype),
+            Self::Bitcast(dtype) => numeric::bitcast(inputs[0], *dtype),
             Self::Transpose => numeric::transpose(inputs[0]),
             Self::Permute(axes) => numeric::permute(inputs[0], axes),
             Self::Broadcast(shape) => numeric::broadcast_to(inputs[0], shape),

@@ -41,6 +41,8 @@ def facts(kernel: Kernel) -> Facts:
     reason = ""
     if deciding:
         reason = f"{kernel.lines[deciding[0][0].line]}: {deciding[0][0].name} depends on loaded values"
+    elif asserting := [one for one in all_of if one.name == "tt.assert" and one.operands[0] in loaded]:
+        reason = f"{kernel.lines[asserting[0].line]}: tl.device_assert depends on loaded values"
     elif atomics:
         reason = f"{kernel.lines[atomics[0].line]}: {atomics[0].name} depends on the order of programs"
     wanted = _behind({value for _, value in deciding}, sources)

@@ -11,7 +11,7 @@ from cubeyard.errors import InputError
 from cubeyard.placement import Placement
 from cubeyard.tensor import Tensor
 
-__all__ = ["ROWS", "Placed", "is_tensor", "memory", "of_torch", "place", "specialized", "triton_type"]
+__all__ = ["ROWS", "ElementType", "Placed", "is_descriptor", "is_tensor", "memory", "of_torch", "place", "specialized", "triton_type"]
 
 ROWS = Placement(cube="row_wise", pe="row_wise")
 """The placement of arrays that have no other: rows over all PEs of the SIP."""
@@ -30,22 +30,54 @@ _BITS = {"bf16": ("uint16", "bf16"), "fp8e4nv": ("uint8", "fp8_e4m3"), "fp8e5": 
 
 
 @dataclass(frozen=True)
+class ElementType:
+    """Element type of a placed array, as a tensor of PyTorch has it."""
+
+    name: str
+    itemsize: int
+    is_floating_point: bool
+
+
+@dataclass(frozen=True)
 class Placed:
-    """An array with its placement on the machine; `place` makes it."""
+    """An array with its placement on the machine; `place` makes it.
+
+    It has what `triton.tools.tensor_descriptor.TensorDescriptor` asks of a tensor, so that the host can describe arrays.
+    """
 
     array: np.ndarray[Any, Any]
     placement: Placement | None
     """Its distribution; None for that of the launch."""
-    dtype: str | None = None
+    element: str | None = None
     """Element type, if the array holds the bits of elements of a type that NumPy has not."""
 
+    @property
+    def dtype(self) -> ElementType:
+        """Element type."""
+        name = self.element or self.array.dtype.name
+        return ElementType(name, self.array.itemsize, "float" in name or name[:2] in ("bf", "fp"))
 
-def place(array: np.ndarray[Any, Any], placement: Placement) -> Placed:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return tuple(self.array.shape)
+
+    def stride(self) -> tuple[int, ...]:
+        """Returns the strides in elements."""
+        return tuple(one // self.array.itemsize for one in self.array.strides)
+
+    def data_ptr(self) -> int:
+        """Returns 0: the address is known when the array is placed, which is at a multiple of 16 bytes."""
+        return 0
+
+
+def place(array: np.ndarray[Any, Any], placement: Placement | None = None) -> Placed:
     """Returns an array that a launch places on the machine as given, and not by rows over all PEs.
 
     Args:
         array: the array; results of the launch are written into it.
-        placement: its distribution. Addresses must be those of one row-major range: split by rows, or copied.
+        placement: its distribution; None for that of the launch. Addresses must be those of one row-major range: split by
+            rows, or copied.
 
     >>> import cubeyard, numpy as np
     >>> place(np.zeros(4), cubeyard.Placement.one()).placement.pes
@@ -53,7 +85,7 @@ def place(array: np.ndarray[Any, Any], placement: Placement) -> Placed:
     """
     if not isinstance(array, np.ndarray):
         raise InputError(f"array: expected an array of NumPy, found {type(array).__name__}")
-    if "column_wise" in (placement.sip, placement.cube, placement.pe):
+    if placement is not None and "column_wise" in (placement.sip, placement.cube, placement.pe):
         raise InputError(f"placement={placement!r}: expected rows or copies; a kernel's addresses run by rows")
     return Placed(array, placement)
 
@@ -61,6 +93,11 @@ def place(array: np.ndarray[Any, Any], placement: Placement) -> Placed:
 def is_tensor(argument: Any) -> bool:
     """Returns whether an argument of a launch is memory."""
     return isinstance(argument, np.ndarray | Placed | Tensor) or _is_of_torch(argument)
+
+
+def is_descriptor(argument: Any) -> bool:
+    """Returns whether an argument of a launch is a descriptor that the host made."""
+    return type(argument).__name__ == "TensorDescriptor" and hasattr(argument, "block_shape")
 
 
 def _is_of_torch(argument: Any) -> bool:
@@ -85,10 +122,7 @@ def of_torch(tensor: Any) -> Placed:
 
 def triton_type(argument: Any) -> str:
     """Returns Triton's name of the element type of an argument."""
-    dtype = argument.array.dtype if isinstance(argument, Placed) else argument.dtype
-    if isinstance(argument, Placed) and argument.dtype is not None:
-        dtype = argument.dtype
-    name = str(getattr(dtype, "name", dtype)).removeprefix("torch.")
+    name = str(getattr(argument.dtype, "name", argument.dtype)).removeprefix("torch.")
     if name not in _TYPES:
         raise InputError(f"an argument of {name}: expected one of {', '.join(sorted(set(_TYPES)))}")
     return _TYPES[name]
@@ -102,6 +136,8 @@ def specialized(native: Any) -> Any:
             return f"*{'k' if is_const else ''}{triton_type(argument)}", "D" if specialize and align else None
         if isinstance(argument, np.generic):
             argument = argument.item()
+        if is_descriptor(argument):
+            return f"tensordesc<{triton_type(argument.base)}{list(argument.block_shape)}>", None
         return native(backend, argument, is_const, specialize, align)
 
     describe.__cubeyard__ = True  # type: ignore[attr-defined]

@@ -11,13 +11,14 @@ from cubeyard.triton._ir import Block, Kernel, Line, Operation, Type, pack
 
 __all__ = ["FORMAT", "decode", "pack"]
 
-FORMAT = 2
+FORMAT = 3
 """Number of the format of `pack`, which changes with it, so that old files in Triton's cache are not read."""
 
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _RESULTS = re.compile(r"^(%[\w$.-]+)(?::(\d+))? = ")
 _NAME = re.compile(r'^"?([a-z_]+\.[\w.]+)"?')
 _ATTRIBUTE = re.compile(r"([A-Za-z_][\w.]*) = (array<i32: [^>]*>|dense<[^>]*>|\"[^\"]*\"|[^,{}>]+)")
+_TEXT = re.compile(r', "((?:[^"\\]|\\.)*)"')
 _ARGUMENT = re.compile(r"(%[\w$.-]+): ")
 
 
@@ -94,9 +95,12 @@ class _Decoder:
         opens = rest.endswith("{") or rest.endswith("({")
         if opens:
             return self.with_regions(name[1], rest, results, row)
+        message, rest = _message(name[1], rest)
         head, types = _types_of(rest)
         operands = [self.value(one) for one in _VALUE.findall(head)]
         made = Operation(name[1], operands, [], self.line(location), _attributes(name[1], head, types))
+        if message:
+            made.attributes["message"] = message
         made.results = self.results(name[1], results, types, operands)
         return made
 
@@ -217,6 +221,12 @@ class _Scope:
 
     def __exit__(self, *_: object) -> None:
         self.scopes.pop()
+
+
+def _message(name: str, rest: str) -> tuple[str, str]:
+    """Returns the text of an assertion, and its operation without it: a text may hold anything."""
+    found = _TEXT.search(rest) if name == "tt.assert" else None
+    return ("", rest) if found is None else (found[1], rest[: found.start()] + rest[found.end() :])
 
 
 def _result_names(name: str, count: int) -> list[str]:

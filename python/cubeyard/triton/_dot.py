@@ -14,11 +14,11 @@ __all__: list[str] = []
 
 @lowers("tt.dot")
 def product(build: Builder, operation: Operation) -> Step:
-    """Lowers a matrix product that is added to an accumulator."""
+    """Lowers a matrix product, or one of each pair of two batches of matrices, that is added to an accumulator."""
     a, b, c = operation.operands
     left, right, of = build.types[a], build.types[b], build.types[c]
     result = operation.results[0]
-    if len(of.shape) != 2:
+    if len(of.shape) not in (2, 3):
         raise build.unsupported(operation, f"of {len(of.shape)} dimensions")
 
     def step(frame: Frame) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COMPARISONS", "DTYPES", "SIZES", "UNSIGNED", "is_float", "rounded", "scalar", "wrapped"]
+__all__ = ["BITCASTS", "COMPARISONS", "DTYPES", "SIZES", "UNSIGNED", "is_float", "rounded", "scalar", "wrapped"]
 
 DTYPES = {
     "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32",
@@ -23,6 +23,9 @@ UNSIGNED = {"i1": "bool", "i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 SIZES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "f8E4M3FN": 1,
          "f8E5M2": 1, "ptr": 8}  # fmt: skip
 """Bytes of an element in memory."""
+
+BITCASTS = ("tt.bitcast", "arith.bitcast")
+"""Operations that view the bits of elements as another type."""
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": lambda x, y: x == y, "ne": lambda x, y: x != y, "lt": lambda x, y: x < y, "le": lambda x, y: x <= y,
@@ -73,6 +76,22 @@ def of_bits(bits: int, element: str) -> float:
         return float(struct.unpack("<f", struct.pack("<I", bits << 16))[0])
     form = {"f16": ("<H", "<e"), "f32": ("<I", "<f"), "f64": ("<Q", "<d")}[element]
     return float(struct.unpack(form[1], struct.pack(form[0], bits))[0])
+
+
+def bits_of(value: float, element: str) -> int:
+    """Returns the bits of an element as an unsigned number."""
+    if not is_float(element):
+        return unsigned(int(value), element)
+    if element == "bf16":
+        return int(struct.unpack("<I", struct.pack("<f", value))[0]) >> 16
+    form = {"f16": ("<H", "<e"), "f32": ("<I", "<f"), "f64": ("<Q", "<d")}[element]
+    return int(struct.unpack(form[0], struct.pack(form[1], value))[0])
+
+
+def recast(value: float, source: str, element: str) -> float:
+    """Returns the element of a type that has the bits of an element of another."""
+    code = bits_of(value, source)
+    return of_bits(code, element) if is_float(element) else wrapped(code, element)
 
 
 def _divided(x: int, y: int) -> int:
@@ -196,4 +215,6 @@ def _conversion(name: str, element: str, source: str) -> Callable[..., Any] | No
         return lambda x: wrapped(int(x), element) if math.isfinite(x) else 0
     if name in ("arith.extf", "arith.truncf", "tt.fp_to_fp"):
         return lambda x: rounded(x, element)
+    if name in BITCASTS and "f8" not in source + element:
+        return lambda x: recast(x, source, element)
     return None

@@ -17,6 +17,17 @@ from cubeyard.triton._vectors import vector
 __all__: list[str] = []
 
 
+KNOWN, NUMBERS = (Uniform, Index, Bools), (int, float)
+
+
+def are(values: Any, kinds: Any) -> bool:
+    """Returns whether all values are of these classes; a loop, which is faster than `all` over two or three."""
+    for value in values:
+        if not isinstance(value, kinds):
+            return False
+    return True
+
+
 class Elementwise:
     """An operation in its three forms: on numbers, on known arrays, and on tiles."""
 
@@ -26,6 +37,7 @@ class Elementwise:
         words = operation.attributes.get("words", [])
         given = (operation.name, of.element, words, source.element)
         self.name, self.shape, self.element = operation.name, of.shape, of.element
+        self.relation = words[0] if operation.name == "arith.cmpi" else ""
         self.scalar, self.vector, self.tiles = scalar(*given), vector(*given), tiles(*given)
         self.call, self.uses = build.call(operation), build.uses.get(operation.results[0], 0)
         if self.tiles is None and self.scalar is None:
@@ -37,7 +49,7 @@ class Elementwise:
             return given[1] if given[0] else given[2]
         if self.name == "arith.select" and not given[0].shape:
             given = (self._spread(given[0]), *given[1:])
-        if all(isinstance(one, Uniform) for one in given) and self.scalar is not None:
+        if self.scalar is not None and are(given, Uniform):
             return Uniform(self.shape, self.element, self.scalar(*(one.value for one in given)))
         made: dict[str, Any] = {"compute": self.tiles, "operands": given, "vector": self.vector, "at": self.call}
         known = self._known(given, made)
@@ -52,8 +64,10 @@ class Elementwise:
         """Returns the result if it is an index or a mask."""
         if self.name == "arith.select" and isinstance(given[0], Uniform):
             return given[1] if given[0].value else given[2]
-        if not all(isinstance(one, Uniform | Index | Bools) for one in given):
+        if not are(given, KNOWN):
             return None
+        if self.relation and (always := _index.compared(given[0], given[1], self.relation)) is not None:
+            return Uniform(self.shape, "i1", always)
         if self.name == "arith.andi" and self.element == "i1":
             found = _index.both(*given, **made)
             if found is not None:
@@ -92,7 +106,7 @@ def _on_scalars(made: Elementwise, compute: Any, operands: list[int], result: in
 
     def step(frame: Frame) -> None:
         given = [frame.env[one] for one in operands]
-        if compute is not None and not any(isinstance(one, Node) for one in given):
+        if compute is not None and are(given, NUMBERS):
             frame.env[result] = compute(*given)
             return
         if made.name == "arith.select" and not isinstance(given[0], Node):
@@ -137,12 +151,13 @@ def _moved(base: Any, by: Any, shape: tuple[int, ...], size: int, call: Any) -> 
 
 @lowers("tt.bitcast", "arith.bitcast")
 def bits(build: Builder, operation: Operation) -> Step:
-    """Lowers a bitcast: of pointers, or between types of the same kind."""
+    """Lowers a bitcast: of pointers, which are only renamed, or between types of the same size."""
     source, of = build.types[operation.operands[0]], build.types[operation.results[0]]
-    operand, result = operation.operands[0], operation.results[0]
     if source.element == of.element:
-        return _renamed(operand, result)
-    raise build.unsupported(operation, f"from {source.element} to {of.element}")
+        return _renamed(operation.operands[0], operation.results[0])
+    if "i1" in (source.element, of.element):
+        raise build.unsupported(operation, f"from {source.element} to {of.element}")
+    return elementwise(build, operation)
 
 
 def _renamed(operand: int, result: int) -> Step:

@@ -1,12 +1,16 @@
-"""Loops and branches: over known values while the kernel is recorded, over loaded ones while it runs live."""
+"""Loops, branches and assertions: over known values while the kernel is recorded, over loaded ones while it runs live."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from cubeyard.errors import CubeyardError
 from cubeyard.triton._frame import Builder, Flow, Frame, Step, Steps, lowers, run, run_plain
 from cubeyard.triton._ir import Operation
 from cubeyard.triton._memory import known
+from cubeyard.triton._values import Node, array_of
 
 __all__: list[str] = []
 
@@ -50,6 +54,24 @@ def loop(build: Builder, operation: Operation) -> Step:
             values = _carried(frame, block, block.results)
         _set(frame, block.arguments, [None] * len(block.arguments))
         _set(frame, operation.results, values)
+
+    return flow
+
+
+@lowers("tt.assert")
+def asserted(build: Builder, operation: Operation) -> Step:
+    """Lowers an assertion: of known values at once, of others when the machine has computed them, which needs data."""
+    condition, line = operation.operands[0], str(build.line(operation))
+    text = operation.attributes.get("message") or "no message"
+
+    def flow(frame: Frame) -> Flow:
+        value = frame.env[condition]
+        if isinstance(value, Node) and not value.known and not frame.live:
+            frame.notes.add((line, "assert", "tl.device_assert of computed values is not checked without data"))
+            return
+        value = yield from known(value)
+        if not np.all(array_of(value)):
+            raise CubeyardError(f"{line}: tl.device_assert failed in program {frame.pid}: {text}")
 
     return flow
 

@@ -125,7 +125,7 @@ def lowers(*names: str) -> Callable[[Callable[[Builder, Operation], Step]], Call
 
 _TERMINATORS = ("scf.yield", "scf.condition", "tt.return", "tt.reduce.return", "tt.scan.return")
 _FLOWS = ("scf.for", "scf.if", "scf.while", "tt.atomic_rmw", "tt.atomic_cas", "tt.make_tensor_descriptor",
-          "tt.descriptor_load", "tt.descriptor_store")  # fmt: skip
+          "tt.descriptor_load", "tt.descriptor_store", "tt.assert")  # fmt: skip
 
 
 class Builder:

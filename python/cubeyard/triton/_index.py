@@ -9,7 +9,7 @@ import numpy as np
 from cubeyard.triton._values import Bools, Index, Uniform, of_vector
 from cubeyard.triton._vectors import NUMPY, Array
 
-__all__ = ["added", "both", "multiplied", "pointwise", "times"]
+__all__ = ["added", "both", "compared", "multiplied", "pointwise", "times"]
 
 
 def _parts(value: Any) -> tuple[int, tuple[Any, ...]]:
@@ -32,6 +32,9 @@ def added(x: Any, y: Any, element: str, sign: int = 1, size: int = 1, **made: An
     """Returns `x + sign * size * y`; None if it exceeds the element type."""
     base, axes = _parts(x)
     more, steps = _parts(y)
+    if element == "ptr" and isinstance(y, Uniform) and isinstance(x, Index):
+        # The commonest: pointers that a loop moves.
+        return Index(x.shape, element, base + sign * size * more, axes, **made)
     axes = tuple(_sum(left, _scaled(right, size), sign) for left, right in zip(axes, steps, strict=True))
     return _checked(Index(x.shape, element, base + sign * size * more, axes, **made))
 
@@ -59,6 +62,21 @@ def _checked(index: Index) -> Any:
     if not index.fits():
         return None
     return Uniform(index.shape, index.element, index.base) if not index.varying() else index
+
+
+_ALWAYS = {"slt": 0, "sge": 0, "sle": 1, "sgt": 1}
+"""Comparisons that hold for all numbers or for none if they do so for the least and the greatest: what a bound adds."""
+
+
+def compared(x: Any, y: Any, relation: str) -> bool | None:
+    """Returns the result of a comparison of an index with one number, if it is the same everywhere; else None."""
+    if relation not in _ALWAYS or not isinstance(x, Index) or not isinstance(y, Uniform):
+        return None
+    low, high = x.ends()
+    bound = int(y.value) + _ALWAYS[relation]
+    if high < bound:
+        return relation in ("slt", "sle")
+    return relation in ("sge", "sgt") if low >= bound else None
 
 
 def _axis(values: tuple[Any, ...]) -> int | None:

@@ -28,7 +28,7 @@ def loaded(build: Builder, operation: Operation) -> Step:
 
     def step(frame: Frame) -> Flow | None:
         given = [frame.env[one] for one in operands]
-        if wanted or not all(_is_plain(one) for one in given[:2]):
+        if wanted or not (_is_plain(given[0]) and (len(given) == 1 or _is_plain(given[1]))):
             return waiting(frame, given)
         frame.env[result] = load(frame, line, element, of.shape, *given)
         return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,18 @@ def of_axes(shape: tuple[int, ...], steps: tuple[Any, ...], masks: tuple[Any, ..
         size: bytes of an element.
         shared: whether an axis along which addresses are equal is accessed once, to be broadcast.
     """
+    if {*map(type, masks)} == {NoneType} and {*map(type, steps)} == {int}:
+        return _of_strides(shape, steps, size, shared)
+    return _split(shape, steps, masks, size, shared)
+
+
+@lru_cache(4096)
+def _of_strides(shape: tuple[int, ...], steps: tuple[int, ...], size: int, shared: bool) -> list[Piece]:
+    """Splits addresses with a stride for each axis, all of them accessed: the same in every round of a loop."""
+    return _split(shape, steps, (None,) * len(shape), size, shared)
+
+
+def _split(shape: tuple[int, ...], steps: tuple[Any, ...], masks: tuple[Any, ...], size: int, shared: bool) -> list[Piece]:
     segments, limits = [], []
     for length, step, mask in zip(shape, steps, masks, strict=True):
         limit = _limit(mask, length)

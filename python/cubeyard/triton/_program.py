@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+from cubeyard._native import KernelKey
+from cubeyard.kernel import Kernel
 
 # Each of them registers the operations that it lowers.
 from cubeyard.triton import _atomics, _descriptors, _dot, _elementwise, _flow, _memory, _reduce, _shapes  # noqa: F401
@@ -14,11 +17,18 @@ from cubeyard.triton._analysis import Facts, facts
 from cubeyard.triton._chains import tile_of
 from cubeyard.triton._frame import Builder, Frame, Steps, run, run_plain, uses_of
 from cubeyard.triton._idioms import recognized
-from cubeyard.triton._ir import Kernel, Line, unpack
+from cubeyard.triton._ir import Kernel as KernelBody
+from cubeyard.triton._ir import Line, unpack
 from cubeyard.triton._schedule import Schedule, program
 from cubeyard.triton._voice import located, moved
 
-__all__ = ["Notes", "Program", "Work"]
+__all__ = ["LaunchedKernel", "Notes", "Program", "Work"]
+
+Description = tuple[list[int], list[int], float]
+"""Shape, strides in elements, and what is read outside of a tensor."""
+
+_MOST_KERNELS = 16
+"""Launches of a program whose recordings are kept."""
 
 Notes = set[tuple[str, str, str]]
 """Line, kind and text of what the pattern of a kernel costs on this machine."""
@@ -32,13 +42,31 @@ class Work:
     """Known arguments by their value's number."""
     pointers: list[int]
     """Numbers of the values that are the addresses of the launch's tensors, in order."""
+    described: dict[int, Description]
+    """Descriptors that the host made, of those values."""
     grid: tuple[int, int, int]
     schedule: Schedule
     live: bool
+    name: str | None
+    """Name of the schedule; None for a function of the caller."""
+    sips: int = 1
+    """SIPs that take part; if there are several, the last argument of the kernel is the position of its SIP."""
     notes: Notes = field(default_factory=set)
     masks: dict[Any, Any] = field(default_factory=dict)
     reserved: dict[int, list[Any]] = field(default_factory=dict)
     """Atomic operations by address, in the order of their arrival."""
+
+
+class LaunchedKernel(Kernel):
+    """A kernel for launches with the same numbers, grid and schedule, whose recordings are reused for the same tensors."""
+
+    def __init__(self, function: Callable[..., Any], name: str, work: Work) -> None:
+        """Makes the kernel of a launch, and of others like it."""
+        super().__init__(function, live=work.live, name=name)
+        self.work, self._own = work, KernelKey()
+
+    def _key(self) -> KernelKey:
+        return KernelKey() if self.live else self._own
 
 
 class Program:
@@ -49,6 +77,18 @@ class Program:
         self.name, self.kernel = name, unpack(data)
         self.kernel.body = recognized(self.kernel.body, uses_of(self.kernel.body))
         self._steps: dict[bool, Steps] = {}
+        self._kernels: dict[Hashable, LaunchedKernel] = {}
+
+    def kernel_of(self, work: Work) -> LaunchedKernel:
+        """Returns the kernel of a launch: that of an earlier one with the same numbers, if its programs were recorded."""
+        if work.live or work.name is None:
+            return LaunchedKernel(self.function(work), self.name, work)
+        key = (work.grid, work.name, repr(work.values), tuple(work.pointers), repr(work.described), work.sips)
+        kernel = self._kernels.pop(key, None) or LaunchedKernel(self.function(work), self.name, work)
+        self._kernels[key] = kernel
+        if len(self._kernels) > _MOST_KERNELS:
+            del self._kernels[next(iter(self._kernels))]
+        return kernel
 
     @cached_property
     def facts(self) -> Facts:
@@ -73,21 +113,24 @@ class Program:
         return moved(made, self.line.file, self.line.line)
 
 
-def _frame(kernel: Kernel, work: Work, tensors: tuple[Any, ...], tl: Any) -> tuple[Frame, range]:
+def _frame(kernel: KernelBody, work: Work, tensors: tuple[Any, ...], tl: Any) -> tuple[Frame, range]:
     """Returns the frame of a PE with its arguments, and its programs."""
     line = next((line for line in kernel.lines if line.line), kernel.lines[0])
     grid = work.grid
     frame = Frame(tl, located(line.file, line.line), len(kernel.types), grid, (work.masks, work.notes, work.reserved), work.live)
     for value, given in work.values.items():
         frame.env[value] = given
-    for value, tensor in zip(work.pointers, tensors, strict=True):
+    for value, tensor in zip(work.pointers, tensors, strict=False):
         frame.env[value] = tensor.whole.address
+    for value, description in work.described.items():
+        frame.env[value] = _descriptors.Descriptor(frame.env[value], *description)
     within, cubes = tl.num_programs(0), tl.num_programs(1)
-    number = tl.program_id(1) * within + tl.program_id(0)
-    return frame, work.schedule(number, within * cubes, grid[0] * grid[1] * grid[2])
+    sip = int(tensors[-1]) if work.sips > 1 else 0
+    number = (sip * cubes + tl.program_id(1)) * within + tl.program_id(0)
+    return frame, work.schedule(number, within * cubes * work.sips, grid[0] * grid[1] * grid[2])
 
 
-def _recorded(kernel: Kernel, steps: Steps, work: Work) -> Any:
+def _recorded(kernel: KernelBody, steps: Steps, work: Work) -> Any:
     def recorded(*tensors: Any, tl: Any) -> None:
         frame, programs = _frame(kernel, work, tensors, tl)
         for number in programs:
@@ -101,7 +144,7 @@ def _recorded(kernel: Kernel, steps: Steps, work: Work) -> Any:
     return recorded
 
 
-def _live(kernel: Kernel, steps: Steps, work: Work) -> Any:
+def _live(kernel: KernelBody, steps: Steps, work: Work) -> Any:
     async def live(*tensors: Any, tl: Any) -> None:
         frame, programs = _frame(kernel, work, tensors, tl)
         for number in programs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
@@ -12,6 +12,7 @@ from cubeyard._bench import Bench, BenchContext
 from cubeyard._run import Run
 from cubeyard._run import run as run_bench
 from cubeyard.context import Context
+from cubeyard.errors import InputError
 from cubeyard.kernel import LaunchReport
 from cubeyard.placement import Placement
 from cubeyard.triton._arguments import ROWS
@@ -57,6 +58,7 @@ def record(
     placement: Placement = ROWS,
     cubes: Any = None,
     pes: Any = None,
+    sips: Iterable[int] = (0,),
 ) -> Iterator[Recording]:
     """Records the launches of Triton kernels within a `with` block as results.
 
@@ -68,13 +70,22 @@ def record(
         placement: distribution of arrays that `place` was not called for.
         cubes: cubes that take part, by number; all by default.
         pes: PEs of each cube that take part, by number; all by default.
+        sips: SIPs that take part, by number; their PEs follow each other in the schedule.
     """
-    recording = Recording(Settings(topology, schedule, data, placement, cubes, pes))
+    recording = Recording(Settings(topology, schedule, data, placement, cubes, pes, _sips(sips)))
     token = _recording.set(recording)
     try:
         yield recording
     finally:
         _recording.reset(token)
+
+
+def _sips(given: Iterable[int]) -> tuple[int, ...]:
+    """Checks the numbers of SIPs."""
+    found = tuple(given) if isinstance(given, Iterable) else (given,)
+    if not found or len(set(found)) < len(found) or not all(type(one) is int and one >= 0 for one in found):
+        raise InputError(f"sips={given!r}: expected different numbers of SIPs, such as (0, 1)")
+    return found
 
 
 @contextmanager
@@ -155,8 +166,9 @@ def _explained(launch: Launch, options: list[str]) -> Run:
     schedule = launch.settings.schedule if isinstance(launch.settings.schedule, str) else "of the caller"
     description = f"Triton kernel of {line}, grid {grid}, schedule {schedule}"
     found = run_bench(
-        Bench(function, launch.program.name, description), topology=launch.settings.topology, data=launch.settings.data
-    )
+        Bench(function, launch.program.name, description), topology=launch.settings.topology, data=launch.settings.data,
+        device="all" if len(launch.settings.sips) > 1 else None,
+    )  # fmt: skip
     more = [*_notes(launch, notes, reports), *options]
     return replace(with_own_bounds(found), findings=_findings(launch, found), notes=[*found.notes, *more])
 

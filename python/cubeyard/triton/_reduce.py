@@ -158,15 +158,49 @@ def _by_halves(build: Builder, operation: Operation, block: Steps, axis: int) ->
 
 @lowers("tt.scan")
 def scanned(build: Builder, operation: Operation) -> Step:
-    """Lowers a running sum or product."""
+    """Lowers a scan: a running sum or product of the vector unit, or else neighbours that are combined at distances 1, 2, 4 …"""
     kind = _SCANS.get(_single(operation.regions[0]))
-    if kind is None or operation.attributes.get("reverse"):
-        raise build.unsupported(operation, "with this combination")
+    if kind is None or operation.attributes.get("reverse") or len(operation.operands) > 1:
+        return _by_distances(build, operation, build.steps(operation.regions[0]))
     axis, operand, result = operation.attributes["axis"], operation.operands[0], operation.results[0]
     of = build.types[operand]
 
     def step(frame: Frame) -> None:
         tile = frame.whole(frame.env[operand], of.shape, of.element)
         frame.env[result] = Node(of.shape, of.element, tile=getattr(frame.tl, kind)(tile, axis))
+
+    return step
+
+
+def _by_distances(build: Builder, operation: Operation, block: Steps) -> Step:
+    """Combines each element with that at a distance before it, or after it in reverse, for distances 1, 2, 4 and so on."""
+    axis, reverse = operation.attributes["axis"], bool(operation.attributes.get("reverse"))
+    types = [build.types[one] for one in operation.operands]
+    call, line = build.call(operation), str(build.line(operation))
+    shape = types[0].shape
+
+    def combined(frame: Frame, tiles: list[Any], distance: int) -> list[Any]:
+        """Returns the tiles after one pass."""
+        tl, env = frame.tl, frame.env
+        part = tuple(size - distance if at == axis else size for at, size in enumerate(shape))
+        first, later = [0] * len(shape), [distance if at == axis else 0 for at in range(len(shape))]
+        lower, upper = ([tl.slice(tile, start, part) for tile in tiles] for start in (first, later))
+        given = upper + lower if reverse else lower + upper
+        for argument, tile, of in zip(block.arguments, given, types * 2, strict=True):
+            env[argument] = Node(part, of.element, tile=tile)
+        run_plain(block, frame)
+        tl.call = call
+        made = [frame.whole(env[one], part, of.element) for one, of in zip(block.results, types, strict=True)]
+        return [tl.paste(tile, first if reverse else later, one) for tile, one in zip(tiles, made, strict=True)]
+
+    def step(frame: Frame) -> None:
+        frame.notes.add((line, "scan", "a scan that the vector unit has not: one pass for each doubling of the distance"))
+        tiles = [frame.whole(frame.env[one], shape, of.element) for one, of in zip(operation.operands, types, strict=True)]
+        distance = 1
+        while distance < shape[axis]:
+            tiles = combined(frame, tiles, distance)
+            distance *= 2
+        for result, tile, of in zip(operation.results, tiles, types, strict=True):
+            frame.env[result] = Node(of.shape, of.element, tile=tile)
 
     return step

@@ -247,9 +247,9 @@ def split(build: Builder, operation: Operation) -> Step:
     return step
 
 
-@lowers("ttg.barrier", "gpu.barrier", "tt.assert")
+@lowers("ttg.barrier", "gpu.barrier")
 def nothing(build: Builder, operation: Operation) -> Step:
-    """Lowers what has no meaning on a PE: barriers of the threads of a program, of which there is one; assertions."""
+    """Lowers what has no meaning on a PE: barriers of the threads of a program, of which there is one."""
 
     def step(frame: Frame) -> None:
         return None

@@ -17,10 +17,10 @@ _GROUPS = {
     "_elementwise": "element-wise: on known indices at once, on tiles as chains of the vector unit",
     "_shapes": "values, program ids and shapes",
     "_memory": "loads and stores: strided boxes by one DMA command, other patterns by one for each run",
-    "_descriptors": "descriptors that a kernel makes",
+    "_descriptors": "descriptors that a kernel or the host makes",
     "_reduce": "reductions and scans",
     "_dot": "products on the matrix unit",
-    "_flow": "loops and branches: recorded over known values, live over loaded ones",
+    "_flow": "loops, branches and assertions: recorded over known values, live over loaded ones",
     "_atomics": "atomic operations",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cubeyard.triton._elements import DTYPES, UNSIGNED
+from cubeyard.triton._elements import BITCASTS, DTYPES, UNSIGNED
 from cubeyard.triton._elements import unsigned as unsigned_number
 
 __all__ = ["tiles"]
@@ -54,6 +54,8 @@ def tiles(name: str, element: str, words: list[str], source: str) -> Tiles | Non
     if name in _CASTS:
         into = DTYPES[element]
         return lambda tl, x: tl.cast(x, into)
+    if name in BITCASTS:
+        return _bits(DTYPES[source], DTYPES[element])
     if name in ("arith.cmpi", "arith.cmpf"):
         return _comparison(name, words[0], source)
     return _composed(name, element, source)
@@ -72,6 +74,13 @@ def _composed(name: str, element: str, source: str) -> Tiles | None:
     found: dict[str, Tiles] = {"arith.select": _select(into), "arith.divsi": _divided, "arith.remsi": _remainder, "arith.remf": _float_remainder,
                                "arith.ceildivsi": _divided_up, "arith.maxnumf": _number("maximum"), "arith.minnumf": _number("minimum")}  # fmt: skip
     return found.get(name)
+
+
+def _bits(source: str, into: str) -> Tiles:
+    def compute(tl: Any, x: Any) -> Any:
+        return tl.bitcast(tl.full([1], x, source) if isinstance(x, int | float) else x, into)
+
+    return compute
 
 
 def _natural(name: str, source: str, into: str) -> Tiles:

@@ -18,12 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard.triton._elements import DTYPES
+from cubeyard.triton._elements import DTYPES, SIZES
 from cubeyard.triton._vectors import NUMPY, Array
 
 __all__ = ["Bools", "Index", "Node", "Uniform", "affine_tile", "array_of", "is_affine", "is_known", "of_vector"]
 
 Shape = tuple[int, ...]
+
+LIMITS = {element: 1 << (8 * size - 1) for element, size in SIZES.items()}
+"""Bound of the signed numbers of each type."""
 
 
 class Uniform:
@@ -58,7 +61,7 @@ class Node:
         self.compute, self.operands, self.vector, self.at = compute, operands, vector, at
         self.array: Array | None = None
         self.uses, self.lazy, self.size, self.moves = uses, None, 0, moves
-        self.known = tile is None and vector is not None and all(map(is_known, operands))
+        self.known = vector is not None and tile is None and all(map(is_known, operands))
 
     def elements(self) -> Array:
         """Returns the elements of a known node, in a shape that broadcasts to its own."""
@@ -75,7 +78,7 @@ class Index(Node):
     __slots__ = ("axes", "base")
 
     def __init__(self, shape: Shape, element: str, base: int, axes: tuple[Any, ...], **made: Any) -> None:
-        if all(type(of) is int for of in axes):
+        if {*map(type, axes)} == {int}:
             # Affine numbers are computed from their strides; the operation is not kept, nor are its operands.
             made = {}
         super().__init__(shape, element, **made)
@@ -103,13 +106,21 @@ class Index(Node):
         """Returns whether no number exceeds the element type, in which Triton would wrap it."""
         if self.element == "ptr":
             return True
-        low = high = self.base
-        for axis in self.varying():
-            of = self.axes[axis]
-            ends = (0, of * (self.shape[axis] - 1)) if type(of) is int else (int(of.min()), int(of.max()))
-            low, high = low + min(ends), high + max(ends)
-        limit = 1 << (8 * np.dtype(NUMPY[self.element]).itemsize - 1)
+        low, high = self.ends()
+        limit = LIMITS[self.element]
         return -limit <= low and high < limit
+
+    def ends(self) -> tuple[int, int]:
+        """Returns the least and the greatest number."""
+        low = high = self.base
+        for length, of in zip(self.shape, self.axes, strict=True):
+            if type(of) is not int:
+                low, high = low + int(of.min()), high + int(of.max())
+            elif of > 0:
+                high += of * (length - 1)
+            elif of:
+                low += of * (length - 1)
+        return low, high
 
 
 class Bools(Node):

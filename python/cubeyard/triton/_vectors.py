@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard.triton._elements import COMPARISONS
+from cubeyard.triton._elements import BITCASTS, COMPARISONS
 
 __all__ = ["NUMPY", "Array", "vector"]
 
@@ -18,6 +18,9 @@ NUMPY: dict[str, type] = {
     "f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.float32,
 }  # fmt: skip
 """NumPy's types of known elements."""
+
+_EXACT = ("i8", "i16", "i32", "i64", "f16", "f32", "f64")
+"""Types whose elements have the same bits in NumPy."""
 
 _UNSIGNED = {"i1": np.bool_, "i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64}
 
@@ -51,7 +54,7 @@ _NATURAL: dict[str, Callable[..., Any]] = {
 def vector(name: str, element: str, words: list[str], source: str) -> Callable[..., Array] | None:
     """Returns an operation on arrays, as a function; None if there is none of that name."""
     into = NUMPY.get(element)
-    if into is None:
+    if into is None or (name in BITCASTS and element not in _EXACT):
         return None
     if name in _PLAIN:
         plain = _PLAIN[name]
@@ -84,4 +87,6 @@ def _conversion(name: str, into: type, source: str) -> Callable[..., Array] | No
     if name in ("arith.extsi", "arith.trunci", "arith.sitofp", "arith.extf", "arith.truncf", "arith.fptosi",
                 "tt.int_to_ptr", "tt.ptr_to_int"):  # fmt: skip
         return lambda x: x.astype(into)
+    if name in BITCASTS and source in _EXACT:
+        return lambda x: np.ascontiguousarray(x, NUMPY[source]).view(into)
     return None

@@ -108,6 +108,7 @@ def _simplified(module: Any, metadata: dict[str, Any]) -> Any:
     passes.common.add_canonicalizer(manager)
     passes.ttir.add_combine(manager)
     passes.common.add_cse(manager)
+    passes.common.add_licm(manager)
     passes.common.add_symbol_dce(manager)
     _run(manager, module)
     return module

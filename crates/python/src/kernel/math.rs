@@ -257,6 +257,16 @@ methods! {
         }
     }
 
+    /// Views the bits of the elements as another type of the same size.
+    fn bitcast(&self, py: Python<'_>, x: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let run = self.run(py)?;
+        let (x, dtype) = (Elements::expect(&run, "x", x)?, self::dtype(dtype)?);
+        match x {
+            Elements::Tile(x) => operand::tile(py, &run, |tl| tl.bitcast(&x, dtype)),
+            Elements::Lazy(x) => operand::lazy(py, &run, || x.bitcast(dtype)),
+        }
+    }
+
     /// Computes an expression in one pass through the TCM.
     fn eval(&self, py: Python<'_>, expression: &Bound<'_, PyAny>) -> PyResult<Tile> {
         let run = self.run(py)?;

@@ -161,6 +161,12 @@ pub fn cast(a: &Array, dtype: DType) -> Result<Array, NumericError> {
     Ok(a.converted(infer::cast(a.ty(), dtype)?))
 }
 
+/// Views the bits of the elements as another type of the same size.
+pub fn bitcast(a: &Array, dtype: DType) -> Result<Array, NumericError> {
+    let ty = infer::bitcast(a.ty(), dtype)?;
+    Array::from_bytes(&ty, &a.to_bytes())
+}
+
 /// Replaces any NaN by the one quiet NaN.
 fn quiet(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value }

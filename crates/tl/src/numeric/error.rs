@@ -47,6 +47,14 @@ pub enum NumericError {
         /// Type of the operand.
         tile: TileType,
     },
+    /// Bits of one type are not those of the other. Choose a type of the same size, or cast.
+    #[error("bitcast of {tile} to {dtype}: expected a type of {} bytes other than bool", tile.dtype.size())]
+    Bitcast {
+        /// Type of the operand.
+        tile: TileType,
+        /// Type that was asked for.
+        dtype: DType,
+    },
     /// Operands have different element types. Cast one of them.
     #[error("{operation} of {a} and {b}: the types differ")]
     TypesDiffer {

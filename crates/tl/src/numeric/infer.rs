@@ -171,6 +171,15 @@ pub fn cast(a: &TileType, dtype: DType) -> Result<TileType, NumericError> {
     a.with_dtype(dtype).checked()
 }
 
+/// Returns the result type of [`bitcast`](super::bitcast), which is defined between types of the same size but bool.
+pub fn bitcast(a: &TileType, dtype: DType) -> Result<TileType, NumericError> {
+    let is_bool = a.dtype == DType::Bool || dtype == DType::Bool;
+    if a.dtype != dtype && (is_bool || a.dtype.size() != dtype.size()) {
+        return Err(NumericError::Bitcast { tile: a.clone(), dtype });
+    }
+    a.with_dtype(dtype).checked()
+}
+
 /// Returns the type of [`Array::full`](super::Array::full).
 pub fn full(tile: &TileType, value: f64) -> Result<TileType, NumericError> {
     let tile = tile.clone().checked()?;

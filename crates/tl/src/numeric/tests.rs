@@ -98,6 +98,23 @@ fn of_equals_the_first_is_found() {
 }
 
 #[test]
+fn a_bitcast_keeps_the_bits() {
+    let floats = [1.0, -0.0, 1e-40, f64::INFINITY, -2.5];
+    let whole = bitcast(&array(DType::F32, &floats), DType::I32).unwrap();
+    #[expect(clippy::cast_possible_truncation, reason = "single precision is meant")]
+    let wanted = floats.map(|value| i128::from((value as f32).to_bits().cast_signed()));
+    assert_eq!(std::array::from_fn(|at| whole.integer(at).unwrap()), wanted);
+    let back = bitcast(&whole, DType::F32).unwrap();
+    assert_eq!(back.to_bytes(), array(DType::F32, &floats).to_bytes());
+    let half = bitcast(&array(DType::U16, &[15360.0, 64512.0]), DType::F16).unwrap();
+    assert_eq!(half.values(), [1.0, f64::NEG_INFINITY]);
+    for (from, into) in [(DType::F32, DType::I64), (DType::U8, DType::Bool)] {
+        let error = bitcast(&array(from, &[1.0]), into).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("bitcast of {from}[1] to {into}: expected")), "{error}");
+    }
+}
+
+#[test]
 fn a_float_beyond_an_integer_type_becomes_its_edge() {
     let a = array(DType::F32, &[1e30, -1e30, f64::NAN, 2.9, -2.9, f64::INFINITY]);
     let values = |dtype| cast(&a, dtype).unwrap().values();

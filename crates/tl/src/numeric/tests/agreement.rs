@@ -65,6 +65,7 @@ fn of_one(a: &Array, axis: usize, dtype: DType) -> usize {
     }
     results += agree(softmax(a, axis), infer::softmax(ty, axis), ty);
     results += agree(cast(a, dtype), infer::cast(ty, dtype), (ty, dtype));
+    results += agree(bitcast(a, dtype), infer::bitcast(ty, dtype), (ty, dtype));
     results + agree(transpose(a), infer::transpose(ty), ty)
 }
 
