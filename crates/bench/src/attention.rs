@@ -1,6 +1,10 @@
 //! Reference implementation of attention, and the layout of its keys.
 
+use cubeyard_runtime::dtype::DType;
+
+use super::inputs::special;
 use super::reference::{size, transposed};
+use super::{Lab, Work};
 
 /// Tolerance of attention in f16: weights and result are each rounded with an error of 2⁻¹¹. Scores, sums and
 /// powers in f32 add far less, and values are at most 1, so 2⁻¹⁰ plus a margin.
@@ -8,6 +12,25 @@ pub(super) const F16_ATTENTION: f64 = 1.25 / 1024.0;
 
 /// Commands per block of K and V in all attention kernels: two loads, two products, and a pass after each.
 pub(super) const COMMANDS_OF_BLOCK: u64 = 6;
+
+/// Returns the work of scores in the engines of PEs, where `queries` share a key, and the output has `out` bytes: each score is
+/// a product over features, an exponential, and, stored to the TCM in f16, a factor of a value. Maxima, sums and scaling are not
+/// included.
+pub(super) fn attention_work(
+    lab: &Lab,
+    scores: u64,
+    features: u64,
+    queries: u64,
+    out: u64,
+) -> Work {
+    Work {
+        gemm: Some((DType::F16, 4 * scores * features)),
+        largest: Some([queries, u64::MAX, u64::MAX]),
+        elements: scores * special(lab),
+        results: 2 * scores + out,
+        ..Work::default()
+    }
+}
 
 /// Returns for each query the sum of values weighted by the softmax of its scores; `seen` returns the number of
 /// leading keys that a query sees.

@@ -37,9 +37,9 @@ impl Bench for BlockSparse {
 
     fn parameters(&self) -> Vec<Parameter> {
         vec![
-            Parameter::whole("m", 512, (1, 1 << 20), "rows of the sparse matrix"),
-            Parameter::whole("k", 512, (1, 1 << 20), "columns of the sparse matrix"),
-            Parameter::whole("n", 64, (1, 1 << 16), "columns of the dense matrix"),
+            Parameter::whole("m", 4096, (1, 1 << 20), "rows of the sparse matrix"),
+            Parameter::whole("k", 1024, (1, 1 << 20), "columns of the sparse matrix"),
+            Parameter::whole("n", 256, (1, 1 << 16), "columns of the dense matrix"),
             Parameter::whole("block", 64, (1, 1024), "edge length of a block"),
             Parameter::whole("density", 25, (0, 100), "percentage of blocks that are present"),
             Parameter::whole("cubes", 1, (1, 64), "number of cubes"),
@@ -126,6 +126,9 @@ impl SparseProblem {
         let Self { rows, columns, block, n, .. } = *self;
         let dense = if blocks == 0 { 0 } else { block * n };
         let bytes = rows * columns + 2 * (blocks * block * block + dense + rows * block * n);
-        Work { gemm: Some((DType::F16, 2 * blocks * block * block * n)), bytes, ..Work::default() }
+        let gemm = Some((DType::F16, 2 * blocks * block * block * n));
+        // All blocks of a column share rows of the dense matrix. Rows without blocks are stored as well, as zeros.
+        let (largest, results) = (Some([rows * block, columns * block, n]), 2 * rows * block * n);
+        Work { gemm, largest, results, bytes, ..Work::default() }
     }
 }

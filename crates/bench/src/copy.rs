@@ -24,7 +24,7 @@ impl Bench for Copy {
     fn parameters(&self) -> Vec<Parameter> {
         vec![
             Parameter::choice("pattern", PATTERNS, "memory that is read; each PE writes its own"),
-            Parameter::whole("bytes", 1 << 18, (1, 1 << 32), "bytes per PE"),
+            Parameter::whole("bytes", 1 << 20, (1, 1 << 32), "bytes per PE"),
             Parameter::whole("block", 1 << 15, (1, 1 << 23), "bytes per load"),
             Parameter::whole("cubes", 2, (1, 64), "number of cubes"),
             Parameter::whole("pes", 8, (1, 64), "PEs per cube"),

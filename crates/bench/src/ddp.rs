@@ -11,6 +11,7 @@ use super::links::links;
 use super::reference::{size, worse};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::report::Check;
+use cubeyard_collectives::collective::bound::Spread;
 use cubeyard_collectives::collective::{Operation, ReduceOp};
 use cubeyard_collectives::distributed::{CclConfig, DistError, RankMap, Worker};
 use cubeyard_tl::numeric::rounding;
@@ -38,7 +39,7 @@ impl Bench for Ddp {
     fn parameters(&self) -> Vec<Parameter> {
         let types = &[DType::F32, DType::F16, DType::Bf16];
         vec![
-            Parameter::whole("elements", 262_144, (1, 1 << 28), "gradients per rank"),
+            Parameter::whole("elements", 1 << 21, (1, 1 << 28), "gradients per rank"),
             Parameter::dtype("dtype", types, "element type"),
         ]
     }
@@ -106,14 +107,19 @@ impl<'l> DdpProblem<'l> {
         sums.iter().map(|sum| sum / self.gradients.len() as f64).collect()
     }
 
-    /// Returns the work: each element is read and written once on each rank, and added once per other rank.
+    /// Returns the work: each element is read and written once on each rank, and added once per other rank; the vector engine
+    /// fetches that of every rank, and stores their mean once at least.
     fn work(&self, map: &RankMap) -> Work {
         let (ranks, bytes) = (self.gradients.len() as u64, self.elements * self.dtype.size());
         let operation = Operation::AllReduce(ReduceOp::Avg);
+        let (cubes, pes) = self.lab.counts();
+        let even = self.elements.is_multiple_of(cubes * pes);
+        let spread = if even { Spread::Even } else { Spread::Any };
         Work {
             elements: self.elements * (ranks - 1),
+            tcm: if ranks > 1 { [ranks * bytes, bytes] } else { [0; 2] },
             bytes: 2 * ranks * bytes,
-            links: links(self.lab, map, operation, bytes),
+            links: links(self.lab, map, operation, bytes, spread),
             ..Work::default()
         }
     }

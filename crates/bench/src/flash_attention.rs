@@ -4,7 +4,7 @@ use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
-use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, stored_keys};
+use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, attention_work, stored_keys};
 use super::inputs::{at_least, numbers, place, queries, takes_turns};
 use super::reference::size;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
@@ -40,10 +40,10 @@ impl Bench for FlashAttention {
     fn parameters(&self) -> Vec<Parameter> {
         vec![
             Parameter::whole("heads", 8, (1, 1 << 16), "heads of Q, K and V, over all sequences"),
-            Parameter::whole("sequence", 128, (1, 1 << 20), "tokens per sequence"),
-            Parameter::whole("head-dim", 64, (1, 1024), "features per head"),
-            Parameter::whole("block-q", 64, (1, 4096), "tokens per block of Q"),
-            Parameter::whole("block-k", 64, (1, 4096), "tokens per block of K and V"),
+            Parameter::whole("sequence", 1024, (1, 1 << 20), "tokens per sequence"),
+            Parameter::whole("head-dim", 128, (1, 1024), "features per head"),
+            Parameter::whole("block-q", 128, (1, 4096), "tokens per block of Q"),
+            Parameter::whole("block-k", 128, (1, 4096), "tokens per block of K and V"),
             Parameter::choice(
                 "causal",
                 &["yes", "no"],
@@ -81,7 +81,7 @@ impl Bench for FlashAttention {
         lab.launch(&flash_attention(), tensors.iter().collect(), numbers, cubes, pes)?;
         let check = lab.check(&tensors[3], F16_ATTENTION, || problem.expected(&q, &k, &v))?;
         Ok(Outcome {
-            work: problem.work(),
+            work: problem.work(lab),
             check,
             notes: takes_turns(lab).then(|| NOTE.to_owned()).into_iter().collect(),
             ..Outcome::default()
@@ -106,12 +106,11 @@ impl FlashProblem {
         heads.flat_map(|((q, k), v)| attention(q, k, v, self.features, seen)).collect()
     }
 
-    /// Returns the work: each score is a product over features, an exponential, and a factor of a value; Q, K,
-    /// V and the output are moved once.
-    fn work(&self) -> Work {
+    /// Returns the work of the scores; Q, K, V and the output are moved once.
+    fn work(&self, lab: &Lab) -> Work {
         let Self { heads, tokens, features, .. } = *self;
         let scores = heads * if self.causal { tokens * (tokens + 1) / 2 } else { tokens * tokens };
-        let gemm = Some((DType::F16, 4 * scores * features));
-        Work { gemm, elements: scores, bytes: 4 * 2 * heads * tokens * features, ..Work::default() }
+        let out = 2 * heads * tokens * features;
+        Work { bytes: 4 * out, ..attention_work(lab, scores, features, tokens, out) }
     }
 }

@@ -72,8 +72,10 @@ impl Bench for Gemm {
         // Products are exact in the accumulator's type; the sum is rounded at each term.
         let tolerance = if case.dtype.is_float() { sum_rounding(k) } else { 0.0 };
         let check = compare(lab, &product, tolerance, || case.expected(&left, &right))?;
-        let bytes = (m * k + k * n) * case.dtype.size() + m * n * case.output.size();
-        let work = Work { gemm: Some((case.dtype, 2 * m * k * n)), bytes, ..Work::default() };
+        let results = m * n * case.output.size();
+        let bytes = (m * k + k * n) * case.dtype.size() + results;
+        let (gemm, largest) = (Some((case.dtype, 2 * m * k * n)), Some(case.shape));
+        let work = Work { gemm, largest, results, bytes, ..Work::default() };
         Ok(Outcome { work, check, notes: case.notes(), ..Outcome::default() })
     }
 }

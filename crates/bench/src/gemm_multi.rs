@@ -39,9 +39,9 @@ impl Bench for GemmMulti {
         let (split, stream) = (&["rows", "columns", "grid"], &["panel", "tile"]);
         let of_split = "rows: of A and C, B copied; columns: of B and C, A copied; grid: rows by cube, columns by PE";
         vec![
-            Parameter::whole("m", 256, (1, 1 << 20), "rows of A and C"),
-            Parameter::whole("k", 256, (1, 1 << 20), "columns of A, rows of B"),
-            Parameter::whole("n", 256, (1, 1 << 20), "columns of B and C"),
+            Parameter::whole("m", 512, (1, 1 << 20), "rows of A and C"),
+            Parameter::whole("k", 1024, (1, 1 << 20), "columns of A, rows of B"),
+            Parameter::whole("n", 1024, (1, 1 << 20), "columns of B and C"),
             Parameter::choice("split", split, of_split),
             Parameter::choice(
                 "stream",
@@ -126,7 +126,8 @@ impl GemmMultiProblem {
     fn work(&self) -> Work {
         let Self { m, k, n, copies: [a, b], .. } = *self;
         let bytes = 2 * (a * m * k + b * k * n + m * n);
-        Work { gemm: Some((DType::F16, 2 * m * k * n)), bytes, ..Work::default() }
+        let (gemm, largest) = (Some((DType::F16, 2 * m * k * n)), Some([m, k, n]));
+        Work { gemm, largest, results: 2 * m * n, bytes, ..Work::default() }
     }
 }
 

@@ -4,7 +4,7 @@ use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
-use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, stored_keys};
+use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, attention_work, stored_keys};
 use super::inputs::{at_least, core, multiple, numbers, place, queries};
 use super::reference::size;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
@@ -34,7 +34,7 @@ impl Bench for GqaDecode {
     fn parameters(&self) -> Vec<Parameter> {
         vec![
             Parameter::whole("batch", 1, (1, 1 << 16), "number of sequences"),
-            Parameter::whole("context", 512, (1, 1 << 24), "cached tokens per sequence"),
+            Parameter::whole("context", 8192, (1, 1 << 24), "cached tokens per sequence"),
             Parameter::whole("q-heads", 64, (1, 1024), "heads of Q; Llama-70B has 64"),
             Parameter::whole("kv-heads", 8, (1, 1024), "heads of K and V; Llama-70B has 8"),
             Parameter::whole("head-dim", 128, (1, 1024), "features per head"),
@@ -70,7 +70,12 @@ impl Bench for GqaDecode {
         ];
         lab.launch(&gqa_decode(), tensors.iter().collect(), vec![features, block], cubes, pes)?;
         let check = lab.check(&tensors[3], F16_ATTENTION, || problem.expected(&q, &k, &v))?;
-        Ok(Outcome { work: problem.work(), check, notes: problem.notes(lab), ..Outcome::default() })
+        Ok(Outcome {
+            work: problem.work(lab),
+            check,
+            notes: problem.notes(lab),
+            ..Outcome::default()
+        })
     }
 }
 
@@ -94,14 +99,12 @@ impl DecodeProblem {
         rows.flat_map(|((q, k), v)| attention(q, k, v, self.features, seen)).collect()
     }
 
-    /// Returns the work: each score is a product over features, an exponential, and a factor of a value; the
-    /// cache is read once.
-    fn work(&self) -> Work {
+    /// Returns the work of the scores; the cache is read once.
+    fn work(&self, lab: &Lab) -> Work {
         let Self { rows, group, features, context } = *self;
-        let scores = rows * group * context;
-        let bytes = 2 * rows * features * (2 * context + 2 * group);
-        let gemm = Some((DType::F16, 4 * scores * features));
-        Work { gemm, elements: scores, bytes, ..Work::default() }
+        let (scores, out) = (rows * group * context, 2 * rows * features * group);
+        let bytes = 4 * rows * features * context + 2 * out;
+        Work { bytes, ..attention_work(lab, scores, features, group, out) }
     }
 
     fn notes(&self, lab: &Lab) -> Vec<String> {

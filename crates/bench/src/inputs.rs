@@ -79,6 +79,12 @@ pub(super) fn core(lab: &Lab) -> CoreSpec {
     lab.context.machine(|machine| machine.topology().spec().pe.core.clone())
 }
 
+/// Returns the simple operations of the vector engine that take as long as a special one, such as an exponential.
+pub(super) fn special(lab: &Lab) -> u64 {
+    let math = core(lab).math;
+    math.simple.bytes_per_second() / math.special.bytes_per_second().max(1)
+}
+
 /// Returns whether matrix and vector work share an engine.
 pub(super) fn takes_turns(lab: &Lab) -> bool {
     core(lab).compute_engines == ComputeEngines::Shared

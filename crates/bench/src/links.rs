@@ -8,17 +8,23 @@ use cubeyard_sim::{Bandwidth, Span};
 
 use super::Lab;
 use crate::report::Bound;
-use cubeyard_collectives::collective::bound::{Spread, bound, capacity};
+use cubeyard_collectives::collective::bound::{Spread, bound, capacities};
 use cubeyard_collectives::collective::{Operation, World};
 use cubeyard_collectives::distributed::RankMap;
 
 /// Returns the bound of an operation among the ranks of a group; `bytes` is the larger of a rank's input and
-/// output.
-pub(super) fn links(lab: &Lab, map: &RankMap, operation: Operation, bytes: u64) -> Vec<Bound> {
+/// output, spread over the PEs of a rank as `spread` says.
+pub(super) fn links(
+    lab: &Lab,
+    map: &RankMap,
+    operation: Operation,
+    bytes: u64,
+    spread: Spread,
+) -> Vec<Bound> {
     let world = map.world();
     let engines = |rank| lab.context.machine(|machine| map.engines(machine.topology(), rank));
     let members: Vec<_> = (0..world.ranks).map(engines).collect();
-    links_among(lab, &members, world, operation, bytes)
+    links_of(lab, (&members, world), operation, bytes, spread)
 }
 
 /// Returns the bound of an operation among ranks, given by the DMA engines of their PEs.
@@ -29,9 +35,18 @@ pub(super) fn links_among(
     operation: Operation,
     bytes: u64,
 ) -> Vec<Bound> {
-    let found = lab
-        .context
-        .machine(|machine| bound(machine.topology(), members, world, operation, Spread::Any));
+    links_of(lab, (members, world), operation, bytes, Spread::Any)
+}
+
+fn links_of(
+    lab: &Lab,
+    (members, world): (&[Vec<NodeId>], &World),
+    operation: Operation,
+    bytes: u64,
+    spread: Spread,
+) -> Vec<Bound> {
+    let found =
+        lab.context.machine(|machine| bound(machine.topology(), members, world, operation, spread));
     let found = found.filter(|_| bytes > 0).and_then(|bound| {
         let seconds = bytes as f64 * operation.bus_factor(world.ranks) / bound.bus;
         let span = Span::from_ns(seconds * 1e9)?;
@@ -44,36 +59,42 @@ pub(super) fn links_among(
 }
 
 /// Returns the bound of messages among PEs, where `bytes` go from one to another: the longest time that the
-/// data leaving a PE, or a SIP, takes.
+/// data leaving a PE, a cube or a SIP takes on the routes from there. Whatever is passed on by other PEs, and in whatever order,
+/// it leaves each of them once.
 pub(super) fn links_between(
     lab: &Lab,
     pes: &[PeRef],
     bytes: impl Fn(usize, usize) -> u64,
 ) -> Vec<Bound> {
-    let mut sets: Vec<Vec<usize>> = (0..pes.len()).map(|rank| vec![rank]).collect();
-    let mut by_sip: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    pes.iter().enumerate().for_each(|(rank, pe)| by_sip.entry(pe.sip).or_default().push(rank));
-    sets.extend(by_sip.into_values());
-    let longest = sets.iter().filter_map(|near| {
-        let far: Vec<_> = (0..pes.len()).filter(|rank| !near.contains(rank)).collect();
-        let leaving = near.iter().flat_map(|&from| far.iter().map(move |&to| (from, to)));
-        let leaving: u64 = leaving.map(|(from, to)| bytes(from, to)).sum();
-        least(lab, [near, &far].map(|side| side.iter().map(|&rank| pes[rank]).collect()), leaving)
+    let (all, sets) = (0..pes.len(), sets(pes));
+    let leaving = sets.iter().map(|near| {
+        let far =
+            |near: &[usize]| all.clone().filter(|rank| !near.contains(rank)).collect::<Vec<_>>();
+        let pairs = near.iter().flat_map(|&from| far(near).into_iter().map(move |to| (from, to)));
+        pairs.map(|(from, to)| bytes(from, to)).sum::<u64>()
     });
-    let span = longest.max().filter(|span| *span > Span::ZERO);
+    let rates = lab.context.machine(|machine| {
+        let topology = machine.topology();
+        let engine = |pe: &PeRef| vec![topology.pe_dma(pe.sip, pe.cube, pe.pe)];
+        capacities(topology, &pes.iter().map(engine).collect::<Vec<_>>(), &sets)
+    });
+    let spans = leaving
+        .zip(rates)
+        .filter_map(|(bytes, rate)| Some(Bandwidth::from_bytes_per_second(rate)?.span(bytes)));
+    let span = spans.max().filter(|span| *span > Span::ZERO);
     span.map(|span| Bound { resource: "links of messages".to_owned(), span }).into_iter().collect()
 }
 
-/// Returns the minimum time of so many bytes from some PEs to others; `None` if either side is empty.
-fn least(lab: &Lab, sides: [Vec<PeRef>; 2], bytes: u64) -> Option<Span> {
-    if sides.iter().any(Vec::is_empty) {
-        return None;
+/// Returns each PE alone, the PEs of each cube, and those of each SIP, without a set of all.
+fn sets(pes: &[PeRef]) -> Vec<Vec<usize>> {
+    let mut sets: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (rank, pe) in pes.iter().enumerate() {
+        let keys = [
+            (pe.sip, None, None),
+            (pe.sip, Some(pe.cube), None),
+            (pe.sip, Some(pe.cube), Some(pe.pe)),
+        ];
+        keys.into_iter().for_each(|key| sets.entry(key).or_default().push(rank));
     }
-    let rate = lab.context.machine(|machine| {
-        let topology = machine.topology();
-        let engine = |pe: &PeRef| topology.pe_dma(pe.sip, pe.cube, pe.pe);
-        let [from, to] = sides.map(|side| side.iter().map(engine).collect::<Vec<_>>());
-        capacity(topology, &from, &to)
-    });
-    Some(Bandwidth::from_bytes_per_second(rate)?.span(bytes))
+    sets.into_values().filter(|set| set.len() < pes.len()).collect()
 }

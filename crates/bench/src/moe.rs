@@ -2,6 +2,7 @@
 
 mod router;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_device::request::PeRef;
@@ -11,7 +12,7 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 use cubeyard_runtime::{RingConfig, RuntimeError, Tensor};
 
-use super::inputs::{fits_tcm, multiple, numbers, place};
+use super::inputs::{fits_tcm, multiple, numbers, place, special};
 use super::links::links_between;
 use super::mlp::{Layers, tolerance, weights};
 use super::reference::{size, transposed, worse};
@@ -50,9 +51,9 @@ impl Bench for Moe {
 
     fn parameters(&self) -> Vec<Parameter> {
         vec![
-            Parameter::whole("tokens", 128, (1, 1 << 16), "tokens of all PEs"),
-            Parameter::whole("features", 128, (1, 1 << 13), "features per token"),
-            Parameter::whole("hidden", 256, (1, 1 << 14), "hidden features of an expert"),
+            Parameter::whole("tokens", 512, (1, 1 << 16), "tokens of all PEs"),
+            Parameter::whole("features", 256, (1, 1 << 13), "features per token"),
+            Parameter::whole("hidden", 1024, (1, 1 << 14), "hidden features of an expert"),
             Parameter::whole("experts", 16, (1, 1 << 10), "experts of all PEs"),
             Parameter::whole("top-k", 2, (1, 2), "experts per token"),
             Parameter::whole(
@@ -210,15 +211,16 @@ impl<'l> MoeProblem<'l> {
             let each = features * hidden;
             transposed(&of[expert * each..(expert + 1) * each], columns)
         };
+        let mut of_expert = BTreeMap::new();
         for choice in &self.routing.taken {
-            let (up, down) = (
-                matrix(&inputs.up, choice.expert, hidden),
-                matrix(&inputs.down, choice.expert, features),
-            );
+            let (up, down) = &*of_expert.entry(choice.expert).or_insert_with(|| {
+                let up = matrix(&inputs.up, choice.expert, hidden);
+                (up, matrix(&inputs.down, choice.expert, features))
+            });
             let token = choice.token * features..(choice.token + 1) * features;
             let layers = Layers::new(
                 Activation::Silu,
-                [&up, &down, &inputs.x[token.clone()]],
+                [up, down, &inputs.x[token.clone()]],
                 [self.features, self.hidden, 1],
             );
             largest = largest.max(layers.largest);
@@ -234,6 +236,8 @@ impl<'l> MoeProblem<'l> {
         let ([tokens, experts], Self { features, hidden, routing, .. }) = (self.counts(), self);
         let taken = routing.taken.len() as u64;
         let used = (0..size(experts)).filter(|&expert| routing.load(expert) > 0).count() as u64;
+        let load = (0..size(experts)).map(|expert| routing.load(expert)).max().unwrap_or(0) as u64;
+        let deepest = *features.max(hidden);
         // To the expert and back.
         let moved = |from: usize, to: usize| {
             let count = routing.between(from, to).count() + routing.between(to, from).count();
@@ -241,7 +245,11 @@ impl<'l> MoeProblem<'l> {
         };
         Work {
             gemm: Some((DType::F16, 4 * taken * features * hidden)),
-            elements: taken * (hidden + features),
+            largest: Some([load, deepest, deepest]),
+            // The activation is a special operation; answers are weighted and added.
+            elements: taken * (hidden * special(self.lab) + features),
+            // Hidden features and answers, in f16.
+            results: 2 * taken * (hidden + features),
             bytes: 4 * used * features * hidden + 2 * features * (taken + tokens),
             links: links_between(self.lab, pes, moved),
             ..Work::default()

@@ -1,7 +1,6 @@
 //! Peak rates of the units of a PE, and the minimum times that follow.
 
 use cubeyard_device::topology::{ComputeEngines, CoreSpec, Topology};
-use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::{Bandwidth, Span};
 
 use super::Work;
@@ -19,6 +18,9 @@ pub(super) fn peak_rate(work: &Work, topology: &Topology) -> f64 {
 }
 
 /// Returns the minimum time that each resource allows for the work.
+///
+/// Work is spread over `pes` PEs in some way; one of them has at least the mean, and it can do no better than to keep one of
+/// its units busy without a gap. So no run is faster than the time of the mean in any unit.
 pub(super) fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
     let pes = pes.max(1);
     let mut bounds = engines(work, &topology.spec().pe.core, pes);
@@ -31,14 +33,18 @@ pub(super) fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
     bounds
 }
 
+/// Returns the bound of the processor that has dispatched most: it takes one call at a time, each for a fixed time.
+///
+/// The calls are those of the kernel as it is written, unlike the work of the other bounds: this kernel is no faster, another
+/// one may need fewer calls.
+pub(super) fn dispatch(busiest: Span) -> Option<Bound> {
+    named("dispatch by PE_CPU", Some(busiest))
+}
+
 /// Returns the bounds of the compute engines of `pes` PEs. In one engine the times of matrix products and vector
 /// operations add up, and so do their operands and results in the TCM; two engines have a path to the TCM each.
 fn engines(work: &Work, core: &CoreSpec, pes: u64) -> Vec<Bound> {
-    let product = work.gemm.and_then(|(dtype, flop)| {
-        let rate = Bandwidth::from_bytes_per_second(*core.gemm.rates.get(dtype.name())?)?;
-        Some((format!("GEMM {dtype}"), rate.span(flop)))
-    });
-    let product = product.filter(|(_, span)| *span > Span::ZERO);
+    let product = product(work, core);
     let vector = Some(core.math.simple.span(work.elements)).filter(|span| *span > Span::ZERO);
     // The mean over all PEs: at least one of them takes as long.
     let each = |span: Span| Span::from_ps(span.ps() / pes);
@@ -47,30 +53,81 @@ fn engines(work: &Work, core: &CoreSpec, pes: u64) -> Vec<Bound> {
         bounds.extend(named(name, Some(each(*span))));
     }
     bounds.extend(named("MATH", vector.map(each)));
-    let fetched = work.gemm.map_or(0, |(dtype, flop)| fetched(core, dtype, flop));
-    let reads = |bytes: u64| Some(each(core.tcm_read.span(bytes)));
-    match core.compute_engines {
-        ComputeEngines::Shared => {
-            if let (Some((name, product)), Some(vector)) = (&product, vector) {
-                bounds.extend(named(&format!("{name} and MATH"), Some(each(*product + vector))));
-            }
-            bounds.extend(named("TCM reads", reads(work.tcm[0] + fetched)));
-        }
-        ComputeEngines::Separate => {
-            bounds.extend(named("TCM reads of GEMM", reads(fetched)));
-            bounds.extend(named("TCM reads of MATH", reads(work.tcm[0])));
-        }
+    if let (ComputeEngines::Shared, Some((name, product)), Some(vector)) =
+        (core.compute_engines, &product, vector)
+    {
+        bounds.extend(named(&format!("{name} and MATH"), Some(each(*product + vector))));
     }
-    bounds.extend(named("TCM writes", Some(each(core.tcm_write.span(work.tcm[1])))));
+    bounds.extend(
+        tcm(work, core).into_iter().filter_map(|(name, span)| named(name, Some(each(span)))),
+    );
     bounds
 }
 
-/// Returns the minimum bytes that matrix products fetch: a full tile takes `m × k` and `k × n` elements for 2 m
-/// k n operations, and partial tiles take more per operation.
-fn fetched(core: &CoreSpec, dtype: DType, flop: u64) -> u64 {
-    let [m, n] = [core.gemm.m, core.gemm.n].map(u128::from);
-    let bytes = u128::from(flop) * (m + n) * u128::from(dtype.size()) / (2 * m * n).max(1);
-    u64::try_from(bytes).unwrap_or(u64::MAX)
+/// Returns the times of the paths from and to the TCM, for all PEs together. Of two engines either may store the result of a
+/// product, the vector engine after an epilogue: one of the two paths stores half of all at least.
+fn tcm(work: &Work, core: &CoreSpec) -> Vec<(&'static str, Span)> {
+    let ([read, stored], fetched) = (work.tcm, fetched(work, core));
+    let all = stored + work.results;
+    match core.compute_engines {
+        ComputeEngines::Shared => vec![
+            ("TCM reads", core.tcm_read.span(read + fetched)),
+            ("TCM writes", core.tcm_write.span(all)),
+        ],
+        ComputeEngines::Separate => vec![
+            ("TCM reads of GEMM", core.tcm_read.span(fetched)),
+            ("TCM reads of MATH", core.tcm_read.span(read)),
+            ("TCM writes", core.tcm_write.span(stored.max(all / 2))),
+        ],
+    }
+}
+
+/// Returns name and time of the matrix products on one PE.
+///
+/// In a tile, an element of the right factor meets as many useful rows as the left factor has, an element of the left one as
+/// many columns as the right one has, and a sum has as many useful terms as the product is deep. So a tile is no fuller than
+/// the least of these three fractions, with the factors in either order; and it takes the time of a full one.
+fn product(work: &Work, core: &CoreSpec) -> Option<(String, Span)> {
+    let (dtype, flop) = work.gemm?;
+    let rate = Bandwidth::from_bytes_per_second(*core.gemm.rates.get(dtype.name())?)?;
+    let whole = |lengths: [u64; 3]| {
+        let padded = edges(core)
+            .into_iter()
+            .zip(lengths)
+            .map(|(edge, length)| share(flop, edge, edge.min(length.max(1))));
+        padded.max().unwrap_or(flop)
+    };
+    let span = rate.span(orders(work).map(whole).into_iter().min().unwrap_or(flop));
+    Some((format!("GEMM {dtype}"), span)).filter(|(_, span)| *span > Span::ZERO)
+}
+
+/// Returns the minimum bytes that matrix products fetch. A tile of `m × k` and `k × n` elements has at most 2 k times the
+/// least of `m n`, the useful rows times `n`, and `m` times the useful columns as operations.
+fn fetched(work: &Work, core: &CoreSpec) -> u64 {
+    let Some((dtype, flop)) = work.gemm else { return 0 };
+    let [m, _, n] = edges(core);
+    let bytes = |[rows, _, columns]: [u64; 3]| {
+        let pairs = [[m.min(rows.max(1)), n], [m, n.min(columns.max(1))]];
+        let of = |[m, n]: [u64; 2]| share(flop, (m + n) * dtype.size(), 2 * m * n);
+        pairs.map(of).into_iter().max().unwrap_or(0)
+    };
+    orders(work).map(bytes).into_iter().min().unwrap_or(0)
+}
+
+/// Returns the lengths of the largest product with its factors in either order.
+fn orders(work: &Work) -> [[u64; 3]; 2] {
+    let [m, k, n] = work.largest.unwrap_or([u64::MAX; 3]);
+    [[m, k, n], [n, k, m]]
+}
+
+fn edges(core: &CoreSpec) -> [u64; 3] {
+    [core.gemm.m, core.gemm.k, core.gemm.n].map(u64::from)
+}
+
+/// Returns `amount · times / of`, rounded down.
+fn share(amount: u64, times: u64, of: u64) -> u64 {
+    let share = u128::from(amount) * u128::from(times) / u128::from(of.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 /// Makes a bound, unless its time is zero.
@@ -81,6 +138,8 @@ fn named(resource: &str, span: Option<Span>) -> Option<Bound> {
 
 #[cfg(test)]
 mod tests {
+    use cubeyard_runtime::dtype::DType;
+
     use super::*;
 
     /// Tiles of 16 × 16 × 16 at 8 TFLOP/s, 256 G elements per second, 512 GB/s of TCM, on two PEs.
@@ -126,5 +185,34 @@ mod tests {
         let work = Work { elements: 1024, tcm: [2048, 1024], ..Work::default() };
         let expected = [("MATH", 2.0), ("TCM reads", 2.0), ("TCM writes", 1.0)];
         assert_eq!(found(&work, "shared"), expected.map(|(name, ns)| (name.to_owned(), ns)));
+    }
+
+    /// Regression: the results of products did not count, and their paths to the TCM seemed idle.
+    #[test]
+    fn results_of_products_are_stored_by_one_engine_or_by_either_of_two() {
+        let work = Work { results: 1_024_000, tcm: [0, 512_000], ..Work::default() };
+        for (engines, ns) in [("shared", 1500.0), ("separate", 750.0)] {
+            assert_eq!(found(&work, engines), [("TCM writes".to_owned(), ns)]);
+        }
+        let work = Work { results: 512_000, tcm: [0, 1_024_000], ..Work::default() };
+        assert_eq!(found(&work, "separate"), [("TCM writes".to_owned(), 1000.0)]);
+    }
+
+    /// Four of sixteen rows are a quarter of a tile, in either order of the factors; so are four of a depth of sixteen.
+    #[test]
+    fn a_partial_tile_takes_the_time_of_a_full_one() {
+        let gemm = Some((DType::F16, 16_000_000));
+        for (largest, ns) in [
+            ([4, 64, 64], [4000.0, 4882.812]),
+            ([64, 64, 4], [4000.0, 4882.812]),
+            ([64, 4, 64], [4000.0, 1953.125]),
+            ([4, 64, 8], [4000.0, 4882.812]),
+            ([16, 16, 16], [1000.0, 1953.125]),
+        ] {
+            let work = Work { gemm, largest: Some(largest), ..Work::default() };
+            let expected = [("GEMM f16", ns[0]), ("TCM reads", ns[1])];
+            let expected = expected.map(|(name, ns)| (name.to_owned(), ns));
+            assert_eq!(found(&work, "shared"), expected, "{largest:?}");
+        }
     }
 }

@@ -50,11 +50,11 @@ impl Bench for Qkv {
             ),
             Parameter::whole(
                 "shrink",
-                8,
+                2,
                 (1, 128),
                 "divisor of the features of tokens and heads; 1 is the model's own size",
             ),
-            Parameter::whole("tokens", 32, (1, 1 << 20), "tokens to project"),
+            Parameter::whole("tokens", 128, (1, 1 << 20), "tokens to project"),
             Parameter::choice(
                 "across",
                 &["tokens", "heads"],
@@ -193,7 +193,10 @@ impl QkvProblem {
             [(self.cubes * self.pes).min(self.heads[0]), 1]
         };
         let bytes = 2 * (copies[0] * tokens + copies[1] * weights + self.tokens * columns);
-        Work { gemm: Some((DType::F16, 2 * tokens * columns)), bytes, ..Work::default() }
+        // All heads share the tokens: their columns could be one matrix.
+        let (gemm, largest) =
+            (Some((DType::F16, 2 * tokens * columns)), Some([self.tokens, self.d, columns]));
+        Work { gemm, largest, results: 2 * self.tokens * columns, bytes, ..Work::default() }
     }
 }
 

@@ -10,7 +10,7 @@ const TYPES: &[DType] = &[DType::F16, DType::Bf16, DType::F32];
 /// Returns their parameters, with a default number of rows per load.
 pub(super) fn parameters(tile: u64) -> Vec<Parameter> {
     vec![
-        Parameter::whole("rows", 512, (1, 1 << 30), "rows of the matrix"),
+        Parameter::whole("rows", 4096, (1, 1 << 30), "rows of the matrix"),
         Parameter::whole("columns", 1024, (1, 1 << 20), "columns of the matrix"),
         Parameter::whole("tile", tile, (1, 1 << 20), "rows per load"),
         Parameter::dtype("dtype", TYPES, "element type"),

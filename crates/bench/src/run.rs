@@ -1,9 +1,10 @@
 //! Running of a bench, and the report of its time and limits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use cubeyard_device::pe::OpUnit;
+use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
@@ -11,7 +12,7 @@ use cubeyard_runtime::{Context, ContextConfig};
 use cubeyard_sim::Span;
 
 use super::limit::{breakdown, limit};
-use super::peaks::{bounds, peak_rate};
+use super::peaks::{bounds, dispatch, peak_rate};
 use super::phase::{self, Phase};
 use super::{Bench, BenchError, Lab, Outcome, Parameter, RunLog, Value, Values};
 use crate::report::{RunReport, Traffic, UnitUse};
@@ -170,7 +171,8 @@ fn report(lab: &Lab, outcome: &Outcome, topology: &Topology) -> RunReport {
         read: cores().map(|(_, core)| core.moved[0]).sum(),
         written: cores().map(|(_, core)| core.moved[1]).sum(),
     };
-    let bounds = bounds(&outcome.work, topology, pes as u64);
+    let mut bounds = bounds(&outcome.work, topology, pes as u64);
+    bounds.extend(busy(&phases, OpUnit::Cpu).into_values().max().and_then(dispatch));
     let memories = outcome.work.memories.unwrap_or(pes as u64);
     RunReport {
         machine: machine(topology),
@@ -213,11 +215,7 @@ fn units(phases: &[Phase], kernel: Span) -> Vec<UnitUse> {
     };
     let mut units = Vec::new();
     for unit in OpUnit::ALL {
-        let mut by_pe = std::collections::BTreeMap::new();
-        let launches = phases.iter().flat_map(|phase| &phase.launches);
-        for (pe, core) in launches.flat_map(|(_, launch)| &launch.cores) {
-            *by_pe.entry(*pe).or_insert(Span::ZERO) += core.busy[unit as usize];
-        }
+        let by_pe = busy(phases, unit);
         let all: Span = by_pe.values().copied().sum();
         // The first of equals.
         let most = by_pe.iter().rev().max_by_key(|(_, busy)| **busy);
@@ -232,4 +230,14 @@ fn units(phases: &[Phase], kernel: Span) -> Vec<UnitUse> {
         }
     }
     units
+}
+
+/// Returns the time that a unit of each PE was busy, over all launches; a PE runs one at a time.
+fn busy(phases: &[Phase], unit: OpUnit) -> BTreeMap<PeRef, Span> {
+    let mut by_pe = BTreeMap::new();
+    let launches = phases.iter().flat_map(|phase| &phase.launches);
+    for (pe, core) in launches.flat_map(|(_, launch)| &launch.cores) {
+        *by_pe.entry(*pe).or_insert(Span::ZERO) += core.busy[unit as usize];
+    }
+    by_pe
 }

@@ -10,7 +10,7 @@ use cubeyard_runtime::placement::{Placement, PlacementError, Split};
 use cubeyard_runtime::shape::Shape;
 use cubeyard_runtime::{RingConfig, RuntimeError};
 
-use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, stored_keys};
+use super::attention::{COMMANDS_OF_BLOCK, F16_ATTENTION, attention, attention_work, stored_keys};
 use super::inputs::{at_least, fits_tcm, multiple, numbers, place, queries};
 use super::links::links_among;
 use super::reference::size;
@@ -49,7 +49,7 @@ impl Bench for SequenceAttention {
     fn parameters(&self) -> Vec<Parameter> {
         vec![
             Parameter::whole("batch", 1, (1, 1 << 12), "number of sequences"),
-            Parameter::whole("context", 2048, (1, 1 << 24), "cached tokens per sequence"),
+            Parameter::whole("context", 8192, (1, 1 << 24), "cached tokens per sequence"),
             Parameter::whole("q-heads", 64, (1, 1024), "heads of Q; Llama-70B has 64"),
             Parameter::whole("kv-heads", 8, (1, 1024), "heads of K and V; Llama-70B has 8"),
             Parameter::whole("head-dim", 128, (1, 1024), "features per head"),
@@ -182,11 +182,9 @@ impl SequenceProblem {
         let (world, operation) =
             (World::ring(parts.len()), Operation::ReduceScatter(ReduceOp::Sum));
         Work {
-            gemm: Some((DType::F16, 4 * scores * features)),
-            elements: scores,
             bytes: 2 * rows * features * (2 * context + group * (ranks + 1)),
             links: links_among(lab, &members, &world, operation, shared),
-            ..Work::default()
+            ..attention_work(lab, scores, features, group, 2 * rows * group * features)
         }
     }
 }

@@ -3,7 +3,7 @@
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 
-use super::inputs::{compare, place, spread};
+use super::inputs::{compare, core, place, special, spread};
 use super::reference::sum_rounding;
 use super::rows::{RowMatrix, parameters};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
@@ -46,14 +46,15 @@ impl Bench for Softmax {
     }
 }
 
-/// Returns the work: the vector engine processes each element twice at its rate for exponentials: once for
-/// maximum and sum, once for the quotient. Separate operations would take longer.
+/// Returns the work of an overflow-safe softmax in its cheapest form: as one operation, two passes at the rate of
+/// exponentials; as a chain, a maximum, a difference, an exponential and a product. The sum of a chain is not included, because
+/// the matrix engine can compute it.
 fn work(lab: &Lab, elements: u64, dtype: DType) -> Work {
-    let math = lab.context.machine(|machine| machine.topology().spec().pe.core.math);
-    let simple = math.simple.bytes_per_second() / math.special.bytes_per_second().max(1);
-    let bytes = 2 * elements * dtype.size();
-    let tcm = [2, 1].map(|times| times * elements * dtype.size());
-    Work { elements: 2 * elements * simple, tcm, bytes, ..Work::default() }
+    let (math, special) = (core(lab).math, special(lab));
+    let maximum = math.simple.bytes_per_second() / math.reduce.bytes_per_second().max(1);
+    let each = (2 * special).min(maximum + 1 + special + 1);
+    let bytes = elements * dtype.size();
+    Work { elements: elements * each, tcm: [bytes; 2], bytes: 2 * bytes, ..Work::default() }
 }
 
 /// Computes softmax by its definition, in f64, where these numbers cannot overflow.

@@ -11,6 +11,7 @@ use super::mlp::{Layers, tolerance, weights};
 use super::reference::{size, worse};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use crate::report::Check;
+use cubeyard_collectives::collective::bound::Spread;
 use cubeyard_collectives::collective::{Algorithm, Operation, ReduceOp, algorithms};
 use cubeyard_collectives::distributed::{DistError, Group, GroupConfig, Ranks};
 use cubeyard_kernels::{Activation, linear};
@@ -220,7 +221,8 @@ impl<'l> MlpProblem<'l> {
             gemm: Some((DType::F16, 4 * tokens * features * hidden)),
             elements: tokens * (hidden + features * (ranks - 1)),
             bytes: bytes + ranks * sums,
-            links: links(self.lab, group.rank_map(), JOIN, sums),
+            // As many features for each PE of a rank.
+            links: links(self.lab, group.rank_map(), JOIN, sums, Spread::Even),
             ..Work::default()
         }
     }

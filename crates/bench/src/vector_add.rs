@@ -23,7 +23,7 @@ impl Bench for VectorAdd {
 
     fn parameters(&self) -> Vec<Parameter> {
         vec![
-            Parameter::whole("elements", 1 << 20, (1, 1 << 36), "elements per vector"),
+            Parameter::whole("elements", 1 << 22, (1, 1 << 36), "elements per vector"),
             Parameter::whole("block", 16384, (1, 1 << 24), "elements per load"),
             Parameter::dtype("dtype", TYPES, "element type"),
             Parameter::whole("cubes", 1, (1, 64), "number of cubes"),

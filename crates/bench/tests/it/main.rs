@@ -19,3 +19,4 @@ mod parts;
 mod paths;
 mod rates;
 mod records;
+mod small;

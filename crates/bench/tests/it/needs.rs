@@ -1,5 +1,6 @@
 //! What runs need of the host's memory, estimated before anything is built.
 
+use crate::small::small;
 use cubeyard_bench::{
     Bench, BenchError, Needs, RunConfig, Values, catalogue, check_memory, find, run,
 };
@@ -24,7 +25,7 @@ fn needs(bench: &dyn Bench, config: &RunConfig) -> Needs {
 fn no_bench_does_less_than_was_estimated() {
     let mut counted = 0;
     for bench in catalogue() {
-        let config = config(&[], bench.needs_data());
+        let config = RunConfig { set: small(&*bench), ..config(&[], bench.needs_data()) };
         let estimated = needs(&*bench, &config).commands;
         let run = run(&*bench, &config).unwrap();
         let done = run.log.unwrap().ops().records().len() as f64;

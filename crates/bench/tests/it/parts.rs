@@ -82,9 +82,10 @@ fn links_bound_messages_by_what_leaves_a_sip_or_a_pe() {
     // Of two ranks each must send as much as it has, and a SIP lets 512 GB/s through.
     let ddp = right("ddp", "elements=2000");
     assert_eq!(bound(&ddp, "links for all_reduce (injection)"), 8000 * 1000 / 512);
-    // Each of two PEs sends 32 tokens of 256 bytes to the other's expert, and as many answers; a PE has 256 GB/s.
-    let moe = right("moe", "experts=2 pes=1 tokens=64 capacity=10000");
-    assert_eq!(bound(&moe, "links of messages"), 2 * 32 * 256 * 1000 / 256);
+    // Each of two PEs sends 32 tokens of 256 bytes to the other's expert, and as many answers, by a route of 128 GB/s to the
+    // other SIP.
+    let moe = right("moe", "experts=2 pes=1 tokens=64 features=128 hidden=64 capacity=10000");
+    assert_eq!(bound(&moe, "links of messages"), 2 * 32 * 256 * 1000 / 128);
     // As many rows as PEs: each sends 3 of 4, of 8 heads × 34 numbers, and keeps its own.
     let set = "q-heads=32 kv-heads=4 head-dim=32 context=64 cubes=1 pes=4";
     let attention = right("sequence-attention", set);
@@ -173,10 +174,10 @@ fn experts_answer_the_tokens_that_they_take() {
 
 #[test]
 fn tokens_beyond_the_capacity_are_dropped_and_told() {
-    let all = right("moe", "features=16 hidden=16 skew=100 capacity=10000").report.notes;
+    let all = right("moe", "tokens=128 features=16 hidden=16 skew=100 capacity=10000").report.notes;
     assert!(all[0].ends_with("and 0 were dropped"), "{all:?}");
     // 256 choices, of which each of 16 experts takes 4.
-    let few = right("moe", "features=16 hidden=16 skew=0 capacity=25").report.notes;
+    let few = right("moe", "tokens=128 features=16 hidden=16 skew=0 capacity=25").report.notes;
     assert!(few[0].contains("experts have 4 to 4 of at most 4, and 192 were dropped"), "{few:?}");
 }
 

@@ -15,6 +15,7 @@ use cubeyard_tl::launch::Mode;
 use expect_test::expect;
 
 use crate::lab::{around, burst, kernel, ring};
+use crate::small::small;
 
 /// A tiled product with A in the TCM, twice: what has parts, and more launches than one.
 struct Product;
@@ -226,7 +227,7 @@ fn a_tiled_product_is_explained_tile_by_tile_and_launch_by_launch() {
     assert_eq!(between.what, "the host hears of the end and launches what comes next");
     assert_eq!((first, between.start), (second, *first));
     assert_eq!(report.kernel, *first + between.span() + *second);
-    expect!["DMA reads of `gemm f32[32, 64]` at paths.rs:47 (57 % of the critical path, 10 % of that behind other traffic)"].assert_eq(&report.limited_by);
+    expect!["DMA reads of `gemm f32[32, 64]` at paths.rs:48 (57 % of the critical path, 10 % of that behind other traffic)"].assert_eq(&report.limited_by);
 }
 
 /// All benches, and the one above.
@@ -242,7 +243,8 @@ fn runs() -> impl Iterator<Item = (String, Run)> {
         let needs = bench.needs_data();
         let modes = if needs { vec![Mode::Live] } else { vec![Mode::Recorded, Mode::Live] };
         let run = move |mode| {
-            (bench.name().to_owned(), run(&*bench, &config(needs, mode, true)).unwrap())
+            let config = RunConfig { set: small(&*bench), ..config(needs, mode, true) };
+            (bench.name().to_owned(), run(&*bench, &config).unwrap())
         };
         modes.into_iter().map(run)
     })
@@ -301,7 +303,12 @@ fn the_lanes_of_every_bench_lie_within_its_time_and_hold_its_path() {
 #[test]
 fn without_operations_a_report_has_neither_path_nor_lanes_and_the_same_time() {
     for bench in benches() {
-        let of = |ops| run(&*bench, &config(bench.needs_data(), Mode::Recorded, ops)).unwrap();
+        let small = small(&*bench);
+        let config = |ops| RunConfig {
+            set: small.clone(),
+            ..config(bench.needs_data(), Mode::Recorded, ops)
+        };
+        let of = |ops| run(&*bench, &config(ops)).unwrap();
         let (with, without) = (of(true), of(false));
         assert!(with.log.is_some() && without.log.is_none());
         assert!(without.report.critical.is_empty() && without.report.lanes.is_empty());

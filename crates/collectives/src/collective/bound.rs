@@ -9,7 +9,7 @@
 //! than each alone: every element is combined over n − 1 messages and distributed over n − 1, wherever they go.
 //!
 //! If there are too many routes, as among thousands of PEs, all links are counted as if messages could take any
-//! route: still a bound, if a weaker one.
+//! route: still a bound, if a weaker one. Headers of flits (`flit_header_bytes`) take their part of every link.
 
 mod flow;
 mod routed;
@@ -178,9 +178,22 @@ impl Cuts<'_> {
     }
 }
 
-/// Returns the maximum flow from some DMA engines to others on an idle fabric, in bytes per second.
-pub fn capacity(topology: &Topology, from: &[NodeId], to: &[NodeId]) -> u64 {
-    flow(topology, from, to).rate
+/// Returns the maximum flow on an idle fabric from each set of ranks to all others, in bytes per second. Ranks are given by
+/// the DMA engines of their PEs; messages take the fixed routes between PEs at the same position of two ranks.
+pub fn capacities(topology: &Topology, members: &[Vec<NodeId>], sets: &[Vec<usize>]) -> Vec<u64> {
+    let all: Vec<usize> = (0..members.len()).collect();
+    let routes = Routes::new(topology, members);
+    let engines = |ranks: &[usize]| -> Vec<NodeId> {
+        ranks.iter().flat_map(|&rank| members[rank].iter().copied()).collect()
+    };
+    let rate = |near: &Vec<usize>| {
+        let [near, far] = split(&all, near);
+        match &routes {
+            Some(routes) => routes.flow([&near, &far]).rate,
+            None => flow(topology, &engines(&near), &engines(&far)).rate,
+        }
+    };
+    sets.iter().map(rate).collect()
 }
 
 /// Returns the ranks on one side of each straight cut through a grid, and one block per set of faster

@@ -4,6 +4,7 @@
 //! last search reaches are one side of a minimum cut.
 
 use cubeyard_device::topology::{Link, LinkId, NodeId, Topology};
+use cubeyard_memory::Bytes;
 
 /// A maximum flow with its minimum cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub(super) fn flow_over(
     let (source, sink) = (count, count + 1);
     let own = |link: &Link| topology.link(link.reverse).reverse;
     for link in topology.links().iter().filter(|link| is_open(own(link))) {
-        graph.join(link.from.index(), link.to.index(), link.bandwidth.bytes_per_second());
+        graph.join(link.from.index(), link.to.index(), payload(topology, link));
     }
     from.iter().for_each(|node| graph.join(source, node.index(), ENDLESS));
     to.iter().for_each(|node| graph.join(node.index(), sink, ENDLESS));
@@ -44,6 +45,13 @@ pub(super) fn flow_over(
     let cut = topology.links().iter().filter(crosses).map(own).filter(|&link| is_open(link));
     let cut = cut.collect();
     MaximumFlow { rate, cut }
+}
+
+/// Returns the bytes per second that a link moves beside the header of each flit; full flits have the fewest headers.
+pub(super) fn payload(topology: &Topology, link: &Link) -> u64 {
+    let [flit, header] = [topology.spec().flit, topology.spec().flit_header].map(Bytes::get);
+    let rate = u128::from(link.bandwidth.bytes_per_second()) * u128::from(flit);
+    u64::try_from(rate.div_ceil(u128::from((flit + header).max(1)))).unwrap_or(u64::MAX)
 }
 
 const UNREACHED: u32 = u32::MAX;

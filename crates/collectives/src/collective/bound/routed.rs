@@ -6,7 +6,7 @@
 
 use cubeyard_device::topology::{LinkId, NodeId, Topology};
 
-use super::flow::{MaximumFlow, flow_over};
+use super::flow::{MaximumFlow, flow_over, payload};
 
 /// Limit on the number of routes; beyond it, the computation takes too long.
 const MOST_ROUTES: usize = 100_000;
@@ -95,7 +95,7 @@ impl<'a> Routes<'a> {
         let times = |way: &[LinkId]| way.iter().filter(|link| is_cut[link.index()]).count() as u64;
         let least = |position| self.ways(position, sides).map(times).min().unwrap_or(0);
         let crossings: u64 = self.positions().map(least).sum();
-        let rates = cut.iter().map(|&link| self.topology.link(link).bandwidth.bytes_per_second());
+        let rates = cut.iter().map(|&link| payload(self.topology, self.topology.link(link)));
         let all = rates.sum::<u64>().checked_mul(self.positions().len() as u64)?;
         Some(MaximumFlow { rate: all.checked_div(crossings)?, cut })
     }
