@@ -193,6 +193,9 @@ class TopologyFigures(Result):
     nodes: int
     links: int
     flit_bytes: int
+    flit_header_bytes: int
+    serial_nodes: str
+    """Nodes that process the overhead of one transfer at a time: none, ends or all."""
     hbm_bytes_per_pe: int
     hbm_channels_per_pe: int
     hbm_burst_bytes: int
@@ -208,6 +211,8 @@ class TopologyFigures(Result):
     system_bisection_bytes_per_s: int | None
     tcm_read_bytes_per_s_per_pe: int
     tcm_write_bytes_per_s_per_pe: int
+    compute_engines: str
+    """Whether GEMM and MATH are one engine, shared, or two, separate."""
     gemm_flop_per_s_per_pe: Mapping[str, int]
     """By the type of the operands."""
     math_elements_per_s_per_pe: Mapping[str, int]

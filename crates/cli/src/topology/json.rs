@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use cubeyard_device::topology::{MathSpec, Summary, Topology};
+use cubeyard_device::topology::{ComputeEngines, MathSpec, SerialNodes, Summary, Topology};
 use cubeyard_sim::Bandwidth;
 use serde::Serialize;
 use serde_json::Value;
@@ -22,6 +22,8 @@ struct Record {
     nodes: usize,
     links: usize,
     flit_bytes: u64,
+    flit_header_bytes: u64,
+    serial_nodes: &'static str,
     hbm_bytes_per_pe: u64,
     hbm_channels_per_pe: u32,
     hbm_burst_bytes: u64,
@@ -37,6 +39,7 @@ struct Record {
     system_bisection_bytes_per_s: Option<u64>,
     tcm_read_bytes_per_s_per_pe: u64,
     tcm_write_bytes_per_s_per_pe: u64,
+    compute_engines: &'static str,
     gemm_flop_per_s_per_pe: BTreeMap<String, u64>,
     math_elements_per_s_per_pe: BTreeMap<&'static str, u64>,
     warnings: Vec<String>,
@@ -70,6 +73,8 @@ fn record(topology: &Topology) -> Record {
         nodes,
         links,
         flit_bytes: spec.flit.get(),
+        flit_header_bytes: spec.flit_header.get(),
+        serial_nodes: name(&SerialNodes::NAMES, spec.serial_nodes),
         hbm_bytes_per_pe: summary.hbm_per_pe.get(),
         hbm_channels_per_pe: spec.hbm.channels,
         hbm_burst_bytes: spec.hbm.burst.get(),
@@ -85,8 +90,15 @@ fn record(topology: &Topology) -> Record {
         system_bisection_bytes_per_s: summary.system_bisection.map(bytes),
         tcm_read_bytes_per_s_per_pe: bytes(core.tcm_read),
         tcm_write_bytes_per_s_per_pe: bytes(core.tcm_write),
+        compute_engines: name(&ComputeEngines::NAMES, core.compute_engines),
         gemm_flop_per_s_per_pe: core.gemm.rates.clone(),
         math_elements_per_s_per_pe: BTreeMap::from(math),
         warnings: topology.unreachable().iter().map(ToString::to_string).collect(),
     }
+}
+
+/// Returns the name of a setting in topology files.
+fn name<T: Copy + PartialEq>(names: &[(&'static str, T)], setting: T) -> &'static str {
+    let found = names.iter().find(|(_, of)| *of == setting);
+    found.map(|(name, _)| *name).expect("every setting has a name")
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use cubeyard_device::topology::{MathSpec, Summary, Topology};
+use cubeyard_device::topology::{ComputeEngines, MathSpec, SerialNodes, Spec, Summary, Topology};
 use cubeyard_memory::Bytes;
 use cubeyard_sim::Bandwidth;
 
@@ -13,7 +13,9 @@ use crate::grid::{BOLD, DIM, paint};
 pub(crate) fn render(topology: &Topology, colours: bool) -> String {
     let summary = topology.summary();
     let mut table =
-        format!("{}\n{}\n\n", paint(&title(topology, &summary), BOLD, colours), counts(&summary));
+        format!("{}\n{}\n", paint(&title(topology, &summary), BOLD, colours), counts(&summary));
+    table += &options(topology.spec());
+    table.push('\n');
     table += &paint("capacity          PE         cube          SIP       system", DIM, colours);
     table.push('\n');
     table += &capacities(&summary);
@@ -76,6 +78,24 @@ fn title(topology: &Topology, summary: &Summary) -> String {
 fn counts(summary: &Summary) -> String {
     let Summary { routers_per_cube, nodes, links, .. } = summary;
     format!("{routers_per_cube} routers a cube, {nodes} nodes and {links} links in all")
+}
+
+/// Formats the rules of time that a topology has turned on; nothing for a machine as published.
+fn options(spec: &Spec) -> String {
+    let (engines, serial, header) =
+        (spec.pe.core.compute_engines, spec.serial_nodes, spec.flit_header);
+    let lines = [
+        (engines == ComputeEngines::Separate).then(|| "GEMM and MATH are two engines".to_owned()),
+        match serial {
+            SerialNodes::None => None,
+            SerialNodes::Ends => {
+                Some("ends of transfers process one overhead at a time".to_owned())
+            }
+            SerialNodes::All => Some("all nodes process one overhead at a time".to_owned()),
+        },
+        (header.get() > 0).then(|| format!("each flit of {} has a header of {header}", spec.flit)),
+    ];
+    lines.into_iter().flatten().map(|line| line + "\n").collect()
 }
 
 fn capacities(summary: &Summary) -> String {

@@ -58,11 +58,12 @@ fn a_small_run_as_a_table() {
           limited by  DMA reads of `load f16[256]` at vector_add.rs:17 (46 % of the critical path)
           check       passed: 4,096 elements, error 2.45e-4 of 9.77e-4 allowed
 
-          bound            at least  of the kernel
-          MATH                 8 ns          3.1 %
-          TCM reads           16 ns          6.1 %
-          TCM writes           8 ns          3.1 %
-          the HBM of a PE     48 ns         18.4 %
+          bound               at least  of the kernel
+          MATH                    8 ns          3.1 %
+          TCM reads              16 ns          6.1 %
+          TCM writes              8 ns          3.1 %
+          the HBM of a PE        48 ns         18.4 %
+          dispatch by PE_CPU     32 ns         12.2 %
 
           unit       busiest         busy there  on average
           PE_CPU     sip0.cube0.pe0      12.2 %      12.2 %
@@ -92,11 +93,12 @@ fn a_small_run_explained() {
           limited by  DMA reads of `load f16[256]` at vector_add.rs:17 (37 % of the critical path)
           check       none: the numbers were not computed
 
-          bound            at least  of the kernel
-          MATH                 2 ns          2.5 %
-          TCM reads            4 ns          4.9 %
-          TCM writes           2 ns          2.5 %
-          the HBM of a PE     12 ns         14.8 %
+          bound               at least  of the kernel
+          MATH                    2 ns          2.5 %
+          TCM reads               4 ns          4.9 %
+          TCM writes              2 ns          2.5 %
+          the HBM of a PE        12 ns         14.8 %
+          dispatch by PE_CPU      8 ns          9.9 %
 
           unit       busiest         busy there  on average
           PE_CPU     sip0.cube0.pe0       9.9 %       9.9 %

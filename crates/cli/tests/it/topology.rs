@@ -67,6 +67,8 @@ fn the_figures_for_programs() {
           "nodes": 2423,
           "links": 6652,
           "flit_bytes": 256,
+          "flit_header_bytes": 0,
+          "serial_nodes": "none",
           "hbm_bytes_per_pe": 6442450944,
           "hbm_channels_per_pe": 8,
           "hbm_burst_bytes": 256,
@@ -82,6 +84,7 @@ fn the_figures_for_programs() {
           "system_bisection_bytes_per_s": 512000000000,
           "tcm_read_bytes_per_s_per_pe": 512000000000,
           "tcm_write_bytes_per_s_per_pe": 512000000000,
+          "compute_engines": "shared",
           "gemm_flop_per_s_per_pe": {
             "bf16": 8000000000000,
             "f16": 8000000000000,
@@ -100,6 +103,30 @@ fn the_figures_for_programs() {
         }
     "#]]
     .assert_eq(&sandbox.run(&["topology", "--format", "json"]).result());
+}
+
+#[test]
+fn rules_that_are_turned_on_are_shown() {
+    let sandbox = Sandbox::new("topology-rules");
+    let with = |keys: &[&str]| {
+        let keys = keys.iter().flat_map(|key| ["--with", key]);
+        sandbox.run(&["topology"].into_iter().chain(keys).collect::<Vec<_>>()).result()
+    };
+    let lines = |text: &str| text.lines().take(6).map(str::to_owned).collect::<Vec<_>>();
+    let published = lines(&with(&[]));
+    assert!(published[2].is_empty(), "{published:?}");
+    let keys = ["pe.core.compute_engines=separate", "serial_nodes=ends", "flit_header_bytes=16"];
+    let shown = lines(&with(&keys));
+    assert_eq!(shown[..2], published[..2]);
+    expect![[r#"
+        GEMM and MATH are two engines
+        ends of transfers process one overhead at a time
+        each flit of 256 B has a header of 16 B
+    "#]]
+    .assert_eq(&(shown[2..5].join("\n") + "\n"));
+    assert!(with(&["serial_nodes=all"]).contains("\nall nodes process one overhead at a time\n\n"));
+    let json = sandbox.run(&[&["topology", "--format", "json"][..], &["--with", keys[0]]].concat());
+    assert!(json.result().contains("\"compute_engines\": \"separate\""));
 }
 
 #[test]
