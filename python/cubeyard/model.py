@@ -15,7 +15,7 @@ from cubeyard._topology import resolve
 from cubeyard.errors import InputError
 from cubeyard.topology import TopologyLike
 
-__all__ = ["MemoryUse", "Step", "StepMemory", "StepPart", "names", "step"]
+__all__ = ["Configuration", "MemoryUse", "Step", "StepMemory", "StepPart", "names", "read", "step"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class Step(Result):
     batch: int
     context: int
     dtype: str
+    weights: str
     sips: int
     cubes: int
     pes: int
@@ -80,6 +81,10 @@ class Step(Result):
     share_of_bound: float
     positions_run: int
     positions: int
+    placement: tuple[str, ...]
+    """Dimensions that are padded, replicated or divided unevenly."""
+    notes: tuple[str, ...]
+    """Features of the model that are not simulated."""
     memory_per_pe: StepMemory
     text: str = field(repr=False, compare=False, metadata=HIDDEN)
     """Tables of the command."""
@@ -116,11 +121,13 @@ class Step(Result):
 def step(
     model: str | os.PathLike[str] | Mapping[str, Any] = "llama-8b",
     *,
+    hf: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     phase: Literal["decode", "prefill"] = "decode",
     batch: int = 1,
     context: int = 2048,
     chunk: int = 512,
-    dtype: Any = "f16",
+    dtype: Any = None,
+    weights: Any = None,
     layers: int = 1,
     positions: int | None = None,
     topology: TopologyLike = None,
@@ -135,11 +142,15 @@ def step(
         model: Name of a known model, see `names()`; or a model of your own, as a path (`pathlib.Path`) of a YAML file
             or a dictionary with the keys name, layers, hidden, ffn, heads, kv_heads, head_dim and vocab. Keys that are
             left out are as in llama-8b.
+        hf: Configuration of Hugging Face in place of `model`: a path of its `config.json`, or a dictionary such as that
+            of `to_dict()` of a configuration of `transformers`.
         phase: "decode" (one new token per sequence) or "prefill" (whole prompts, in chunks).
         batch: Number of sequences.
         context: Number of tokens of each sequence.
         chunk: Number of tokens in a step of prefill, over all sequences.
-        dtype: Element type of weights, caches and activations.
+        dtype: Element type of activations, caches and weights; if None, f16, or as `hf` says.
+        weights: Element type of the weights of layers, with a scale for each column: "fp8", "int8", "fp8_e5m2", or
+            that of activations, also if None.
         layers: Number of layers to simulate, one after the other.
         positions: Largest number of positions at which attention of prefill is simulated; 9 if None.
         topology: The machine; see `Topology`.
@@ -161,10 +172,52 @@ def step(
     positions = None if positions is None else _arguments.count("positions", positions, least=1)
     known, file = (model, None) if isinstance(model, str) else ("", text_of("model", model))
     arguments = {"model": known, "file": file, "prefill": phase == "prefill", "positions": positions, **numbers}
-    arguments["dtype"] = _dtype.name_of(dtype)
+    arguments["hf"] = None if hf is None else text_of("hf", hf)
+    arguments["dtype"] = None if dtype is None else _dtype.name_of(dtype)
+    arguments["weights"] = weights if weights is None or isinstance(weights, str) else _dtype.name_of(weights)
     with _progress.shown(progress) as tell:
         data, text = native.model_step(resolve(topology), arguments, tell)
     return build(Step, data, text=text)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A model as a configuration of Hugging Face describes it."""
+
+    name: str
+    parameters: int
+    layers: int
+    hidden: int
+    ffn: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab: int
+    experts: int | None
+    """Number of experts of a layer; None if it is dense."""
+    active_experts: int | None
+    """Number of experts that each token uses."""
+    dtype: str | None
+    notes: tuple[str, ...]
+    """Keys whose effect is not simulated."""
+
+
+def read(hf: str | os.PathLike[str] | Mapping[str, Any]) -> Configuration:
+    """Reads a configuration of Hugging Face, of the model types llama, mistral, mixtral, qwen2, qwen3, gemma2 and phi3.
+
+    Args:
+        hf: A path of its `config.json`, or a dictionary such as that of `to_dict()` of a configuration of
+            `transformers`.
+
+    >>> keys = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "vocab_size": 128256}
+    >>> heads = {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
+    >>> read(keys | heads).parameters
+    8030261248
+
+    Raises:
+        InputError: A key is missing, or its value is not what was expected.
+    """
+    return build(Configuration, native.model_read(text_of("hf", hf)))
 
 
 def names() -> list[str]:

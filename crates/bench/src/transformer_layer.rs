@@ -11,6 +11,7 @@ use cubeyard_runtime::dtype::DType;
 use super::inputs::at_least;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_model::report::Demand;
+use cubeyard_model::spec::{Activation, Family};
 use cubeyard_model::{Cut, Driver, ModelError, ModelSpec, Phase, StepPart, Tensors, Workload};
 use layout::Numbers;
 
@@ -49,6 +50,16 @@ impl Bench for TransformerLayer {
             Parameter::whole("heads", 32, (1, 1024), "heads of Q"),
             Parameter::whole("kv-heads", 8, (1, 1024), "heads of K and V"),
             Parameter::whole("head-dim", 16, (1, 1024), "features per head"),
+            Parameter::choice(
+                "weights",
+                &["f16", "fp8", "int8"],
+                "type of the weights; those of 8 bits have a scale for each column",
+            ),
+            Parameter::choice(
+                "family",
+                &["llama", "qwen2", "qwen3", "gemma2"],
+                "llama; qwen2: biases of Q, K and V; qwen3: norms of heads; gemma2: norms of results, GELU",
+            ),
         ]
     }
 
@@ -80,7 +91,7 @@ impl Bench for TransformerLayer {
         let mut driver = Driver::new(&lab.launcher, &cut, &tensors).map_err(unfit)?;
         let parts = match values.choice("launches") {
             "one" => vec![StepPart::Layer],
-            _ => StepPart::layer(cut.work.phase),
+            _ => StepPart::layer(&cut),
         };
         for part in parts {
             driver.order(part, 0, position).map_err(unfit)?;
@@ -104,9 +115,28 @@ fn cut(lab: &Lab, values: &Values) -> Result<Cut, BenchError> {
     });
     // Neither embedding nor head is run: one word per PE is enough.
     let (name, layers, vocab) = ("a layer".to_owned(), 1, all);
-    let spec = ModelSpec { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab };
-    let work = Workload { phase, batch, context, chunk, dtype: DType::F16 };
+    let family = family(values);
+    let spec = ModelSpec { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab, family };
+    let dtype = DType::F16;
+    let weights = match values.choice("weights") {
+        "fp8" => DType::Fp8E4m3,
+        "int8" => DType::I8,
+        _ => dtype,
+    };
+    let work = Workload { phase, batch, context, chunk, dtype, weights };
     lab.context.machine(|machine| Cut::new(&spec, work, machine.topology(), sips)).map_err(unfit)
+}
+
+fn family(values: &Values) -> Family {
+    let name = values.choice("family");
+    let activation = if name == "gemma2" { Activation::Gelu } else { Activation::Silu };
+    Family {
+        has_qkv_bias: name == "qwen2",
+        has_qk_norm: name == "qwen3",
+        has_post_norms: name == "gemma2",
+        activation,
+        ..Family::default()
+    }
 }
 
 fn unfit(error: ModelError) -> BenchError {

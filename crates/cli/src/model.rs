@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
-use cubeyard_model::{MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
+use cubeyard_model::{HfModel, MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
 use cubeyard_runtime::dtype::DType;
 
 use crate::machine::MachineOptions;
@@ -26,12 +26,17 @@ const LIMIT: u64 = 1 << 20;
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// Model: llama-8b or llama-70b
-    #[arg(long, value_name = "NAME", default_value = "llama-8b", conflicts_with = "spec")]
+    #[arg(long, value_name = "NAME", default_value = "llama-8b", conflicts_with_all = ["spec", "hf"])]
     llm: String,
     /// Model of your own in YAML, with the keys name, layers, hidden, ffn, heads, `kv_heads`, `head_dim` and
     /// vocab; those omitted are as in llama-8b
     #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with = "hf")]
     spec: Option<PathBuf>,
+    /// Configuration of Hugging Face, `config.json`, with the `model_type` llama, mistral, mixtral, qwen2, qwen3,
+    /// gemma2 or phi3
+    #[arg(long, value_name = "FILE")]
+    hf: Option<PathBuf>,
     /// Number of sequences
     #[arg(long, value_name = "N", default_value_t = 1)]
     batch: u64,
@@ -44,9 +49,13 @@ pub(crate) struct Arguments {
     /// Number of tokens in a step of prefill, over all sequences
     #[arg(long, value_name = "N", default_value_t = 512)]
     chunk: u64,
-    /// Element type of weights, caches and activations
-    #[arg(long, value_name = "NAME", default_value = "f16")]
-    dtype: DType,
+    /// Element type of activations, caches and weights: f16 by default, or as the file of --hf says
+    #[arg(long, value_name = "NAME")]
+    dtype: Option<DType>,
+    /// Element type of the weights of layers, with a scale for each column: `fp8` (`fp8_e4m3`), `fp8_e5m2`, `int8`
+    /// (`i8`), or that of activations
+    #[arg(long, value_name = "NAME", value_parser = weight_type)]
+    weights: Option<DType>,
     /// Number of layers to simulate, one after the other
     #[arg(long, value_name = "N", default_value_t = 1)]
     layers: u64,
@@ -97,24 +106,43 @@ fn config(arguments: &Arguments) -> Result<MeasureConfig> {
         ModelPhase::Decode => Phase::Decode,
         ModelPhase::Prefill => Phase::Prefill,
     };
-    let Arguments { batch, context, chunk, dtype, layers, positions, .. } = *arguments;
+    let Arguments { batch, context, chunk, dtype, weights, layers, positions, .. } = *arguments;
+    let HfModel { spec, dtype: stated, notes } = model(arguments)?;
+    let dtype = dtype.or(stated).unwrap_or(DType::F16);
+    let weights = weights.unwrap_or(dtype);
     Ok(MeasureConfig {
-        spec: spec(arguments.spec.as_deref(), &arguments.llm)?,
-        work: Workload { phase, batch, context, chunk, dtype },
+        spec,
+        work: Workload { phase, batch, context, chunk, dtype, weights },
         topology: arguments.machine.read(arguments.output)?,
         layers,
         positions,
+        notes,
     })
+}
+
+/// Returns the model: of a configuration, of a file of its own, or by name.
+fn model(arguments: &Arguments) -> Result<HfModel> {
+    if let Some(file) = &arguments.hf {
+        let (name, bytes) = input::named_bytes(file, LIMIT)?;
+        return Ok(HfModel::read_bytes(&name, &bytes)?);
+    }
+    let spec = spec(arguments.spec.as_deref(), &arguments.llm)?;
+    Ok(HfModel { spec, dtype: None, notes: Vec::new() })
 }
 
 fn spec(file: Option<&Path>, name: &str) -> Result<ModelSpec> {
     let Some(file) = file else {
         return ModelSpec::named(name).map_err(|error| {
-            anyhow!("--llm: {error}\n  help: --spec FILE takes a model of your own")
+            anyhow!("--llm: {error}\n  help: --spec FILE or --hf FILE takes a model of your own")
         });
     };
     let (name, bytes) = input::named_bytes(file, LIMIT)?;
     Ok(ModelSpec::read_bytes(&name, &bytes)?)
+}
+
+/// Reads a type of weights, by its name or by the short one of 8 bits.
+fn weight_type(text: &str) -> Result<DType, String> {
+    cubeyard_model::cut::weight_type(text).map_err(|error| error.to_string())
 }
 
 /// Adds help to an error. Ends with code 3 if simulated memory or time ran out.
@@ -125,9 +153,7 @@ fn refused(error: &ModelError) -> Result<Code> {
         return Ok(Code::Exhausted);
     }
     let help = match error {
-        ModelError::Uneven { .. } => {
-            "a machine or a model that it divides, with --topology or --spec"
-        }
+        ModelError::Uneven { .. } => "another model, with --spec or --hf",
         ModelError::Nothing(_) => "raise it to at least 1",
         _ => "change the options that do not fit",
     };

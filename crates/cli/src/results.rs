@@ -12,6 +12,7 @@
 use cubeyard_collectives::distributed::sweep::Sweep;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
+use cubeyard_model::HfModel;
 use cubeyard_model::report::ModelReport;
 use cubeyard_validate::Row;
 use serde_json::Value;
@@ -38,6 +39,11 @@ pub fn validate_json(rows: &[Row]) -> Value {
 /// Returns the tables of `cubeyard validate`.
 pub fn validate_text(rows: &[Row]) -> String {
     validate::table::render(rows, false)
+}
+
+/// Returns the dimensions of a configuration of Hugging Face.
+pub fn hf_json(model: &HfModel) -> Value {
+    model::json::configuration(model)
 }
 
 /// Returns the object of `cubeyard model --format json`.

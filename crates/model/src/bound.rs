@@ -51,11 +51,16 @@ impl Cut {
 
 fn demand(cut: &Cut, part: StepPart, position: u64) -> Demand {
     let (spec, element, tokens) = (&cut.spec, cut.work.dtype.size(), cut.tokens());
+    let narrow = cut.work.weights.size();
     let product =
-        |weights: u64, tokens: u64| Demand { bytes: weights * element, flop: 2 * weights * tokens };
+        |weights: u64, tokens: u64| Demand { bytes: weights * narrow, flop: 2 * weights * tokens };
     match part {
         StepPart::Embedding => Demand { bytes: tokens * spec.hidden * element, flop: 0 },
-        StepPart::Norm | StepPart::Append | StepPart::AllReduce => Demand::default(),
+        StepPart::Norm
+        | StepPart::Append
+        | StepPart::AllReduce
+        | StepPart::PostNorm
+        | StepPart::Add => Demand::default(),
         StepPart::Qkv => {
             product(spec.hidden * (spec.heads + 2 * spec.kv_heads) * spec.head_dim, tokens)
         }
@@ -63,14 +68,17 @@ fn demand(cut: &Cut, part: StepPart, position: u64) -> Demand {
         StepPart::Output => product(spec.heads * spec.head_dim * spec.hidden, tokens),
         StepPart::GateUp => product(2 * spec.hidden * spec.ffn, tokens),
         StepPart::Down => product(spec.ffn * spec.hidden, tokens),
-        StepPart::Head => product(spec.hidden * spec.vocab, cut.sequences),
+        StepPart::Head => {
+            let weights = spec.hidden * spec.vocab;
+            Demand { bytes: weights * element, flop: 2 * weights * cut.sequences }
+        }
         StepPart::Layer => layer(cut, position),
     }
 }
 
 /// Returns the demand of all parts of a layer.
 fn layer(cut: &Cut, position: u64) -> Demand {
-    let parts = StepPart::layer(cut.work.phase).into_iter().map(|part| demand(cut, part, position));
+    let parts = StepPart::layer(cut).into_iter().map(|part| demand(cut, part, position));
     parts.fold(Demand::default(), |sum, part| Demand {
         bytes: sum.bytes + part.bytes,
         flop: sum.flop + part.flop,

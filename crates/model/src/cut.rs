@@ -6,16 +6,22 @@
 //! | product | split over cubes | split over the PEs of a cube | result |
 //! |---|---|---|---|
 //! | Q, K and V | columns of a head of K | columns of these | a part per PE, passed on within the group |
-//! | output | rows: some heads of the group | columns | a sum per cube, added up by an all-reduce |
+//! | output | rows: some features of the heads of the group | columns | a sum per cube, added up by an all-reduce |
 //! | gate and up | columns | columns of these | a part per PE |
 //! | down | rows: the cube's columns of up | columns | a sum per cube, added up by an all-reduce |
 //! | head | columns | columns of these | a part per PE |
 //!
 //! The PEs of a group share the cache of their head: each holds some sequences, or, if there are fewer
 //! sequences than PEs, a part of one.
+//!
+//! Dimensions that the machine does not divide are padded; see [`Heads`] for heads.
+
+mod heads;
+
+pub use heads::Heads;
 
 use cubeyard_device::topology::Topology;
-use cubeyard_runtime::dtype::DType;
+use cubeyard_runtime::dtype::{DType, NoSuchDType};
 
 use super::error::ModelError;
 use super::spec::ModelSpec;
@@ -40,8 +46,10 @@ pub struct Workload {
     pub context: u64,
     /// Maximum number of tokens in a step of prefill, over all sequences; at least one of each.
     pub chunk: u64,
-    /// Element type of weights, cache and activations.
+    /// Element type of cache and activations, and of the embedding and the head.
     pub dtype: DType,
+    /// Element type of the weights of layers: `dtype`, or one of 8 bits with a scale for each column.
+    pub weights: DType,
 }
 
 /// The distribution of a model over a machine.
@@ -57,7 +65,9 @@ pub struct Cut {
     pub cubes: u64,
     /// Number of PEs per cube.
     pub pes: u64,
-    /// Number of cubes that share a head of K and V.
+    /// Distribution of heads over groups of cubes.
+    pub heads: Heads,
+    /// Number of cubes of a group.
     pub group_cubes: u64,
     /// Number of sequences per step.
     pub sequences: u64,
@@ -69,6 +79,27 @@ pub struct Cut {
     pub held: u64,
     /// Tokens of a sequence for which a PE has room.
     pub room: u64,
+}
+
+/// Element types of quantised weights.
+pub const QUANTISED: [DType; 3] = [DType::Fp8E4m3, DType::Fp8E5m2, DType::I8];
+
+/// Reads a type of weights: a name of a type, or the short names `fp8` and `int8`.
+///
+/// ```
+/// use cubeyard_model::cut::weight_type;
+/// use cubeyard_runtime::dtype::{DType, NoSuchDType};
+///
+/// assert_eq!(weight_type("fp8"), Ok(DType::Fp8E4m3));
+/// assert_eq!(weight_type("bf16"), Ok(DType::Bf16));
+/// assert!(weight_type("int4").is_err());
+/// ```
+pub fn weight_type(name: &str) -> Result<DType, NoSuchDType> {
+    match name {
+        "fp8" => Ok(DType::Fp8E4m3),
+        "int8" => Ok(DType::I8),
+        name => name.parse(),
+    }
 }
 
 /// Maximum rows of activations in the TCM at once.
@@ -92,37 +123,24 @@ impl Cut {
                 return Err(ModelError::Nothing(what));
             }
         }
-        let kv = spec.kv_heads;
-        even("kv_heads", kv, sips, "as many for each SIP")?;
-        even("cubes", cubes, kv / sips, "as many for each head of K and V of a SIP")?;
+        check(spec, work)?;
+        let heads = Heads::new(spec, sips, cubes);
         let mut this = Self {
             spec: spec.clone(),
             work,
             sips,
             cubes,
             pes,
-            group_cubes: cubes * sips / kv,
+            heads,
+            group_cubes: heads.group_cubes,
             sequences: 1,
             each: 1,
             parts: 1,
             held: 1,
             room: 1,
         };
-        this.check()?;
         this.deal();
         Ok(this)
-    }
-
-    fn check(&self) -> Result<(), ModelError> {
-        let Self { spec, .. } = self;
-        even("heads", spec.heads, spec.kv_heads, "as many for each head of K and V")?;
-        even("heads", spec.group(), self.group_cubes, "of each head of K, some for each cube")?;
-        even("hidden", spec.hidden, self.pes, "a part for each PE of a cube")?;
-        even("head_dim", spec.head_dim, 2, "which turn together")?;
-        let columns = (spec.group() + 2) * spec.head_dim;
-        even("columns of a head's Q, K and V", columns, self.units(), "some for each PE")?;
-        even("ffn", spec.ffn, self.all(), "some for each PE")?;
-        even("vocab", spec.vocab, self.all(), "some for each PE")
     }
 
     /// Distributes sequences and tokens over the PEs of a group.
@@ -153,6 +171,11 @@ impl Cut {
         self.group_cubes * self.pes
     }
 
+    /// Returns whether the weights of layers have fewer bits than the activations.
+    pub fn is_quantised(&self) -> bool {
+        self.work.weights != self.work.dtype
+    }
+
     /// Returns the number of tokens per step.
     pub fn tokens(&self) -> u64 {
         self.sequences * self.each
@@ -174,39 +197,49 @@ impl Cut {
 
     /// Returns the features of each token that a PE holds.
     pub fn slice(&self) -> u64 {
-        self.spec.hidden / self.pes
+        self.spec.hidden.div_ceil(self.pes)
+    }
+
+    /// Returns the features of a token between layers, with padding.
+    pub fn hidden(&self) -> u64 {
+        self.slice() * self.pes
     }
 
     /// Returns the columns of Q, K and V of a PE.
     pub fn qkv(&self) -> u64 {
-        (self.spec.group() + 2) * self.spec.head_dim / self.units()
+        (self.heads.projected() * self.spec.head_dim).div_ceil(self.units())
     }
 
     /// Returns the features of the attention output that a cube multiplies.
     pub fn attended(&self) -> u64 {
-        self.spec.group() / self.group_cubes * self.spec.head_dim
+        self.heads.share * self.heads.piece
     }
 
     /// Returns the features of the feed-forward part of a PE.
     pub fn inner(&self) -> u64 {
-        self.spec.ffn / self.all()
+        self.spec.ffn.div_ceil(self.all())
     }
 
     /// Returns the words of the vocabulary of a PE.
     pub fn words(&self) -> u64 {
-        self.spec.vocab / self.all()
+        self.spec.vocab.div_ceil(self.all())
+    }
+
+    /// Returns the words of the vocabulary, with padding.
+    pub fn vocab(&self) -> u64 {
+        self.words() * self.all()
     }
 
     /// Returns the rows of activations in the TCM at once; fewer if they are long.
     pub fn rows(&self) -> u64 {
-        let fit = (2 << 20) / (self.spec.hidden * self.work.dtype.size()).max(1);
+        let fit = (2 << 20) / (self.hidden() * self.work.dtype.size()).max(1);
         self.tokens().min(fit.clamp(1, ROWS))
     }
 
     /// Returns the columns of a panel of weights with this number of rows. With many tokens panels are wide,
     /// since results are stored row by row, and short rows use few channels of the memory.
     pub fn panel(&self, rows: u64) -> u64 {
-        let columns = LOAD / (rows * self.work.dtype.size()).max(1);
+        let columns = LOAD / (rows * self.work.weights.size()).max(1);
         let least = if self.tokens() > 8 { 256 } else { 32 };
         (columns / 32 * 32).max(least).min(self.slice())
     }
@@ -229,10 +262,24 @@ impl Cut {
 
     /// Returns a label that distinguishes the kernels of this distribution.
     pub fn label(&self) -> String {
-        let Workload { batch, context, dtype, .. } = self.work;
+        let Workload { batch, context, dtype, weights, .. } = self.work;
         let tokens = self.tokens();
-        format!("{} {dtype} {tokens} of {batch}x{context}", self.spec.name)
+        let weights = if self.is_quantised() { format!(" x {weights}") } else { String::new() };
+        format!("{} {dtype}{weights} {tokens} of {batch}x{context}", self.spec.name)
     }
+}
+
+fn check(spec: &ModelSpec, work: Workload) -> Result<(), ModelError> {
+    let Workload { dtype, weights, .. } = work;
+    if spec.family.experts.is_some() {
+        return Err(ModelError::Experts);
+    }
+    let is_narrow = matches!(dtype, DType::F16 | DType::Bf16) && QUANTISED.contains(&weights);
+    if weights != dtype && !is_narrow {
+        return Err(ModelError::Weights { weights, dtype });
+    }
+    even("heads", spec.heads, spec.kv_heads, "as many for each head of K and V")?;
+    even("head_dim", spec.head_dim, 2, "which turn together")
 }
 
 fn even(what: &'static str, value: u64, of: u64, why: &'static str) -> Result<(), ModelError> {

@@ -1,10 +1,10 @@
 //! Launches of the parts of a step, in order on each SIP.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cubeyard_runtime::{Channels, Launch, LaunchHandle, LaunchReport, Stream, Tensor};
+use cubeyard_runtime::{Argument, Channels, Launch, LaunchHandle, LaunchReport, Stream, Tensor};
 
 use super::cut::Cut;
 use super::error::ModelError;
@@ -45,6 +45,8 @@ pub struct Driver<'a> {
     /// are in the number of the group.
     channels: Vec<Channels>,
     begun: Vec<(StepPart, Begun)>,
+    /// Number of results added to the tokens so far: of attention and of the feed-forward part in turn.
+    added: Cell<u64>,
     /// Kernels of the parts so far, kept so that their recordings are reused.
     kernels: RefCell<BTreeMap<StepPart, Kernel>>,
 }
@@ -72,6 +74,7 @@ impl<'a> Driver<'a> {
             group,
             channels: vec![channels],
             begun: Vec::new(),
+            added: Cell::default(),
             kernels: RefCell::default(),
         })
     }
@@ -80,7 +83,7 @@ impl<'a> Driver<'a> {
     /// `position` is the start of the step in its sequences.
     pub fn order(&mut self, part: StepPart, layer: u64, position: u64) -> Result<(), ModelError> {
         let begun = if part == StepPart::AllReduce {
-            let tensors = self.tensors.sips.iter().map(|sip| (&sip.buffers.partial, &sip.tokens));
+            let tensors = self.tensors.sips.iter().map(|sip| (&sip.buffers.partial, sip.sum()));
             let tensors: Vec<_> = tensors.collect();
             let pending = self.group.begin_on(self.launcher, &self.streams, SUM, &tensors)?;
             Begun::Collective(pending)
@@ -104,16 +107,19 @@ impl<'a> Driver<'a> {
         let kernel = kernels.entry(part).or_insert_with(|| self.kernel(part)).clone();
         drop(kernels);
         self.launcher.use_group(self.group.number());
-        let mut handles = Vec::new();
+        let (mut handles, parts) = (Vec::new(), self.parts(part));
         for (index, (sip, stream)) in self.tensors.sips.iter().zip(&self.streams).enumerate() {
             let mut launch = Launch::new(sip.sip);
-            for part in self.parts(part) {
-                let (tensors, numbers) = self.arguments(part, index, [layer, position]);
-                let numbers = numbers.into_iter().map(|number| number as f64);
-                launch = launch.arguments(tensors).arguments(numbers);
+            let mut added = self.added.get();
+            for &part in &parts {
+                let norm = 2 * layer + added % 2;
+                launch = launch.arguments(self.arguments(part, index, [layer, position, norm]));
+                added += u64::from(part == StepPart::Add);
             }
             handles.push(self.launcher.launch(stream, &kernel, &launch)?);
         }
+        let adds = parts.iter().filter(|part| **part == StepPart::Add).count();
+        self.added.set(self.added.get() + adds as u64);
         Ok(handles)
     }
 
@@ -130,7 +136,7 @@ impl<'a> Driver<'a> {
     /// Returns the parts of a launch.
     fn parts(&self, part: StepPart) -> Vec<StepPart> {
         match part {
-            StepPart::Layer => StepPart::layer(self.cut.work.phase),
+            StepPart::Layer => StepPart::layer(&self.cut),
             part => vec![part],
         }
     }
@@ -139,10 +145,7 @@ impl<'a> Driver<'a> {
         if part != StepPart::Layer {
             return kernels::kernel(part, &self.cut);
         }
-        let count = |part: StepPart| {
-            let (tensors, numbers) = self.arguments(part, 0, [0, 0]);
-            tensors.len() + numbers.len()
-        };
+        let count = |part: StepPart| self.arguments(part, 0, [0; 3]).len();
         let counts = self.parts(part).into_iter().map(count).collect();
         let all_reduce = self.group.part(SUM, self.cut.work.dtype);
         kernels::layer(&self.cut, all_reduce, counts)
@@ -153,14 +156,19 @@ impl<'a> Driver<'a> {
         &self,
         part: StepPart,
         sip: usize,
-        [layer, position]: [u64; 2],
-    ) -> (Vec<&Tensor>, Vec<u64>) {
+        [layer, position, norm]: [u64; 3],
+    ) -> Vec<Argument<'_>> {
         let of_sip = &self.tensors.sips[sip];
-        if part == StepPart::AllReduce {
+        let (tensors, numbers) = if part == StepPart::AllReduce {
             let ranks = self.group.rank_numbers(sip).map(|number| number as u64);
-            return (vec![&of_sip.buffers.partial, &of_sip.tokens], ranks.to_vec());
-        }
-        arguments(part, of_sip, [layer, position, u64::from(sip == 0)])
+            (vec![&of_sip.buffers.partial, of_sip.sum()], ranks.to_vec())
+        } else {
+            let adds = u64::from(sip == 0 && !self.cut.spec.family.has_post_norms);
+            arguments(part, of_sip, [layer, position, adds, norm])
+        };
+        let numbers = numbers.into_iter().map(|number| Argument::Scalar(number as f64));
+        let extras = of_sip.extras(part).into_iter().map(Argument::Tensor);
+        tensors.into_iter().map(Argument::Tensor).chain(numbers).chain(extras).collect()
     }
 
     /// Waits for all launches.
@@ -183,7 +191,7 @@ impl<'a> Driver<'a> {
 fn arguments(
     part: StepPart,
     sip: &SipTensors,
-    [layer, position, adds]: [u64; 3],
+    [layer, position, adds, norm]: [u64; 4],
 ) -> (Vec<&Tensor>, Vec<u64>) {
     let SipTensors { tokens, weights, keys, values, buffers, .. } = sip;
     let columns = |weights, out| (vec![tokens, &buffers.sums, weights, out], vec![layer]);
@@ -196,6 +204,11 @@ fn arguments(
     match part {
         StepPart::Embedding => (vec![&weights.table, tokens], vec![]),
         StepPart::Norm => (vec![tokens, &buffers.sums], vec![]),
+        StepPart::PostNorm => (vec![sip.sum(), sip.post_sums()], vec![]),
+        StepPart::Add => {
+            let norms = weights.post_norms.as_ref().unwrap_or(tokens);
+            (vec![sip.sum(), sip.post_sums(), tokens, norms], vec![norm])
+        }
         StepPart::Qkv => columns(&weights.qkv, &buffers.qkv),
         StepPart::Append | StepPart::Attention => (attention, vec![layer, position]),
         StepPart::Output => rows(&buffers.attended, &weights.output),

@@ -1,6 +1,7 @@
 //! Errors of models.
 
 use cubeyard_runtime::RuntimeError;
+use cubeyard_runtime::dtype::DType;
 use thiserror::Error;
 
 use cubeyard_collectives::distributed::DistError;
@@ -30,6 +31,20 @@ pub enum ModelError {
         /// The reason for the divisor.
         why: &'static str,
     },
+    /// Weights of this type cannot be multiplied by activations of that one. Choose another type of one of them.
+    #[error(
+        "weights={weights}: expected {dtype}, the type of activations{}",
+        if matches!(dtype, DType::F16 | DType::Bf16) { ", or fp8_e4m3, fp8_e5m2 or i8" } else { "" }
+    )]
+    Weights {
+        /// Type of the weights.
+        weights: DType,
+        /// Type of the activations.
+        dtype: DType,
+    },
+    /// The model has experts, whose time is not simulated yet. Use a dense model.
+    #[error("num_local_experts: the time of experts is not simulated; expected a dense model")]
+    Experts,
     /// A quantity is 0, but must be at least 1.
     #[error("{0}=0: expected at least 1")]
     Nothing(&'static str),

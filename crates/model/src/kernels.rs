@@ -1,5 +1,6 @@
 //! Kernels of the parts of a layer, one per file.
 
+mod add;
 mod append;
 mod columns;
 mod decode;
@@ -7,6 +8,7 @@ mod embed;
 mod gather;
 mod layer;
 mod norm;
+mod pick;
 mod prefill;
 mod rows;
 mod turn;
@@ -22,6 +24,8 @@ use super::part::StepPart;
 use super::wiring::to_cube;
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Lazy, Port, Tile, Tl};
+
+use pick::Pick;
 
 /// The computation of a part on each PE.
 type PartBody = fn(&Here);
@@ -99,7 +103,8 @@ fn name(part: StepPart, phase: Phase) -> &'static str {
 fn body(part: StepPart, phase: Phase) -> PartBody {
     match (part, phase) {
         (StepPart::Embedding, _) => embed::embed,
-        (StepPart::Norm, _) => norm::norm,
+        (StepPart::Norm | StepPart::PostNorm, _) => norm::norm,
+        (StepPart::Add, _) => add::add,
         (StepPart::Qkv, _) => columns::qkv,
         (StepPart::Append, _) => append::append,
         (StepPart::Attention, Phase::Decode) => decode::decode,

@@ -6,7 +6,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`spec`] | models by name |
+//! | [`spec`] | dimensions of models, by name or from a file |
+//! | [`hf`] | configurations of Hugging Face |
 //! | [`cut`] | distribution of a model and its tokens over SIPs, cubes and PEs |
 //! | [`report`] | times of a step, and lower bounds on them |
 
@@ -14,10 +15,12 @@ mod bound;
 pub mod cut;
 mod driver;
 mod error;
+pub mod hf;
 mod kernels;
 mod measure;
 mod memory;
 mod part;
+mod placed;
 pub mod report;
 pub mod spec;
 mod tensors;
@@ -27,6 +30,7 @@ mod wiring;
 pub use cut::{Cut, Phase, Workload};
 pub use driver::{Driver, PartRun};
 pub use error::ModelError;
+pub use hf::HfModel;
 pub use measure::{MeasureConfig, measure};
 pub use part::StepPart;
 pub use report::ModelReport;

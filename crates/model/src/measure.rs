@@ -36,6 +36,8 @@ pub struct MeasureConfig {
     /// Maximum number of positions at which attention of prefill is run (default 9). Between them its time is
     /// interpolated linearly.
     pub positions: Option<u64>,
+    /// Features of the model that are not simulated, one sentence each; the report repeats them.
+    pub notes: Vec<String>,
 }
 
 impl MeasureConfig {
@@ -45,7 +47,7 @@ impl MeasureConfig {
         let cut = Cut::new(&self.spec, self.work, &self.topology, sips)?;
         let positions = cut.positions().min(self.positions.unwrap_or(POSITIONS));
         let layers = self.layers.clamp(1, cut.spec.layers);
-        let launches = StepPart::layer(cut.work.phase).len() as u64 * layers + positions;
+        let launches = StepPart::layer(&cut).len() as u64 * layers + positions;
         // Each PE that takes part loads and stores at least once.
         Ok(Needs::commands([2, launches, cut.all()]))
     }
@@ -73,14 +75,15 @@ pub fn measure(
     }
     progress(at.len(), at.len());
     let rates = Rates::new(&cut, &config.topology);
-    Measured { cut: &cut, timeline, attention, rates }.report(tensors.memory)
+    let report = Measured { cut: &cut, timeline, attention, rates }.report(tensors.memory)?;
+    Ok(ModelReport { notes: config.notes.clone(), ..report })
 }
 
 /// Runs a step at the first position, with some of its layers.
 fn step(driver: &mut Driver<'_>, cut: &Cut, layers: u64) -> Result<Timeline, ModelError> {
     driver.order(StepPart::Embedding, 0, 0)?;
     for layer in 0..layers {
-        for part in StepPart::layer(cut.work.phase) {
+        for part in StepPart::layer(cut) {
             driver.order(part, layer, 0)?;
         }
     }
@@ -124,6 +127,7 @@ impl Measured<'_> {
             bandwidth_bound,
             memory,
             positions: (self.attention.len() as u64, self.cut.positions()),
+            notes: Vec::new(),
         })
     }
 
@@ -135,7 +139,7 @@ impl Measured<'_> {
 
     fn parts(&self) -> Vec<PartReport> {
         let mut kinds = vec![StepPart::Embedding];
-        for part in StepPart::layer(self.cut.work.phase).into_iter().chain([StepPart::Head]) {
+        for part in StepPart::layer(self.cut).into_iter().chain([StepPart::Head]) {
             if !kinds.contains(&part) {
                 kinds.push(part);
             }
@@ -155,7 +159,7 @@ impl Measured<'_> {
             _ => times(self.timeline.in_layer(part), layers),
         };
         let total = in_layers + times(self.timeline.outside(part), outside);
-        let count = per_layer(part, cut.work.phase) * layers + outside;
+        let count = per_layer(part, cut) * layers + outside;
         let demand = self.demand(part, count);
         PartReport { part, count, total, demand, least: self.rates.least(demand) }
     }

@@ -1,6 +1,6 @@
 //! Parts of a step of a model.
 
-use super::cut::Phase;
+use super::cut::{Cut, Phase};
 
 /// A part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,6 +19,10 @@ pub enum StepPart {
     Output,
     /// Sum over the cubes' partial results.
     AllReduce,
+    /// Sums of squares of the norm of a result.
+    PostNorm,
+    /// Adding of a normalised result to the tokens.
+    Add,
     /// Gate and up projections, and their product.
     GateUp,
     /// Down projection of the feed-forward part.
@@ -40,6 +44,8 @@ impl StepPart {
             Self::Attention => "attention",
             Self::Output => "output",
             Self::AllReduce => "all-reduce",
+            Self::PostNorm => "post-norm",
+            Self::Add => "scale, add",
             Self::GateUp => "gate, up",
             Self::Down => "down",
             Self::Head => "head",
@@ -48,10 +54,20 @@ impl StepPart {
     }
 
     /// Returns the parts of a layer, in order.
-    pub fn layer(phase: Phase) -> Vec<Self> {
+    pub fn layer(cut: &Cut) -> Vec<Self> {
+        let sum = [Self::AllReduce, Self::PostNorm, Self::Add];
         let mut parts = vec![Self::Norm, Self::Qkv, Self::Append, Self::Attention, Self::Output];
-        parts.extend([Self::AllReduce, Self::Norm, Self::GateUp, Self::Down, Self::AllReduce]);
-        parts.retain(|part| phase == Phase::Prefill || *part != Self::Append);
+        parts.extend(sum.into_iter().chain([Self::Norm, Self::GateUp, Self::Down]).chain(sum));
+        parts.retain(|part| part.is_in(cut));
         parts
+    }
+
+    /// Returns whether a distributed model has this part.
+    fn is_in(self, cut: &Cut) -> bool {
+        match self {
+            Self::Append => cut.work.phase == Phase::Prefill,
+            Self::PostNorm | Self::Add => cut.spec.family.has_post_norms,
+            _ => true,
+        }
     }
 }

@@ -60,6 +60,8 @@ pub struct ModelReport {
     pub memory: Memory,
     /// Number of positions at which attention was simulated, and of all positions.
     pub positions: (u64, u64),
+    /// Features of the model that are not simulated, one sentence each.
+    pub notes: Vec<String>,
 }
 
 impl ModelReport {

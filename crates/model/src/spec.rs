@@ -1,10 +1,11 @@
-//! Models by name.
+//! Dimensions of models, by name or from a file.
 
 use cubeyard_device::input::{Document, InputError, nearest, text};
 
 use super::error::ModelError;
 
-/// Dimensions of a model of the Llama family.
+/// Dimensions of a model: a decoder of identical layers with gated feed-forward parts, as Llama and its
+/// descendants have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSpec {
     /// Name of the model.
@@ -13,7 +14,7 @@ pub struct ModelSpec {
     pub layers: u64,
     /// Features of a token between layers.
     pub hidden: u64,
-    /// Features of a token inside the feed-forward part.
+    /// Features of a token inside the feed-forward part, or inside each expert.
     pub ffn: u64,
     /// Number of heads of Q.
     pub heads: u64,
@@ -23,6 +24,62 @@ pub struct ModelSpec {
     pub head_dim: u64,
     /// Number of words in the vocabulary.
     pub vocab: u64,
+    /// Differences from Llama.
+    pub family: Family,
+}
+
+/// Features in which families of models differ; the default is that of Llama.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a feature of its own")]
+pub struct Family {
+    /// Whether the head has the weights of the embedding.
+    pub is_tied: bool,
+    /// Whether Q, K and V have biases, as in Qwen 2.
+    pub has_qkv_bias: bool,
+    /// Whether each head of Q and K is normalised, as in Qwen 3.
+    pub has_qk_norm: bool,
+    /// Whether the results of attention and of the feed-forward part are normalised, as in Gemma 2.
+    pub has_post_norms: bool,
+    /// Activation function of the gate.
+    pub activation: Activation,
+    /// Experts of the feed-forward part; `None` if it is dense.
+    pub experts: Option<Experts>,
+}
+
+/// Activation function of the gate of a feed-forward part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// x · sigmoid(x).
+    #[default]
+    Silu,
+    /// GELU by its approximation with tanh.
+    Gelu,
+}
+
+/// Experts of a feed-forward part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// Number of experts of a layer.
+    pub count: u64,
+    /// Number of experts that each token uses.
+    pub active: u64,
+}
+
+impl Experts {
+    /// Returns the expected number of distinct experts that `tokens` tokens use, if each token chooses its own
+    /// independently, all choices being equally likely: E (1 − (1 − k/E)ᵀ).
+    ///
+    /// ```
+    /// use cubeyard_model::spec::Experts;
+    ///
+    /// let experts = Experts { count: 8, active: 2 };
+    /// assert_eq!(experts.expected(1), 2.0);
+    /// assert_eq!(experts.expected(2), 3.5);
+    /// ```
+    pub fn expected(self, tokens: u64) -> f64 {
+        let missed = 1.0 - self.active as f64 / self.count as f64;
+        self.count as f64 * (1.0 - missed.powf(tokens as f64))
+    }
 }
 
 /// Known models: layers, hidden, ffn, heads, heads of K and V, features of a head, vocabulary.
@@ -60,7 +117,8 @@ impl ModelSpec {
         };
         let [layers, hidden, ffn, heads, kv_heads, head_dim, vocab] = numbers;
         let name = name.to_owned();
-        Ok(Self { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab })
+        let family = Family::default();
+        Ok(Self { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab, family })
     }
 
     /// Returns the names of all known models.
@@ -90,23 +148,37 @@ impl ModelSpec {
             kv_heads: number("kv_heads")?,
             head_dim: number("head_dim")?,
             vocab: number("vocab")?,
+            family: Family::default(),
         };
         let name = map.field("name").text("a name")?.to_owned();
         map.finish()?;
         Ok(Self { name, ..spec })
     }
 
-    /// Returns the weights of a layer: Q, K, V and output, gate, up and down, and two norms.
+    /// Returns the weights of a layer: attention, feed-forward part and norms.
     pub fn layer_parameters(&self) -> u64 {
-        let Self { hidden, ffn, heads, kv_heads, head_dim, .. } = *self;
-        let attention = hidden * head_dim * (2 * heads + 2 * kv_heads);
-        attention + 3 * hidden * ffn + 2 * hidden
+        let norms = if self.family.has_post_norms { 4 } else { 2 };
+        self.attention_parameters() + self.ffn_parameters() + norms * self.hidden
     }
 
-    /// Returns all weights: layers, the embedding, the last norm, and the head, which is separate from the
-    /// embedding.
+    /// Returns the weights of attention: Q, K, V and output, biases, and norms of heads.
+    fn attention_parameters(&self) -> u64 {
+        let Self { hidden, heads, kv_heads, head_dim, family, .. } = *self;
+        let biases = u64::from(family.has_qkv_bias) * (heads + 2 * kv_heads) * head_dim;
+        let norms = u64::from(family.has_qk_norm) * 2 * head_dim;
+        hidden * head_dim * (2 * heads + 2 * kv_heads) + biases + norms
+    }
+
+    /// Returns the weights of the feed-forward part: gate, up and down, of each expert, and the router.
+    fn ffn_parameters(&self) -> u64 {
+        let dense = 3 * self.hidden * self.ffn;
+        self.family.experts.map_or(dense, |experts| experts.count * (dense + self.hidden))
+    }
+
+    /// Returns all weights: layers, the embedding, the last norm, and the head, if it has its own.
     pub fn parameters(&self) -> u64 {
-        self.layers * self.layer_parameters() + 2 * self.vocab * self.hidden + self.hidden
+        let tables = if self.family.is_tied { 1 } else { 2 };
+        self.layers * self.layer_parameters() + tables * self.vocab * self.hidden + self.hidden
     }
 
     /// Returns the number of heads of Q that share one head of K and V.

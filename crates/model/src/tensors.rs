@@ -8,6 +8,7 @@ use cubeyard_runtime::{Context, RuntimeError, Tensor};
 use super::cut::Cut;
 use super::error::ModelError;
 use super::memory::{Memory, Use};
+use super::part::StepPart;
 
 /// A tensor of a model. Weights and caches contain all layers: PE by PE, the layers of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,20 @@ pub enum Held {
     Head,
     /// Embedding table: the features of each word.
     Table,
+    /// Biases of Q, K and V, in the order of their columns.
+    QkvBias,
+    /// Weights of the norms of heads: of Q, then of K.
+    HeadNorms,
+    /// Weights of the norms of results: of attention, then of the feed-forward part.
+    PostNorms,
+    /// Scales of the columns of quantised weights of Q, K and V.
+    QkvScales,
+    /// Scales of the columns of quantised weights of the attention output.
+    OutputScales,
+    /// Scales of the columns of quantised weights of gate and up.
+    GateUpScales,
+    /// Scales of the columns of quantised weights of the down projection.
+    DownScales,
     /// Keys of earlier tokens.
     Keys,
     /// Values of earlier tokens.
@@ -58,6 +73,11 @@ pub(super) struct Weights {
     pub(super) down: Tensor,
     pub(super) head: Tensor,
     pub(super) table: Tensor,
+    pub(super) qkv_bias: Option<Tensor>,
+    pub(super) head_norms: Option<Tensor>,
+    pub(super) post_norms: Option<Tensor>,
+    /// Scales of Q, K and V, output, gate and up, and down, if the weights are quantised.
+    pub(super) scales: Option<[Tensor; 4]>,
 }
 
 /// Buffers between the parts of a layer.
@@ -70,7 +90,38 @@ pub(super) struct Buffers {
     pub(super) logarithms: Tensor,
     pub(super) inner: Tensor,
     pub(super) partial: Tensor,
+    /// Sums of the cubes' partial results, if they are normalised before they are added to the tokens.
+    pub(super) reduced: Option<Tensor>,
+    /// Sums of squares of these.
+    pub(super) post_sums: Option<Tensor>,
     pub(super) logits: Tensor,
+}
+
+impl SipTensors {
+    /// Returns the tensor to which all-reduces write.
+    pub(super) fn sum(&self) -> &Tensor {
+        self.buffers.reduced.as_ref().unwrap_or(&self.tokens)
+    }
+
+    /// Returns the sums of squares of the results of all-reduces, if they are normalised.
+    pub(super) fn post_sums(&self) -> &Tensor {
+        self.buffers.post_sums.as_ref().unwrap_or(&self.buffers.sums)
+    }
+
+    /// Returns the last arguments of a part's kernel, which depend on the model.
+    pub(super) fn extras(&self, part: StepPart) -> Vec<&Tensor> {
+        let weights = &self.weights;
+        let scales = |index: usize| weights.scales.as_ref().map(|scales| &scales[index]);
+        let (scales, more) = match part {
+            StepPart::Qkv => (scales(0), weights.qkv_bias.as_ref()),
+            StepPart::Output => (scales(1), None),
+            StepPart::GateUp => (scales(2), None),
+            StepPart::Down => (scales(3), None),
+            StepPart::Append | StepPart::Attention => (None, weights.head_norms.as_ref()),
+            _ => (None, None),
+        };
+        scales.into_iter().chain(more).collect()
+    }
 }
 
 /// The tensors of all SIPs, and their memory use.
@@ -171,8 +222,18 @@ impl Meter<'_> {
 impl Maker<'_> {
     /// Makes a tensor of which each PE of the SIP holds `rows` rows.
     fn sharded(&self, rows: u64, columns: u64, held: Option<Held>) -> Result<Tensor, RuntimeError> {
+        self.sharded_as(rows, columns, self.cut.work.dtype, held)
+    }
+
+    fn sharded_as(
+        &self,
+        rows: u64,
+        columns: u64,
+        dtype: DType,
+        held: Option<Held>,
+    ) -> Result<Tensor, RuntimeError> {
         let all = self.cut.cubes * self.cut.pes * rows;
-        self.place([all, columns], self.cut.work.dtype, [Split::RowWise; 2], held)
+        self.place([all, columns], dtype, [Split::RowWise; 2], held)
     }
 
     /// Makes a tensor that each cube holds, and of which each PE holds `rows` rows.
@@ -206,22 +267,43 @@ impl Maker<'_> {
     }
 
     fn weights(&self) -> Result<Weights, RuntimeError> {
-        let (cut, layers, hidden) = (self.cut, self.cut.spec.layers, self.cut.spec.hidden);
-        let by_rows = |depth: u64, held| self.sharded(layers * depth, cut.slice(), Some(held));
-        let table = [cut.spec.vocab, hidden];
+        let (cut, layers, hidden) = (self.cut, self.cut.spec.layers, self.cut.hidden());
+        let of_layers = |rows: u64, columns, held| {
+            self.sharded_as(layers * rows, columns, cut.work.weights, Some(held))
+        };
+        let (family, table) = (cut.spec.family, [cut.vocab(), hidden]);
+        let small = |has: bool, rows: u64, columns, held| {
+            has.then(|| self.sharded(layers * rows, columns, Some(held))).transpose()
+        };
         Ok(Weights {
-            qkv: self.sharded(layers * hidden, cut.qkv(), Some(Held::Qkv))?,
-            output: by_rows(cut.attended(), Held::Output)?,
-            gate_up: self.sharded(layers * hidden, 2 * cut.inner(), Some(Held::GateUp))?,
-            down: by_rows(cut.inner() * cut.pes, Held::Down)?,
+            qkv: of_layers(hidden, cut.qkv(), Held::Qkv)?,
+            output: of_layers(cut.attended(), cut.slice(), Held::Output)?,
+            gate_up: of_layers(hidden, 2 * cut.inner(), Held::GateUp)?,
+            down: of_layers(cut.inner() * cut.pes, cut.slice(), Held::Down)?,
             head: self.sharded(hidden, cut.words(), Some(Held::Head))?,
             table: self.place(table, cut.work.dtype, [Split::RowWise; 2], Some(Held::Table))?,
+            qkv_bias: small(family.has_qkv_bias, 1, cut.qkv(), Held::QkvBias)?,
+            head_norms: small(family.has_qk_norm, 2, cut.spec.head_dim, Held::HeadNorms)?,
+            post_norms: small(family.has_post_norms, 2, cut.slice(), Held::PostNorms)?,
+            scales: cut.is_quantised().then(|| self.scales()).transpose()?,
         })
+    }
+
+    /// Makes the scales of quantised weights: one for each column of each layer.
+    fn scales(&self) -> Result<[Tensor; 4], RuntimeError> {
+        let cut = self.cut;
+        let of = |columns, held| self.sharded_as(cut.spec.layers, columns, DType::F32, Some(held));
+        Ok([
+            of(cut.qkv(), Held::QkvScales)?,
+            of(cut.slice(), Held::OutputScales)?,
+            of(2 * cut.inner(), Held::GateUpScales)?,
+            of(cut.slice(), Held::DownScales)?,
+        ])
     }
 
     fn caches(&self) -> Result<(Tensor, Tensor), RuntimeError> {
         let (cut, size) = (self.cut, self.cut.spec.head_dim);
-        let rows = cut.spec.layers * cut.held * cut.room;
+        let rows = cut.spec.layers * cut.held * cut.heads.slots * cut.room;
         let cache = |held| self.sharded(rows, size, Some(held));
         Ok((cache(Held::Keys)?, cache(Held::Values)?))
     }
@@ -238,9 +320,13 @@ impl Maker<'_> {
             angles: self.place(angles, DType::F32, [Split::Replicate; 2], Some(Held::Angles))?,
             qkv: shared(group * tokens, cut.qkv())?,
             attended: shared(units, cut.attended())?,
-            logarithms: wide(units, cut.attended() / cut.spec.head_dim)?,
+            logarithms: wide(units, cut.heads.share)?,
             inner: shared(tokens, cut.inner())?,
             partial: shared(tokens, cut.slice())?,
+            post_sums: (cut.spec.family.has_post_norms).then(|| wide(tokens, 1)).transpose()?,
+            reduced: (cut.spec.family.has_post_norms)
+                .then(|| shared(tokens, cut.slice()))
+                .transpose()?,
             logits: self.sharded(cut.sequences, cut.words(), None)?,
         };
         Ok((self.shared(tokens, cut.slice(), dtype, Some(Held::Tokens))?, buffers))

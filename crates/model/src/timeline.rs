@@ -2,7 +2,7 @@
 
 use cubeyard_sim::{Span, Time};
 
-use super::cut::Phase;
+use super::cut::Cut;
 use super::driver::PartRun;
 use super::part::StepPart;
 
@@ -63,8 +63,8 @@ fn sum(ran: &[(StepPart, Time, Time)], part: StepPart) -> Span {
 }
 
 /// Returns the number of runs of a kind of part per layer.
-pub(super) fn per_layer(part: StepPart, phase: Phase) -> u64 {
-    StepPart::layer(phase).into_iter().filter(|kind| *kind == part).count() as u64
+pub(super) fn per_layer(part: StepPart, cut: &Cut) -> u64 {
+    StepPart::layer(cut).into_iter().filter(|kind| *kind == part).count() as u64
 }
 
 /// Returns at most `most` of `all` positions, evenly spread, including the first and the last.

@@ -4,7 +4,7 @@ use cubeyard_cli::results;
 use cubeyard_collectives::collective::Operation;
 use cubeyard_collectives::distributed::sweep::{CHECKED, Sizes, Sweep, SweepConfig, Which, page};
 use cubeyard_collectives::distributed::{CclConfig, Ranks};
-use cubeyard_model::{MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
+use cubeyard_model::{HfModel, MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_tl::{Needs, TooLarge};
 use pyo3::prelude::*;
@@ -28,21 +28,28 @@ struct StepArguments {
     context: u64,
     chunk: u64,
     layers: u64,
-    dtype: String,
+    dtype: Option<String>,
+    weights: Option<String>,
+    hf: Given,
     positions: Option<u64>,
 }
 
 impl StepArguments {
     fn config(self, topology: &Topology) -> PyResult<MeasureConfig> {
         let phase = if self.prefill { Phase::Prefill } else { Phase::Decode };
-        let dtype = named("dtype", &self.dtype)?;
+        let given = self.dtype.as_deref().map(|name| named("dtype", name)).transpose()?;
+        let weights = self.weights.as_deref().map(weight_type).transpose()?;
+        let HfModel { spec, dtype, notes } = model(&self.model, self.file, self.hf)?;
+        let dtype = given.or(dtype).unwrap_or(DType::F16);
+        let weights = weights.unwrap_or(dtype);
         let Self { batch, context, chunk, layers, positions, .. } = self;
         Ok(MeasureConfig {
-            spec: spec(&self.model, self.file)?,
-            work: Workload { phase, batch, context, chunk, dtype },
+            spec,
+            work: Workload { phase, batch, context, chunk, dtype, weights },
             topology: topology.topology.clone(),
             layers,
             positions,
+            notes,
         })
     }
 }
@@ -75,6 +82,20 @@ fn step(
     failed.map_or(report, Err)
 }
 
+/// Returns the model: of a configuration of Hugging Face, of a file, or by name.
+fn model(name: &str, file: Given, hf: Given) -> PyResult<HfModel> {
+    match hf {
+        Some((name, text)) => HfModel::read_bytes(&name, text.as_bytes()).or_raise(),
+        None => Ok(HfModel { spec: spec(name, file)?, dtype: None, notes: Vec::new() }),
+    }
+}
+
+/// Reads a type of weights.
+fn weight_type(name: &str) -> PyResult<DType> {
+    let found = cubeyard_model::cut::weight_type(name);
+    found.map_err(|error| Kind::Input.error(format!("weights={name:?}: {error}")))
+}
+
 fn spec(model: &str, file: Given) -> PyResult<ModelSpec> {
     match file {
         Some((name, text)) => ModelSpec::read_bytes(&name, text.as_bytes()).or_raise(),
@@ -82,6 +103,14 @@ fn spec(model: &str, file: Given) -> PyResult<ModelSpec> {
             ModelSpec::named(model).map_err(|error| Kind::Input.error(format!("model: {error}")))
         }
     }
+}
+
+/// Reads a configuration of Hugging Face, given as its name in errors and its text.
+#[pyfunction]
+fn model_read(py: Python<'_>, given: (String, String)) -> PyResult<Bound<'_, PyAny>> {
+    let (name, text) = given;
+    let model = HfModel::read_bytes(&name, text.as_bytes()).or_raise()?;
+    plain::json(py, &results::hf_json(&model))
 }
 
 /// Returns the names of all known models.
@@ -204,6 +233,7 @@ fn all_sizes(texts: &[String]) -> PyResult<Vec<u64>> {
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(model_step, module)?)?;
+    module.add_function(wrap_pyfunction!(model_read, module)?)?;
     module.add_function(wrap_pyfunction!(model_names, module)?)?;
     module.add_function(wrap_pyfunction!(ccl_sweep, module)?)
 }

@@ -3,18 +3,28 @@
 use crate::Lab;
 use crate::inputs::{numbers, queries};
 use crate::reference::{panel_order, size};
-use cubeyard_model::{Cut, Held};
+use cubeyard_model::{Cut, Held, Phase};
 
 /// A row-major matrix.
 #[derive(Clone, Debug)]
 pub(super) struct Matrix {
     pub(super) columns: usize,
     pub(super) values: Vec<f64>,
+    /// Unit of quantised values, before the scales of columns.
+    pub(super) scale: f64,
 }
 
 impl Matrix {
+    pub(super) fn new(columns: usize, values: Vec<f64>) -> Self {
+        Self { columns, values, scale: 1.0 }
+    }
+
+    /// Returns an element; 0 outside of the matrix, where the machine has padding.
     fn at(&self, row: u64, column: u64) -> f64 {
-        self.values[size(row) * self.columns + size(column)]
+        let (row, column) = (size(row), size(column));
+        let element =
+            self.values.get(row * self.columns + column).filter(|_| column < self.columns);
+        element.copied().unwrap_or_default()
     }
 
     pub(super) fn row(&self, row: usize) -> &[f64] {
@@ -38,7 +48,16 @@ pub(super) struct Numbers {
     /// A row for each sequence, head and token.
     pub(super) keys: Matrix,
     pub(super) values: Matrix,
+    /// Biases of Q, K and V, in one row.
+    pub(super) bias: Matrix,
+    /// Weights of the norms of heads of Q and of K.
+    pub(super) head_norms: Matrix,
+    /// Weights of the norms of the results of attention and of the feed-forward part.
+    pub(super) post_norms: Matrix,
 }
+
+/// A matrix beyond the last index, for padding.
+const NOWHERE: u64 = u32::MAX as u64;
 
 impl Numbers {
     pub(super) fn new(lab: &Lab, cut: &Cut, position: u64) -> Self {
@@ -47,11 +66,15 @@ impl Numbers {
         let plain = |rows: u64, columns: u64, seed| Matrix {
             columns: size(columns),
             values: numbers(lab, rows * columns, seed),
+            scale: 1.0,
         };
         // Scaled so that products stay about as large as their inputs; a power of 2 preserves the bits.
         let weights = |rows: u64, columns: u64, seed| {
             let mut matrix = plain(rows, columns, seed);
             let scale = 0.5_f64.powf((rows as f64).log2() / 2.0).log2().round().exp2();
+            if cut.is_quantised() {
+                return quantised(matrix, scale);
+            }
             matrix.values.iter_mut().for_each(|value| *value *= scale);
             matrix
         };
@@ -67,6 +90,9 @@ impl Numbers {
             down: weights(spec.ffn, spec.hidden, 6),
             keys: plain(cache, spec.head_dim, 7),
             values: plain(cache, spec.head_dim, 8),
+            bias: plain(1, attended + 2 * kv, 9),
+            head_norms: plain(2, spec.head_dim, 10),
+            post_norms: plain(2, spec.hidden, 11),
         };
         // Scores differ enough that errors of order show.
         this.keys.values = queries(lab, this.keys.values.len() as u64, 7);
@@ -86,18 +112,29 @@ impl Numbers {
             Held::Angles => self.angles(),
             Held::Keys => self.by_pe(sip, |cube, pe| self.cache(&self.keys, cube, pe)),
             Held::Values => self.by_pe(sip, |cube, pe| self.cache(&self.values, cube, pe)),
-            Held::Qkv => self.by_pe(sip, |cube, pe| self.columns_of_group(cube, pe)),
+            Held::Qkv | Held::QkvScales | Held::QkvBias => self.qkv_of(held, sip),
+            Held::HeadNorms => self.by_pe(sip, |_, _| self.head_norms.values.clone()),
+            Held::PostNorms => self.by_pe(sip, |_, pe| self.slice_of(&self.post_norms, pe)),
             Held::Output => self.by_pe(sip, |cube, pe| {
-                self.panels(&self.output, cube * self.cut.attended(), self.cut.attended(), pe)
+                let row = |row| self.attended_row(cube, row);
+                self.panels(&self.output, row, self.cut.attended(), pe)
             }),
-            Held::GateUp => self.by_pe(sip, |cube, pe| self.gate_up(cube, pe)),
+            Held::GateUp => self.by_pe(sip, |cube, pe| {
+                let of = [&self.gate, &self.up].map(|matrix| self.stored(matrix));
+                self.gate_up(&of, self.cut.hidden(), cube, pe)
+            }),
+            Held::GateUpScales => self.by_pe(sip, |cube, pe| {
+                self.gate_up(&[&self.gate, &self.up].map(scales), 1, cube, pe)
+            }),
             Held::Down => self.by_pe(sip, |cube, pe| {
                 let depth = self.cut.inner() * self.cut.pes;
-                self.panels(&self.down, cube * depth, depth, pe)
+                self.panels(&self.down, |row| cube * depth + row, depth, pe)
             }),
+            Held::OutputScales => self.by_pe(sip, |_, pe| self.slice_of(&scales(&self.output), pe)),
+            Held::DownScales => self.by_pe(sip, |_, pe| self.slice_of(&scales(&self.down), pe)),
             Held::Head | Held::Table => {
-                let (spec, sips) = (&self.cut.spec, self.cut.sips);
-                let count = spec.hidden * spec.vocab;
+                let (cut, sips) = (&self.cut, self.cut.sips);
+                let count = cut.hidden() * cut.vocab();
                 vec![0.0; size(if held == Held::Head { count / sips } else { count })]
             }
         }
@@ -111,10 +148,11 @@ impl Numbers {
 
     /// Arranges rows of tokens as the PEs of a cube hold them: the first features of all tokens, then the next.
     pub(super) fn shared(&self, tokens: &Matrix) -> Vec<f64> {
-        let slice = size(self.cut.slice());
-        let rows = || tokens.values.chunks_exact(tokens.columns);
-        let of = |pe: usize| rows().flat_map(move |row| &row[pe * slice..(pe + 1) * slice]);
-        (0..size(self.cut.pes)).flat_map(of).copied().collect()
+        let (slice, rows) = (self.cut.slice(), (tokens.values.len() / tokens.columns) as u64);
+        let features = |pe: u64| pe * slice..(pe + 1) * slice;
+        let row = |pe, row| features(pe).map(move |feature| tokens.at(row, feature));
+        let of = |pe| (0..rows).flat_map(move |at| row(pe, at));
+        (0..self.cut.pes).flat_map(of).collect()
     }
 
     /// Returns the cosines, then the sines, for each position of the step.
@@ -132,60 +170,143 @@ impl Numbers {
 
     /// Returns the columns of Q, K and V of a PE: those of its group's heads in order, distributed to the first
     /// PE of each cube first.
-    fn columns_of_group(&self, cube: u64, pe: u64) -> Vec<f64> {
-        let (cut, spec) = (&self.cut, &self.cut.spec);
-        let (head, unit) = (cube / cut.group_cubes, pe * cut.group_cubes + cube % cut.group_cubes);
+    fn columns_of_group(&self, matrix: &Matrix, rows: u64, cube: u64, pe: u64) -> Vec<f64> {
+        let cut = &self.cut;
+        let (group, unit) = (cube / cut.group_cubes, pe * cut.group_cubes + cube % cut.group_cubes);
+        let size = cut.spec.head_dim;
         let column = |place: u64| {
-            let (which, feature) = (place / spec.head_dim, place % spec.head_dim);
-            let group = spec.group();
-            let head = match which.checked_sub(group) {
-                None => head * group + which,
-                Some(kind) => spec.heads + kind * spec.kv_heads + head,
-            };
-            head * spec.head_dim + feature
+            let head = self.projected_head(group, place / size);
+            head.map_or(NOWHERE, |head| head * size + place % size)
         };
         let columns = unit * cut.qkv()..(unit + 1) * cut.qkv();
-        let row = |row| columns.clone().map(move |place| self.qkv.at(row, column(place)));
-        (0..spec.hidden).flat_map(row).collect()
+        let row = |row| columns.clone().map(move |place| matrix.at(row, column(place)));
+        (0..rows).flat_map(row).collect()
     }
 
-    fn gate_up(&self, cube: u64, pe: u64) -> Vec<f64> {
+    /// Returns the head of a model, those of Q before those of K and V, that a group projects at a place.
+    fn projected_head(&self, group: u64, place: u64) -> Option<u64> {
+        let (heads, spec) = (&self.cut.heads, &self.cut.spec);
+        let (slot, within) =
+            (group * heads.slots + place / heads.of_slot(), place % heads.of_slot());
+        if place >= heads.projected() {
+            return None;
+        }
+        match within.checked_sub(heads.queries) {
+            None => heads.query_head(slot, within),
+            Some(kind) => Some(spec.heads + kind * spec.kv_heads + heads.kv_head(slot)?),
+        }
+    }
+
+    /// Returns the row of the output's weights that a cube has at a place.
+    fn attended_row(&self, cube: u64, place: u64) -> u64 {
+        let (cut, heads) = (&self.cut, &self.cut.heads);
+        let piece = cube % cut.group_cubes * heads.share + place / heads.piece;
+        let (head, part) = (piece / heads.pieces, piece % heads.pieces);
+        let slot = cube / cut.group_cubes * heads.slots + head / heads.queries;
+        let is_padding = head >= heads.slots * heads.queries;
+        let head = heads.query_head(slot, head % heads.queries).filter(|_| !is_padding);
+        let feature = part * heads.piece + place % heads.piece;
+        head.map_or(NOWHERE, |head| head * cut.spec.head_dim + feature)
+    }
+
+    /// Returns a matrix of features, restricted to those of a PE.
+    fn slice_of(&self, matrix: &Matrix, pe: u64) -> Vec<f64> {
+        let features = pe * self.cut.slice()..(pe + 1) * self.cut.slice();
+        let row = |row| features.clone().map(move |feature| matrix.at(row, feature));
+        let rows = matrix.values.len() / matrix.columns;
+        (0..rows as u64).flat_map(row).collect()
+    }
+
+    /// Returns the weights, scales or biases of Q, K and V on a SIP.
+    fn qkv_of(&self, held: Held, sip: u64) -> Vec<f64> {
+        let (matrix, rows) = match held {
+            Held::Qkv => (self.stored(&self.qkv), self.cut.hidden()),
+            Held::QkvScales => (scales(&self.qkv), 1),
+            _ => (self.bias.clone(), 1),
+        };
+        self.by_pe(sip, |cube, pe| self.columns_of_group(&matrix, rows, cube, pe))
+    }
+
+    /// Returns weights as they are stored: without the scales of their columns.
+    fn stored(&self, matrix: &Matrix) -> Matrix {
+        let mut stored = matrix.clone();
+        if self.cut.is_quantised() {
+            let scales = scales(matrix).values;
+            let rows = stored.values.chunks_exact_mut(stored.columns);
+            rows.for_each(|row| row.iter_mut().zip(&scales).for_each(|(x, scale)| *x /= scale));
+        }
+        stored
+    }
+
+    fn gate_up(&self, [gate, up]: &[Matrix; 2], rows: u64, cube: u64, pe: u64) -> Vec<f64> {
         let (cut, width) = (&self.cut, self.cut.inner());
         let first = (cube * cut.pes + pe) * width;
         let row = |row| {
             let of = move |matrix: &Matrix| {
                 (first..first + width).map(|column| matrix.at(row, column)).collect::<Vec<_>>()
             };
-            of(&self.gate).into_iter().chain(of(&self.up))
+            of(gate).into_iter().chain(of(up))
         };
-        (0..cut.spec.hidden).flat_map(row).collect()
+        (0..rows).flat_map(row).collect()
     }
 
     /// Returns some rows of a matrix, restricted to the columns of a PE, panel by panel.
-    fn panels(&self, matrix: &Matrix, first: u64, rows: u64, pe: u64) -> Vec<f64> {
-        let slice = self.cut.slice();
+    fn panels(&self, matrix: &Matrix, row_at: impl Fn(u64) -> u64, rows: u64, pe: u64) -> Vec<f64> {
+        let (slice, matrix) = (self.cut.slice(), self.stored(matrix));
         let order = panel_order(rows, slice, self.cut.panel(rows)).into_iter();
         let place = |element: usize| (element as u64 / slice, element as u64 % slice);
-        order.map(place).map(|(row, column)| matrix.at(first + row, pe * slice + column)).collect()
+        order.map(place).map(|(row, column)| matrix.at(row_at(row), pe * slice + column)).collect()
     }
 
     /// Returns the cache of a PE, with wrong numbers in place of the step's own tokens.
     fn cache(&self, cache: &Matrix, cube: u64, pe: u64) -> Vec<f64> {
         let (cut, work) = (&self.cut, &self.cut.work);
-        let (head, unit) = (cube / cut.group_cubes, pe * cut.group_cubes + cube % cut.group_cubes);
+        let (group, unit) = (cube / cut.group_cubes, pe * cut.group_cubes + cube % cut.group_cubes);
+        let slots = cut.heads.slots;
         let row = |row: u64| {
-            let (turn, rest) = (row / cut.room, row % cut.room);
+            let (turn, rest) = (row / cut.room / slots, row % cut.room);
+            let head = cut.heads.kv_head(group * slots + row / cut.room % slots);
             let (sequence, part) = if cut.parts > 1 {
                 (unit / cut.parts, unit % cut.parts)
+            } else if work.phase == Phase::Prefill {
+                // A step of prefill has one sequence of each PE.
+                (turn * cut.units() + unit, 0)
             } else {
                 (unit * cut.held + turn, 0)
             };
             let token = part * cut.room + rest;
-            if sequence < work.batch && token < self.position {
+            if let Some(head) = head
+                && sequence < work.batch
+                && token < self.position
+            {
                 return cache.row(self.cached(head, sequence, token)).to_vec();
             }
             vec![1000.0; cache.columns]
         };
-        (0..cut.held * cut.room).flat_map(row).collect()
+        (0..cut.held * slots * cut.room).flat_map(row).collect()
     }
+}
+
+/// Rounds a matrix of numbers up to 1 to whole numbers up to 8, which all types of 8 bits represent, times the scales of
+/// their columns.
+fn quantised(mut matrix: Matrix, scale: f64) -> Matrix {
+    let rows = matrix.values.chunks_exact_mut(matrix.columns);
+    rows.for_each(|row| {
+        row.iter_mut().enumerate().for_each(|(column, value)| {
+            *value = (*value * 8.0).round() * scale / 8.0 * column_scale(column);
+        });
+    });
+    matrix.scale = scale / 8.0;
+    matrix
+}
+
+/// Returns the scale of a column, relative to that of the matrix; neighbours differ.
+fn column_scale(column: usize) -> f64 {
+    [1.0, 0.5, 2.0][column % 3]
+}
+
+/// Returns the scales of the columns of a quantised matrix.
+fn scales(matrix: &Matrix) -> Matrix {
+    let values = (0..matrix.columns).map(|column| matrix.scale * column_scale(column)).collect();
+    Matrix { values, ..matrix.clone() }
 }

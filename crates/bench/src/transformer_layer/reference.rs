@@ -4,17 +4,49 @@ use super::layout::{Matrix, Numbers};
 use crate::attention::attention;
 use crate::reference::{product, size};
 use cubeyard_kernels::EPSILON;
+use cubeyard_model::spec::Activation;
 
 /// Returns the tokens of a step after the layer.
 pub(super) fn layer(numbers: &Numbers) -> Matrix {
     let tokens = &numbers.tokens;
-    let attended = attend(numbers, &times(&normal(tokens), &numbers.qkv));
-    let middle = plus(tokens, &times(&attended, &numbers.output));
+    let attended = attend(numbers, &projected(numbers, &normal(tokens)));
+    let middle = plus(tokens, &result(numbers, 0, times(&attended, &numbers.output)));
     let inner = normal(&middle);
     let (gate, up) = (times(&inner, &numbers.gate), times(&inner, &numbers.up));
-    let silu = |gate: f64| gate / (1.0 + (-gate).exp());
-    let joined = gate.values.iter().zip(&up.values).map(|(gate, up)| silu(*gate) * up).collect();
-    plus(&middle, &times(&Matrix { values: joined, ..gate }, &numbers.down))
+    let activated = |(gate, up): (&f64, &f64)| activation(numbers, *gate) * up;
+    let joined = gate.values.iter().zip(&up.values).map(activated).collect();
+    let down = times(&Matrix { values: joined, ..gate }, &numbers.down);
+    plus(&middle, &result(numbers, 1, down))
+}
+
+fn projected(numbers: &Numbers, tokens: &Matrix) -> Matrix {
+    let mut qkv = times(tokens, &numbers.qkv);
+    if numbers.cut.spec.family.has_qkv_bias {
+        let rows = qkv.values.chunks_exact_mut(qkv.columns);
+        rows.for_each(|row| row.iter_mut().zip(&numbers.bias.values).for_each(|(x, b)| *x += b));
+    }
+    qkv
+}
+
+fn activation(numbers: &Numbers, x: f64) -> f64 {
+    match numbers.cut.spec.family.activation {
+        Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Gelu => {
+            let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3));
+            0.5 * x * (1.0 + u.tanh())
+        }
+    }
+}
+
+/// Normalises the result of attention or of the feed-forward part, if the model does.
+fn result(numbers: &Numbers, which: usize, matrix: Matrix) -> Matrix {
+    if !numbers.cut.spec.family.has_post_norms {
+        return matrix;
+    }
+    let (mut matrix, weights) = (normal(&matrix), numbers.post_norms.row(which));
+    let rows = matrix.values.chunks_exact_mut(matrix.columns);
+    rows.for_each(|row| row.iter_mut().zip(weights).for_each(|(x, weight)| *x *= weight));
+    matrix
 }
 
 fn normal(tokens: &Matrix) -> Matrix {
@@ -24,24 +56,24 @@ fn normal(tokens: &Matrix) -> Matrix {
         row.iter().map(|value| value * scale).collect::<Vec<_>>()
     };
     let values = tokens.values.chunks_exact(tokens.columns).flat_map(row).collect();
-    Matrix { columns: tokens.columns, values }
+    Matrix::new(tokens.columns, values)
 }
 
 fn times(a: &Matrix, b: &Matrix) -> Matrix {
     let values = product(&a.values, &b.values, a.columns as u64, b.columns as u64);
-    Matrix { columns: b.columns, values }
+    Matrix::new(b.columns, values)
 }
 
 fn plus(a: &Matrix, b: &Matrix) -> Matrix {
     let values = a.values.iter().zip(&b.values).map(|(a, b)| a + b).collect();
-    Matrix { columns: a.columns, values }
+    Matrix::new(a.columns, values)
 }
 
 /// Returns the attention of each token, with all heads in a row.
 fn attend(numbers: &Numbers, qkv: &Matrix) -> Matrix {
     let (cut, spec) = (&numbers.cut, &numbers.cut.spec);
     let columns = size(spec.heads * spec.head_dim);
-    let mut attended = Matrix { columns, values: vec![0.0; columns * size(cut.tokens())] };
+    let mut attended = Matrix::new(columns, vec![0.0; columns * size(cut.tokens())]);
     for sequence in 0..cut.sequences {
         for head in 0..spec.heads {
             of_head(numbers, qkv, sequence, head, &mut attended);
@@ -62,11 +94,19 @@ fn of_head(numbers: &Numbers, qkv: &Matrix, sequence: u64, head: u64, attended: 
         let first = size(head) * features;
         qkv.row(row(token))[first..first + features].to_vec()
     };
+    let normed = |which: usize, features: Vec<f64>| {
+        if !spec.family.has_qk_norm {
+            return features;
+        }
+        let weights = numbers.head_norms.row(which).iter();
+        let normal = normal(&Matrix::new(features.len(), features));
+        normal.values.iter().zip(weights).map(|(x, weight)| x * weight).collect()
+    };
     let mut queries = Vec::new();
     for token in 0..cut.each {
         let at = numbers.position + token;
-        queries.extend(turned(numbers, at, &part(token, head)));
-        keys.extend(turned(numbers, at, &part(token, spec.heads + kv)));
+        queries.extend(turned(numbers, at, &normed(0, part(token, head))));
+        keys.extend(turned(numbers, at, &normed(1, part(token, spec.heads + kv))));
         values.extend(part(token, spec.heads + spec.kv_heads + kv));
     }
     let seen = |token: usize| size(numbers.position) + token + 1;

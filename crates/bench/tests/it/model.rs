@@ -27,11 +27,18 @@ fn tiny() -> ModelSpec {
 }
 
 fn work(phase: Phase, batch: u64, context: u64) -> Workload {
-    Workload { phase, batch, context, chunk: 32, dtype: DType::F16 }
+    Workload { phase, batch, context, chunk: 32, dtype: DType::F16, weights: DType::F16 }
 }
 
 fn config(work: Workload) -> MeasureConfig {
-    MeasureConfig { spec: tiny(), work, topology: small(), layers: 1, positions: None }
+    MeasureConfig {
+        spec: tiny(),
+        work,
+        topology: small(),
+        layers: 1,
+        positions: None,
+        notes: Vec::new(),
+    }
 }
 
 fn measured(config: &MeasureConfig) -> ModelReport {
@@ -92,7 +99,7 @@ fn together_and_apart(spec: &ModelSpec, work: Workload) -> [Span; 2] {
         ends.max().unwrap() - start
     };
     let layer = time(StepPart::Layer);
-    let parts = StepPart::layer(work.phase).into_iter().map(time).sum();
+    let parts = StepPart::layer(&cut).into_iter().map(time).sum();
     [layer, parts]
 }
 
@@ -211,12 +218,75 @@ fn what_does_not_fit_says_so_with_the_report_of_the_allocator() {
 
 #[test]
 fn what_the_machine_cannot_divide_is_named() {
-    let spec = ModelSpec { hidden: 255, ..tiny() };
+    let spec = ModelSpec { heads: 9, ..tiny() };
     let error = Cut::new(&spec, work(Phase::Decode, 1, 1), &small(), 2).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "hidden=255: expected a multiple of 2, a part for each PE of a cube"
+        "heads=9: expected a multiple of 2, as many for each head of K and V"
     );
     let error = Cut::new(&tiny(), work(Phase::Decode, 0, 1), &small(), 2).unwrap_err();
     assert!(matches!(error, ModelError::Nothing("batch")));
+}
+
+/// Runs a layer with data, and checks its numbers.
+fn check_layer(set: &[&str]) {
+    for launches in ["launches=one", "launches=parts"] {
+        check_launches(&[set, &[launches]].concat());
+    }
+}
+
+fn check_launches(set: &[&str]) {
+    let bench = find("transformer-layer").unwrap();
+    let (topology, sips) = (small(), Vec::new());
+    let set = set.iter().map(ToString::to_string).collect();
+    let config = RunConfig { topology, set, data: true, mode: Mode::Recorded, sips, ops: false };
+    let run = run(&*bench, &config).unwrap_or_else(|error| panic!("{:?}: {error}", config.set));
+    let check = run.report.check.expect("it was run with data");
+    assert!(check.passed() && check.elements > 0, "{:?}: {check:?}", config.set);
+    assert!(run.findings.is_empty(), "{:?}: {}", config.set, run.findings[0]);
+}
+
+const PHASES: [&[&str]; 4] = [
+    &["batch=1", "context=50"],
+    &["batch=9", "context=5"],
+    &["phase=prefill", "batch=1", "chunk=12", "context=40"],
+    &["phase=prefill", "batch=4", "chunk=16", "context=20"],
+];
+
+#[test]
+fn a_layer_that_the_machine_does_not_divide_has_the_numbers_of_its_reference() {
+    for shape in [
+        // Three quarters of a head for each cube; several heads in a slot; padding of heads.
+        ["hidden=64", "ffn=64", "heads=6", "kv-heads=2", "head-dim=16"],
+        ["hidden=64", "ffn=64", "heads=12", "kv-heads=6", "head-dim=16"],
+        ["hidden=64", "ffn=64", "heads=9", "kv-heads=3", "head-dim=6"],
+        // One head of K and V, copied to both SIPs; five heads of Q over them.
+        ["hidden=64", "ffn=64", "heads=5", "kv-heads=1", "head-dim=16"],
+        // Features that the PEs do not divide.
+        ["hidden=63", "ffn=71", "heads=4", "kv-heads=2", "head-dim=10"],
+    ] {
+        for phase in PHASES {
+            check_layer(&[&shape, phase].concat());
+        }
+    }
+}
+
+#[test]
+fn layers_of_all_families_have_the_numbers_of_their_reference() {
+    for family in ["family=qwen2", "family=qwen3", "family=gemma2"] {
+        for phase in PHASES {
+            let shape = ["hidden=64", "ffn=64", "heads=8", "kv-heads=2", family];
+            check_layer(&[&shape, phase].concat());
+        }
+    }
+}
+
+#[test]
+fn layers_with_weights_of_8_bits_have_the_numbers_of_their_reference() {
+    for weights in ["weights=fp8", "weights=int8"] {
+        for phase in PHASES {
+            let shape = ["hidden=64", "ffn=64", "heads=8", "kv-heads=2", weights];
+            check_layer(&[&shape, phase].concat());
+        }
+    }
 }

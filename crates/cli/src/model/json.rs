@@ -1,8 +1,9 @@
 //! Reports on models as JSON.
 
 use anyhow::Result;
-use cubeyard_model::Phase;
 use cubeyard_model::report::{ModelReport, PartReport, Use};
+use cubeyard_model::{HfModel, Phase};
+use cubeyard_runtime::dtype::DType;
 use serde_json::{Value, json};
 
 pub(super) fn render(report: &ModelReport) -> Result<String> {
@@ -24,6 +25,7 @@ pub(crate) fn value(report: &ModelReport) -> Value {
         "batch": cut.work.batch,
         "context": cut.work.context,
         "dtype": cut.work.dtype.name(),
+        "weights": cut.work.weights.name(),
         "sips": cut.sips,
         "cubes": cut.cubes,
         "pes": cut.pes,
@@ -39,6 +41,8 @@ pub(crate) fn value(report: &ModelReport) -> Value {
         "share_of_bound": report.share(),
         "positions_run": report.positions.0,
         "positions": report.positions.1,
+        "placement": cut.placement_notes(),
+        "notes": report.notes,
         "memory_per_pe": {
             "capacity_bytes": memory.capacity,
             "weights": used(memory.weights),
@@ -46,6 +50,26 @@ pub(crate) fn value(report: &ModelReport) -> Value {
             "activations": used(memory.activations),
             "all": used(memory.total),
         },
+    })
+}
+
+/// Returns the dimensions of a configuration.
+pub(crate) fn configuration(HfModel { spec, dtype, notes }: &HfModel) -> Value {
+    let experts = spec.family.experts;
+    json!({
+        "name": spec.name,
+        "parameters": spec.parameters(),
+        "layers": spec.layers,
+        "hidden": spec.hidden,
+        "ffn": spec.ffn,
+        "heads": spec.heads,
+        "kv_heads": spec.kv_heads,
+        "head_dim": spec.head_dim,
+        "vocab": spec.vocab,
+        "experts": experts.map(|experts| experts.count),
+        "active_experts": experts.map(|experts| experts.active),
+        "dtype": dtype.map(DType::name),
+        "notes": notes,
     })
 }
 

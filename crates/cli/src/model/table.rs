@@ -19,12 +19,26 @@ pub(crate) fn render(report: &ModelReport, colours: bool) -> String {
     text += &table(&HEADING, &rows, 1, colours);
     text.push('\n');
     text += &totals(report);
-    text + "\n" + &memory(report, colours)
+    text + "\n" + &memory(report, colours) + &notes(report)
+}
+
+/// Returns the statements on placement, and on features that are not simulated.
+fn notes(report: &ModelReport) -> String {
+    let placement = report.cut.placement_notes();
+    let mut text = String::new();
+    for (title, notes) in [("placement", &placement), ("not simulated", &report.notes)] {
+        if !notes.is_empty() {
+            let _ = writeln!(text, "\n  {title}");
+            notes.iter().for_each(|note| _ = writeln!(text, "    {note}"));
+        }
+    }
+    text
 }
 
 fn head(report: &ModelReport, colours: bool) -> String {
     let cut = &report.cut;
-    let Workload { phase, batch, context, dtype, .. } = cut.work;
+    let Workload { phase, batch, context, dtype, weights, .. } = cut.work;
+    let weights = if cut.is_quantised() { format!(", weights {weights}") } else { String::new() };
     let name = paint(&cut.spec.name, BOLD, colours);
     let phase = match phase {
         Phase::Decode => "decode",
@@ -33,7 +47,7 @@ fn head(report: &ModelReport, colours: bool) -> String {
     let billions = significant(cut.spec.parameters() as f64 / 1e9);
     let machine = format!("{} SIPs × {} cubes × {} PEs", cut.sips, cut.cubes, cut.pes);
     format!(
-        "{name}: {phase}, batch {batch}, context {context}, {dtype}\n  {billions} billion weights, {} layers; {machine}\n",
+        "{name}: {phase}, batch {batch}, context {context}, {dtype}{weights}\n  {billions} billion weights, {} layers; {machine}\n",
         cut.spec.layers
     )
 }

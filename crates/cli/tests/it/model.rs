@@ -109,6 +109,6 @@ fn what_cannot_be_is_refused_with_what_can() {
     refused(&model(&sandbox, &["--dtype", "f17"]), "f17");
     sandbox.write("tiny.yaml", "{layer: 3}");
     refused(&model(&sandbox, &[]), "layers");
-    sandbox.write("tiny.yaml", "{hidden: 4095}");
+    sandbox.write("tiny.yaml", "{heads: 33}");
     refused(&model(&sandbox, &[]), "expected a multiple of");
 }

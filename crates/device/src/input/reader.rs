@@ -67,6 +67,12 @@ impl<'a> Map<'a> {
         self.entries.iter().map(field).collect()
     }
 
+    /// Returns the keys that were not asked for, for files that may have any others.
+    pub fn unasked(&self) -> impl Iterator<Item = String> + '_ {
+        let is_known = |entry: &&Entry<'_>| self.known.contains(&&*entry.key);
+        self.entries.iter().filter(move |entry| !is_known(entry)).map(|entry| excerpt(&entry.key))
+    }
+
     /// Rejects keys that were not asked for. Called last, when all names are known.
     pub fn finish(&self) -> Result<(), InputError> {
         let is_known = |entry: &&Entry<'_>| self.is_open || self.known.contains(&&*entry.key);
@@ -90,6 +96,11 @@ impl<'a> Field<'a> {
     /// Returns an error at the place of this value.
     pub fn error(&self, problem: InputProblem) -> InputError {
         self.tree.mark.error(&self.key, problem)
+    }
+
+    /// Returns whether the value is `null`, `~` or empty.
+    pub fn is_null(&self) -> bool {
+        self.plain().is_some_and(|text| matches!(text, "" | "null" | "~"))
     }
 
     /// Returns an error that this value was found in place of the expected one.

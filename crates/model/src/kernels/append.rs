@@ -5,17 +5,20 @@ use cubeyard_tl::{Ref, Tile};
 
 /// Rotates K of each PE's tokens, and stores K and V in the cache. Arguments: Q, K and V of the step; the
 /// caches of K and V; cosines and sines; two that are not used; the layer, and the position of the step in its
-/// sequences.
+/// sequences; the weights of the norms of heads, if there are any.
 pub(super) fn append(here: &Here) {
     let Some((sequence, part)) = here.share() else { return };
-    let (count, group) = (here.cut.unit_rows(), here.cut.spec.group());
+    let count = here.cut.unit_rows();
     let first = part * count;
     let new = here.projected(sequence * here.cut.each + first, count);
     let angles = here.angles(3, first, count);
-    let key = here.turned(&here.heads(&new, group, 1), &angles);
-    let value = here.heads(&new, group + 1, 1);
-    for (position, tile) in [(1, key), (2, value)] {
-        here.keep(&here.args.tensor(position).whole(), sequence, first, &tile);
+    for slot in 0..here.cut.heads.slots {
+        let [_, key, value] = here.slot_heads(&new, slot);
+        let key = here.turned(&here.key_norm(&key), &angles);
+        for (position, tile) in [(1, key), (2, value)] {
+            let cache = here.args.tensor(position).whole();
+            here.keep(&cache, [sequence, slot], first, &tile);
+        }
     }
 }
 
@@ -27,25 +30,26 @@ impl Here {
         (unit / parts < self.cut.sequences).then_some((unit / parts, unit % parts))
     }
 
-    /// Returns the row of a token in the cache of a layer, and the number of rows left from there.
-    pub(super) fn place(&self, sequence: u64, token: u64) -> (u64, u64) {
+    /// Returns the row of a token in the cache of a layer for a slot, and the number of rows left from there.
+    pub(super) fn place(&self, [sequence, slot]: [u64; 2], token: u64) -> (u64, u64) {
         let cut = &self.cut;
         let (part, rest) = (token / cut.room, token % cut.room);
         let unit = sequence * cut.parts + part;
         let (pe, cube) = (unit / cut.group_cubes, unit % cut.group_cubes);
         let pe = (self.group * cut.group_cubes + cube) * cut.pes + pe;
-        let row = ((pe * cut.spec.layers + self.args.whole(6)) * cut.held) * cut.room;
+        let layer = (pe * cut.spec.layers + self.args.whole(6)) * cut.held;
+        let row = (layer * cut.heads.slots + slot) * cut.room;
         (row + rest, cut.room - rest)
     }
 
     /// Stores rows of tokens, ignoring those beyond the end of the context.
-    fn keep(&self, cache: &Ref, sequence: u64, first: u64, tile: &Tile) {
+    fn keep(&self, cache: &Ref, of: [u64; 2], first: u64, tile: &Tile) {
         let (tl, size) = (&self.tl, self.cut.spec.head_dim);
         let begin = self.args.whole(7) + first;
         let end = (begin + tile.dim(0)).min(self.cut.work.context);
         let mut token = begin;
         while token < end {
-            let (row, more) = self.place(sequence, token);
+            let (row, more) = self.place(of, token);
             let count = more.min(end - token);
             let rows = tl.slice(tile, &[token - begin, 0, 0], &[count, 1, size]);
             tl.store(&cache.at(row * size, &[count, 1, size]), &rows);

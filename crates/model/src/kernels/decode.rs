@@ -10,7 +10,8 @@ const BLOCK: u64 = 512;
 
 /// Rotates Q and K of new tokens, stores K and V, and computes the attention of each PE's sequences, or of its
 /// part of one. Each cube then receives its heads of all. Arguments: Q, K and V of the step; the caches of K
-/// and V; cosines and sines; the output, and the logarithms of its weights; and the layer.
+/// and V; cosines and sines; the output, and the logarithms of its weights; the layer; one that is not used; the
+/// weights of the norms of heads, if there are any.
 pub(super) fn decode(here: &Here) {
     for turn in 0..here.cut.held {
         let attended = here.sequence(here.unit(), turn).map(|at| here.attend(at, turn));
@@ -34,7 +35,7 @@ impl Here {
     /// Returns the first block of K and of V; none if it has the new token, which is not there yet.
     pub(super) fn first_blocks(&self) -> Vec<Ref> {
         let (cut, size) = (&self.cut, self.cut.spec.head_dim);
-        let row = self.args.whole(6) * cut.held * cut.room;
+        let row = self.args.whole(6) * cut.held * cut.heads.slots * cut.room;
         let first =
             |position: usize| self.args.tensor(position).local().at(row * size, &[BLOCK, size]);
         let tokens = self
@@ -48,21 +49,37 @@ impl Here {
 
     /// Computes the attention of a part of a sequence: a row of heads, and the logarithms of their weights.
     fn attend(&self, (sequence, part): (u64, u64), turn: u64) -> (Tile, Tile) {
-        let (tl, cut) = (&self.tl, &self.cut);
-        let (group, size) = (cut.spec.group(), cut.spec.head_dim);
         let new = self.projected(sequence, 1);
         let angles = self.angles(3, 0, 1);
+        let turn = self.args.whole(6) * self.cut.held + turn;
+        let slots = self.cut.heads.slots;
+        let of_slot = |slot| {
+            let heads = self.slot_heads(&new, slot);
+            self.attend_slot(&heads, &angles, part, (turn * slots + slot) * self.cut.room)
+        };
+        let (values, weights): (Vec<_>, Vec<_>) = (0..slots).map(of_slot).unzip();
+        (self.concat(values), self.concat(weights))
+    }
+
+    /// Computes the attention of the heads of a slot, whose cache begins at a row.
+    fn attend_slot(
+        &self,
+        [query, key, value]: &[Tile; 3],
+        angles: &[Tile; 2],
+        part: u64,
+        row: u64,
+    ) -> (Tile, Tile) {
+        let (tl, cut) = (&self.tl, &self.cut);
+        let (group, size) = (cut.heads.queries, cut.spec.head_dim);
         let cache = [1, 2].map(|position| self.args.tensor(position).local());
-        let row = (self.args.whole(6) * cut.held + turn) * cut.room;
         let tokens = cut.room.min(cut.work.context.saturating_sub(part * cut.room));
         if part * cut.room + tokens == cut.work.context {
             let last = (row + tokens - 1) * size;
-            let key = self.turned(&self.heads(&new, group, 1), &angles);
-            let value = self.heads(&new, group + 1, 1);
+            let key = self.turned(&self.key_norm(key), angles);
             tl.store(&cache[0].at(last, &[1, 1, size]), &key);
-            tl.store(&cache[1].at(last, &[1, 1, size]), &value);
+            tl.store(&cache[1].at(last, &[1, 1, size]), value);
         }
-        let query = self.turned(&self.heads(&new, 0, group), &angles);
+        let query = self.turned(&self.query_norm(query), angles);
         let query = tl.trans(&tl.reshape(&query, &[group, size]));
         let mut sum = SoftmaxSum::new(tl, group, size);
         for start in (0..tokens).step_by(usize::try_from(BLOCK).expect("it is small")) {

@@ -27,7 +27,7 @@ pub(crate) fn layer(cut: &Rc<Cut>, all_reduce: Kernel, counts: Vec<usize>) -> Ke
 }
 
 async fn run(mut here: Here, all_reduce: Kernel, counts: Rc<[usize]>) {
-    let (parts, all) = (StepPart::layer(here.cut.work.phase), here.args.clone());
+    let (parts, all) = (StepPart::layer(&here.cut), here.args.clone());
     let mut first = 0;
     for (place, (&part, count)) in parts.iter().zip(counts.iter()).enumerate() {
         here.args = all.skip(first);
@@ -47,7 +47,7 @@ impl Here {
     /// Waits until the PEs of which a part loads results have stored them.
     fn meet(&self, part: StepPart) {
         // The tokens of a norm are this PE's own.
-        if part == StepPart::Norm {
+        if matches!(part, StepPart::Norm | StepPart::PostNorm) {
             return;
         }
         let others: Vec<_> = (0..self.cut.pes).filter(|pe| *pe != self.pe).map(to_pe).collect();

@@ -11,7 +11,8 @@ const BLOCK: u64 = 256;
 
 /// Computes the attention of each PE's tokens over their sequence up to them, wherever it is stored. Each cube
 /// then receives its heads of all. Arguments: Q, K and V of the step; the caches of K and V; cosines and sines;
-/// the output; one that is not used; the layer, and the position of the step in its sequences.
+/// the output; one that is not used; the layer, and the position of the step in its sequences; the weights of the norms
+/// of heads, if there are any.
 pub(super) fn prefill(here: &Here) {
     let attended = here.share().map(|(sequence, part)| here.look_back(sequence, part));
     let busy = here.cut.sequences * here.cut.parts;
@@ -22,17 +23,27 @@ pub(super) fn prefill(here: &Here) {
 impl Here {
     /// Computes the attention of a share of a sequence's new tokens.
     fn look_back(&self, sequence: u64, part: u64) -> Tile {
-        let (tl, cut) = (&self.tl, &self.cut);
-        let (group, size, count) = (cut.spec.group(), cut.spec.head_dim, cut.unit_rows());
-        let new = self.projected(sequence * cut.each + part * count, count);
+        let count = self.cut.unit_rows();
+        let new = self.projected(sequence * self.cut.each + part * count, count);
         let angles = self.angles(3, part * count, count);
-        let query = self.turned(&self.heads(&new, 0, group), &angles);
-        let query = tl.reshape(&query, &[count * group, size]);
+        let of_slot = |slot| {
+            let [query, ..] = self.slot_heads(&new, slot);
+            let query = self.turned(&self.query_norm(&query), &angles);
+            self.look_back_in(&query, [sequence, slot], part)
+        };
+        self.concat((0..self.cut.heads.slots).map(of_slot).collect())
+    }
+
+    /// Computes the attention of the heads of a slot.
+    fn look_back_in(&self, query: &Tile, of: [u64; 2], part: u64) -> Tile {
+        let (tl, cut) = (&self.tl, &self.cut);
+        let (group, size, count) = (cut.heads.queries, cut.spec.head_dim, cut.unit_rows());
+        let query = tl.reshape(query, &[count * group, size]);
         let first = self.args.whole(7) + part * count;
         let seen = (first + count).min(cut.work.context);
         let mut sum = SoftmaxSum::new(tl, count * group, size);
-        let blocks = self.blocks(sequence, seen).into_iter().map(|(token, tokens)| {
-            let row = self.place(sequence, token).0;
+        let blocks = self.blocks(of, seen).into_iter().map(|(token, tokens)| {
+            let row = self.place(of, token).0;
             let load = |position: usize| {
                 let cache = self.args.tensor(position).whole();
                 tl.load(&cache.at(row * size, &[tokens, size]))
@@ -48,11 +59,11 @@ impl Here {
 
     /// Returns the first token and the length of each block of a sequence; each block is in one PE's memory.
     /// PEs begin at different blocks, so that they do not all read from one PE.
-    fn blocks(&self, sequence: u64, tokens: u64) -> Vec<(u64, u64)> {
+    fn blocks(&self, of: [u64; 2], tokens: u64) -> Vec<(u64, u64)> {
         let mut blocks = Vec::new();
         let mut token = 0;
         while token < tokens {
-            let count = self.place(sequence, token).1.min(BLOCK).min(tokens - token);
+            let count = self.place(of, token).1.min(BLOCK).min(tokens - token);
             blocks.push((token, count));
             token += count;
         }
@@ -63,7 +74,7 @@ impl Here {
 
     /// Masks the scores of later tokens; a row is a head of a token.
     fn hide(&self, scores: &Tile, query: u64, key: u64) -> Lazy {
-        let (tl, group) = (&self.tl, self.cut.spec.group());
+        let (tl, group) = (&self.tl, self.cut.heads.queries);
         let [rows, columns] = [scores.dim(0), scores.dim(1)];
         if key + columns <= query + 1 {
             return scores.lazy();

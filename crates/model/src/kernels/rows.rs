@@ -7,9 +7,13 @@ use cubeyard_runtime::dtype::DType;
 use super::Here;
 use cubeyard_tl::{Ref, Tile};
 
+/// Position of the scales of quantised weights among the arguments.
+const SCALES: usize = 7;
+
 /// Projects the attention output. If several PEs had parts of a sequence, their outputs are combined first,
 /// weighted by part. Arguments: the parts of attention and their weights, the weights of the product by panels,
-/// the residual tokens, the output, the layer, and 1 if this SIP's first cube adds the residual.
+/// the residual tokens, the output, the layer, and 1 if this SIP's first cube adds the residual; the scales of quantised
+/// weights.
 pub(super) fn output(here: &Here) {
     here.rows(here.cut.attended(), |rows| {
         if here.cut.is_joined() { here.joined(rows) } else { here.attended(rows) }
@@ -35,7 +39,11 @@ impl Here {
             for panel in self.panels(depth) {
                 let width = panel.dim(1);
                 let place = |whole: &Ref| whole.block(&[rows.start, start], &[count, width]);
-                let mut sum = tl.dot(&left, &self.taken(&panel)).lazy();
+                let scales = cut.is_quantised();
+                let of_columns = self.args.whole(5) * cut.slice() + start;
+                let scales = scales.then(|| self.scales(SCALES, of_columns, width));
+                let product = self.product(&left, &self.taken(&panel), scales.as_ref(), None);
+                let mut sum = product.lazy();
                 if adds {
                     sum = sum + &tl.load(&place(&before)).lazy().cast(DType::F32);
                 }
@@ -66,8 +74,8 @@ impl Here {
     /// Loads the attention of some sequences, each combined from its parts.
     fn joined(&self, rows: &Range<u64>) -> Tile {
         let (tl, parts, count) = (&self.tl, self.cut.parts, rows.end - rows.start);
-        let (size, width) = (self.cut.spec.head_dim, self.cut.attended());
-        let (first, heads) = (rows.start * parts, width / size);
+        let (size, width) = (self.cut.heads.piece, self.cut.attended());
+        let (first, heads) = (rows.start * parts, self.cut.heads.share);
         let values = self.args.tensor(0).whole().at(first * width, &[count, parts, heads, size]);
         let weights = self.args.tensor(1).whole().at(first * heads, &[count, parts, heads]);
         let (values, weights) = (tl.load(&values), tl.softmax(&tl.load(&weights), 1));

@@ -1,9 +1,13 @@
-//! Rotary position embedding.
+//! Rotary position embedding, and norms of heads before it.
 
 use cubeyard_runtime::dtype::DType;
 
 use super::Here;
+use cubeyard_kernels::rms_factor;
 use cubeyard_tl::Tile;
+
+/// Position of the weights of the norms of heads among the arguments.
+const NORMS: usize = 8;
 
 impl Here {
     /// Loads the cosines and sines of some of the step's positions, as rows; they are argument `position`.
@@ -31,5 +35,31 @@ impl Here {
         let [turned_a, turned_b] = tl.eval_all([&turned_a, &turned_b]);
         let both = tl.paste(tile, &[0, 0, 0], &turned_a);
         tl.paste(&both, &[0, 0, half], &turned_b)
+    }
+
+    /// Normalises heads of Q, if the model does.
+    #[track_caller]
+    pub(super) fn query_norm(&self, tile: &Tile) -> Tile {
+        self.head_norm(tile, 0)
+    }
+
+    /// Normalises a head of K, if the model does.
+    #[track_caller]
+    pub(super) fn key_norm(&self, tile: &Tile) -> Tile {
+        self.head_norm(tile, 1)
+    }
+
+    /// Normalises the features of each head of a tile of tokens, heads and features.
+    #[track_caller]
+    fn head_norm(&self, tile: &Tile, which: u64) -> Tile {
+        let (tl, size) = (&self.tl, self.cut.spec.head_dim);
+        if !self.cut.spec.family.has_qk_norm {
+            return tile.clone();
+        }
+        let row = 2 * self.args.whole(6) + which;
+        let weights = tl.load(&self.args.tensor(NORMS).local().at(row * size, &[1, 1, size]));
+        let wide = tile.lazy().cast(DType::F32);
+        let factor = tl.eval(&rms_factor((&wide * &wide).sum_keep(2), size));
+        self.narrow(&(wide * &factor * &weights.lazy().cast(DType::F32)))
     }
 }
