@@ -7,10 +7,21 @@ os.environ["TRITON_DEFAULT_BACKEND"] = "ahbm"
 import pytest
 import torch
 import triton
+import triton.language as tl
 import triton_kernels as kernels
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 import cubeyard.torch  # noqa: F401
 import cubeyard.triton
+
+
+@triton.jit
+def described_matmul(a_desc, b_desc, c_desc, K, BLOCK: tl.constexpr):
+    at_m, at_n = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in range(0, K, BLOCK):
+        total = tl.dot(a_desc.load([at_m, k]), b_desc.load([at_n, k]).T, total)
+    c_desc.store([at_m, at_n], total.to(tl.float16))
 
 
 @pytest.mark.parametrize("device", ["cpu", "ahbm"])
@@ -31,4 +42,14 @@ def test_strides_of_a_transposed_tensor_are_its_own(device):
     strides = (*a.stride(), *b.stride(), *c.stride())
     kernels.matmul[(6,)](a, b, c, 70, 50, 90, *strides, **blocks, ACTIVATION="")
     wanted = a.cpu().double() @ b.cpu().double()
+    assert (c.cpu().double() - wanted).abs().max() < 2e-3 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("device", ["cpu", "ahbm"])
+def test_descriptors_of_tensors(device):
+    a, b = torch.randn(64, 96).half().to(device), torch.randn(32, 96).half().to(device)
+    c = torch.zeros(64, 32, dtype=torch.float16, device=device)
+    given = [TensorDescriptor.from_tensor(one, block) for one, block in ((a, [32, 32]), (b, [32, 32]), (c, [32, 32]))]
+    described_matmul[(2, 1)](*given, 96, BLOCK=32)
+    wanted = a.cpu().double() @ b.cpu().double().T
     assert (c.cpu().double() - wanted).abs().max() < 2e-3 * wanted.abs().max()
