@@ -57,9 +57,9 @@ impl Bench for TpMlp {
     fn parameters(&self) -> Vec<Parameter> {
         let ways = &["grid", "ring", "direct", "tree", "halving-doubling"];
         vec![
-            Parameter::whole("tokens", 16, (1, 1 << 12), "number of tokens"),
-            Parameter::whole("features", 512, (1, 1 << 16), "features per token"),
-            Parameter::whole("hidden", 2048, (1, 1 << 18), "features between the two layers"),
+            Parameter::whole("tokens", 32, (1, 1 << 12), "number of tokens"),
+            Parameter::whole("features", 2048, (1, 1 << 16), "features per token"),
+            Parameter::whole("hidden", 8192, (1, 1 << 18), "features between the two layers"),
             Parameter::choice("activation", &["gelu", "silu"], "activation of hidden features"),
             Parameter::choice("ranks", &["cube", "sip"], "unit with a part of the hidden features"),
             Parameter::choice("algorithm", ways, "algorithm of the all-reduce"),
