@@ -1,6 +1,7 @@
 //! All operations of the PEs in a run.
 
 mod lanes;
+mod timeline;
 mod trace;
 
 use std::collections::BTreeMap;

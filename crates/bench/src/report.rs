@@ -1,7 +1,7 @@
 //! Results of a bench run as plain data, and an HTML page that shows them.
 //!
 //! [`RunReport`] is filled by the code that ran the bench. [`page`] draws it as one self-contained HTML page,
-//! without external scripts, fonts or style sheets.
+//! without external scripts, fonts or style sheets; [`page_with`] adds every operation of the run.
 //!
 //! ```
 //! use cubeyard_bench::report::{Bound, RunReport, page};
@@ -27,6 +27,7 @@ mod breakdown;
 mod derived;
 pub(crate) mod markup;
 mod merge;
+mod operations;
 mod page;
 mod roofline;
 mod timeline;
@@ -34,7 +35,10 @@ mod utilisation;
 
 use cubeyard_sim::Span;
 
-pub use self::page::page;
+pub use self::operations::Timeline;
+pub use self::page::{page, page_with};
+
+pub(crate) use self::operations::Operation;
 
 /// Results of a bench run: its parameters, its times, and the critical path.
 ///

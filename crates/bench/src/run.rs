@@ -15,7 +15,7 @@ use super::limit::{breakdown, limit};
 use super::peaks::{bounds, dispatch, peak_rate};
 use super::phase::{self, Phase};
 use super::{Bench, BenchError, Lab, Outcome, Parameter, RunLog, Value, Values};
-use crate::report::{RunReport, Traffic, UnitUse};
+use crate::report::{self, RunReport, Traffic, UnitUse};
 use cubeyard_tl::launch::{Launcher, Mode};
 use cubeyard_tl::program::Finding;
 
@@ -84,6 +84,14 @@ impl RunInputs {
 }
 
 impl Run {
+    /// Draws the page of the report, with every operation if they were recorded.
+    pub fn page(&self) -> String {
+        match &self.log {
+            Some(log) => report::page_with(&self.report, &log.timeline()),
+            None => report::page(&self.report),
+        }
+    }
+
     /// Returns whether there are no findings and no wrong results.
     pub fn is_well(&self) -> bool {
         let failed = self.report.assertions.as_ref().is_some_and(Result::is_err);

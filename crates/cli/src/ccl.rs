@@ -18,6 +18,7 @@ use cubeyard_device::topology::{SipGrid, SipTopology, SipsOverlay, Topology};
 use cubeyard_runtime::dtype::DType;
 
 use crate::machine::MachineOptions;
+use crate::page::PageOptions;
 use crate::terminal::OutputOptions;
 use crate::{input, memory, output, terminal};
 
@@ -81,6 +82,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     #[command(flatten)]
+    page: PageOptions,
+    #[command(flatten)]
     output: OutputOptions,
 }
 
@@ -110,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
         terminal::print(DEFAULT)?;
         return Ok(Code::Done);
     }
-    arguments.plot.as_deref().map_or(Ok(()), |path| check_plot(arguments, path))?;
+    check_outputs(arguments)?;
     let config = config(arguments)?;
     let needs = config.needs().map_err(|error| refused(&error))?;
     if let Err(error) = needs.within(memory::limit(), true) {
@@ -120,6 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     if let Some(path) = &arguments.plot {
         draw(path, &sweep, arguments.output)?;
     }
+    arguments.page.write(arguments.output, || page(&sweep))?;
     arguments.output.print(|colours| table::render(&sweep, colours), || json::render(&sweep))?;
     if sweep.is_exhausted() {
         terminal::note(
@@ -191,13 +195,15 @@ fn is_page(path: &Path) -> Option<bool> {
     }
 }
 
-fn check_plot(arguments: &Arguments, path: &Path) -> Result<()> {
-    is_page(path).with_context(|| {
-        format!("{}: cannot be drawn\n  help: name an .svg or an .html file", path.display())
-    })?;
-    let Arguments { config, machine, .. } = arguments;
+fn check_outputs(arguments: &Arguments) -> Result<()> {
+    let Arguments { config, machine, plot, page, .. } = arguments;
+    if let Some(path) = plot {
+        is_page(path).with_context(|| {
+            format!("{}: cannot be drawn\n  help: name an .svg or an .html file", path.display())
+        })?;
+    }
     let inputs = output::named([("--config", config), ("--topology", &machine.topology)]);
-    output::check(&inputs, &[("--plot", path)])
+    output::check(&inputs, &output::named([("--plot", plot), ("--report", &page.report)]))
 }
 
 fn draw(path: &Path, sweep: &Sweep, options: OutputOptions) -> Result<()> {

@@ -35,6 +35,37 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>], left: usize, colours
     text
 }
 
+/// Rows under a heading, which are text on a terminal and a table on a page.
+#[derive(Debug)]
+pub(crate) struct Grid {
+    /// Names of the columns.
+    pub(crate) heading: Vec<String>,
+    /// Cells, row by row.
+    pub(crate) rows: Vec<Vec<String>>,
+    /// Number of the first columns that are aligned to the left.
+    pub(crate) left: usize,
+}
+
+impl Grid {
+    pub(crate) fn new(heading: &[&str], rows: Vec<Vec<String>>, left: usize) -> Self {
+        Self { heading: heading.iter().map(ToString::to_string).collect(), rows, left }
+    }
+
+    /// Formats it as [`table`] does.
+    pub(crate) fn text(&self, colours: bool) -> String {
+        table(&self.names(), &self.rows, self.left, colours)
+    }
+
+    /// Returns a table of a page.
+    pub(crate) fn html(&self, caption: &str) -> String {
+        cubeyard_draw::plain_table(caption, &self.names(), &self.rows, self.left)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.heading.iter().map(String::as_str).collect()
+    }
+}
+
 /// Formats a size with its unit.
 pub(crate) fn bytes(bytes: u64) -> String {
     cubeyard_memory::Bytes::new(bytes).to_string()

@@ -13,6 +13,7 @@ mod memory;
 mod model;
 mod output;
 mod own;
+mod page;
 mod placement;
 mod probe;
 mod processor_time;

@@ -1,6 +1,7 @@
 //! `cubeyard model`: measures a step of a language model, part by part.
 
 pub(crate) mod json;
+mod page;
 pub(crate) mod table;
 
 use crate::code::Code;
@@ -12,9 +13,10 @@ use cubeyard_model::{HfModel, MeasureConfig, ModelError, ModelSpec, Phase, Workl
 use cubeyard_runtime::dtype::DType;
 
 use crate::machine::MachineOptions;
+use crate::page::PageOptions;
 use crate::progress::Progress;
 use crate::terminal::OutputOptions;
-use crate::{input, memory, terminal};
+use crate::{input, memory, output, terminal};
 
 /// Largest number of bytes read from a file; the library's own limit is lower.
 const LIMIT: u64 = 1 << 20;
@@ -66,6 +68,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     machine: MachineOptions,
     #[command(flatten)]
+    page: PageOptions,
+    #[command(flatten)]
     output: OutputOptions,
 }
 
@@ -78,6 +82,10 @@ enum ModelPhase {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
+    arguments.page.check(&output::named([
+        ("--spec", &arguments.spec),
+        ("--topology", &arguments.machine.topology),
+    ]))?;
     let config = config(arguments)?;
     match config.needs().map(|needs| needs.within(memory::limit(), false)) {
         Ok(Ok(())) => {}
@@ -97,6 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
         Ok(report) => report,
         Err(error) => return refused(&error),
     };
+    arguments.page.write(arguments.output, || page::page_of(&report))?;
     arguments.output.print(|colours| table::render(&report, colours), || json::render(&report))?;
     Ok(Code::Done)
 }

@@ -1,6 +1,7 @@
 //! `cubeyard probe`: measures latency and bandwidth of a machine's fabric.
 
 mod json;
+mod page;
 mod results;
 mod table;
 
@@ -20,6 +21,7 @@ use serde_json::Value;
 
 use crate::machine::MachineOptions;
 use crate::output::Files;
+use crate::page::PageOptions;
 use crate::terminal::OutputOptions;
 use crate::{input, output, terminal};
 
@@ -52,15 +54,15 @@ pub(crate) struct Arguments {
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
+    page: PageOptions,
+    #[command(flatten)]
     output: OutputOptions,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
-    if let Some(path) = &arguments.trace {
-        let Arguments { machine, pattern, .. } = arguments;
-        let inputs = output::named([("--topology", &machine.topology), ("--pattern", pattern)]);
-        output::check(&inputs, &[("--trace", path)])?;
-    }
+    let Arguments { machine, pattern, trace, page, .. } = arguments;
+    let inputs = output::named([("--topology", &machine.topology), ("--pattern", pattern)]);
+    output::check(&inputs, &output::named([("--trace", trace), ("--report", &page.report)]))?;
     let topology = arguments.machine.read(arguments.output)?;
     match &arguments.pattern {
         Some(file) => run_pattern(arguments, &topology, file),
@@ -83,6 +85,7 @@ fn run_cases(arguments: &Arguments, topology: &Topology) -> Result<Code> {
         probed.push(ProbedCase::measure(topology, case, arguments.explain, watcher)?);
     }
     let probed = ProbedCases::new(topology, probed);
+    arguments.page.write(arguments.output, || page::cases(&probed))?;
     arguments.output.print(|colours| probed.text(colours), || text(&probed.json()))?;
     Ok(if probed.holds() { Code::Done } else { Code::Failed })
 }
@@ -97,6 +100,7 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
         Ok(probed) => probed,
         Err(error) => return error.downcast().map(|error| stopped(&error)),
     };
+    arguments.page.write(arguments.output, || page::pattern(&name, &probed))?;
     arguments.output.print(|colours| probed.text(colours), || text(&probed.json()))?;
     Ok(Code::Done)
 }

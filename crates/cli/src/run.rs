@@ -19,6 +19,7 @@ use cubeyard_tl::launch::Mode;
 use crate::machine::MachineOptions;
 use crate::output::{Files, Named};
 use crate::own::{self, OwnBenches};
+use crate::page::PageOptions;
 use crate::terminal::OutputOptions;
 use crate::{memory, output, terminal};
 
@@ -51,12 +52,11 @@ pub(crate) struct Arguments {
     /// Write a trace for Perfetto with every operation of every unit
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Draw timeline, critical path, utilisation and roofline as one HTML page
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
     /// Show the critical path, step by step
     #[arg(long)]
     explain: bool,
+    #[command(flatten)]
+    page: PageOptions,
     #[command(flatten)]
     output: OutputOptions,
 }
@@ -181,7 +181,7 @@ fn inputs(arguments: &Arguments) -> Vec<Named<'_>> {
 }
 
 fn outputs(arguments: &Arguments) -> Vec<Named<'_>> {
-    output::named([("--trace", &arguments.trace), ("--report", &arguments.report)])
+    output::named([("--trace", &arguments.trace), ("--report", &arguments.page.report)])
 }
 
 /// Runs a bench if it fits the memory of the host.
@@ -196,8 +196,8 @@ fn write_files(arguments: &Arguments, run: &Run) -> Result<()> {
     if let Some((path, log)) = arguments.trace.as_ref().zip(run.log.as_ref()) {
         files.write(path, "--trace", |file| log.write_trace(file).map(|_| ()))?;
     }
-    if let Some(path) = &arguments.report {
-        let page = report::page(&run.report);
+    if let Some(path) = &arguments.page.report {
+        let page = run.page();
         files.write(path, "--report", |file| file.write_all(page.as_bytes()))?;
     }
     files.finish()?;
@@ -205,18 +205,18 @@ fn write_files(arguments: &Arguments, run: &Run) -> Result<()> {
         let line = format!("wrote {}: {}", path.display(), terminal::PERFETTO);
         arguments.output.remark(&line);
     }
-    if let Some(path) = &arguments.report {
+    if let Some(path) = &arguments.page.report {
         arguments.output.remark(&format!("wrote {}", path.display()));
     }
-    Ok(())
+    arguments.page.show()
 }
 
 /// Draws the first example to the working directory, if that can be written and no other file was given.
 fn draw_first(arguments: &Arguments, run: &Run) {
-    if arguments.name.is_some() || arguments.report.is_some() {
+    if arguments.name.is_some() || arguments.page.report.is_some() {
         return;
     }
-    let (path, page) = (Path::new(PAGE), report::page(&run.report));
+    let (path, page) = (Path::new(PAGE), run.page());
     let others = [inputs(arguments), outputs(arguments)].concat();
     let drawn = output::check(&others, &[("--report", path)])
         .and_then(|()| output::write(path, "--report", &page));

@@ -1,6 +1,7 @@
 //! `cubeyard topology`: checks a topology file and shows its machine.
 
 pub(crate) mod json;
+mod page;
 pub(crate) mod table;
 
 use std::fs;
@@ -13,6 +14,7 @@ use cubeyard_device::topology::{DEFAULT, Topology, View};
 
 use crate::machine::MachineOptions;
 use crate::output::Files;
+use crate::page::PageOptions;
 use crate::terminal::OutputOptions;
 use crate::{output, terminal};
 
@@ -25,7 +27,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     machine: MachineOptions,
     /// Print the default topology file as a starting point for your own
-    #[arg(long, conflicts_with_all = ["topology", "with", "draw", "view", "format"])]
+    #[arg(long, conflicts_with_all = ["topology", "with", "draw", "view", "report", "format"])]
     print_default: bool,
     /// Draw all levels to system.svg, sip.svg, cube.svg and pe.svg in this folder
     #[arg(long, value_name = "DIR", conflicts_with = "view")]
@@ -33,6 +35,8 @@ pub(crate) struct Arguments {
     /// Print one level as SVG instead of the figures
     #[arg(long, value_enum, conflicts_with = "format")]
     view: Option<Level>,
+    #[command(flatten)]
+    page: PageOptions,
     #[command(flatten)]
     output: OutputOptions,
 }
@@ -64,7 +68,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.print_default {
         return terminal::print(DEFAULT);
     }
+    let inputs = output::named([("--topology", &arguments.machine.topology)]);
+    arguments.page.check(&inputs)?;
     let topology = arguments.machine.read(arguments.output)?;
+    arguments.page.write(arguments.output, || page::page_of(&topology))?;
     if let Some(folder) = &arguments.draw {
         draw(&topology, folder, arguments)?;
     }

@@ -3,9 +3,9 @@
 mod own;
 
 use cubeyard_bench::record::Record;
-use cubeyard_bench::report::{self, RunReport};
+use cubeyard_bench::report::{self, RunReport, Timeline};
 use cubeyard_bench::{
-    Bench, BenchError, RunConfig, RunInputs, catalogue, check_memory, find, json,
+    Bench, BenchError, RunConfig, RunInputs, RunLog, catalogue, check_memory, find, json,
 };
 use cubeyard_cli::results::host_memory;
 use cubeyard_collectives::distributed::DistError;
@@ -20,13 +20,14 @@ use crate::topology::Topology;
 
 pub(crate) use own::{File, PyBench};
 
-/// Results of a run. The log of operations is kept as a trace, which is smaller.
+/// Results of a run. The log of operations is kept as a trace and as a timeline, which are smaller.
 #[pyclass(frozen, module = "cubeyard._native")]
 pub(crate) struct Run {
     report: RunReport,
     findings: Vec<Finding>,
     inputs: RunInputs,
     trace: Vec<u8>,
+    timeline: Timeline,
     is_well: bool,
 }
 
@@ -39,7 +40,7 @@ impl Run {
 
     /// Returns the HTML page of the report.
     fn page(&self, py: Python<'_>) -> String {
-        py.detach(|| report::page(&self.report))
+        py.detach(|| report::page_with(&self.report, &self.timeline))
     }
 
     /// Returns the critical path as text.
@@ -124,9 +125,10 @@ fn measured(target: Target, config: &RunConfig) -> PyResult<Run> {
     if let Some(log) = &run.log {
         log.write_trace(&mut trace).map_err(|error| Kind::Internal.error(error.to_string()))?;
     }
+    let timeline = run.log.as_ref().map(RunLog::timeline).unwrap_or_default();
     let is_well = run.is_well();
     let cubeyard_bench::Run { report, findings, inputs, .. } = run;
-    Ok(Run { report, findings, inputs, trace, is_well })
+    Ok(Run { report, findings, inputs, trace, timeline, is_well })
 }
 
 /// Returns the record of a run that has not been made: its inputs with the defaults filled in.

@@ -32,7 +32,7 @@ impl RunLog {
     }
 
     /// Returns the PEs to show.
-    fn shown(&self) -> Vec<PeRef> {
+    pub(super) fn shown(&self) -> Vec<PeRef> {
         let mut all: Vec<PeRef> = self.pes.values().copied().collect();
         all.sort_unstable();
         let last = self.cores().rev().max_by_key(|(_, core)| core.ended).map(|&(pe, _)| pe);

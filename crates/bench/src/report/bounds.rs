@@ -2,7 +2,7 @@
 
 use super::markup::bar;
 use super::{Bound, RunReport};
-use cubeyard_draw::{cell, number, table};
+use cubeyard_draw::{captioned, cell, number};
 use cubeyard_units::text::{TimeUnit, percent_column};
 
 /// Draws a table of bounds with bars, longest first; empty if there are none.
@@ -21,7 +21,7 @@ pub(super) fn bounds(report: &RunReport) -> String {
     format!(
         "{}<p class=\"remark\">How long each resource would need if it never waited for another. The \
          kernel can be no faster than the longest.</p>\n",
-        table("bounds", &head, &rows)
+        captioned("bounds", "What each resource needs", &head, &rows)
     )
 }
 

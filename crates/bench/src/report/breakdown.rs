@@ -4,7 +4,7 @@ use cubeyard_sim::Span;
 
 use super::markup::{WIDTH, class, legend, picture, swatch};
 use super::{RunReport, SliceKind, Step};
-use cubeyard_draw::{cell, number, table};
+use cubeyard_draw::{captioned, cell, number};
 use cubeyard_units::text::{TimeUnit, count, percent, percent_column, span};
 
 /// Number of steps in the table.
@@ -78,7 +78,7 @@ fn steps(report: &RunReport) -> String {
         unit.name
     );
     let rows: String = longest.iter().map(|step| row(report, step, unit)).collect();
-    caption(report, longest.len()) + &table("steps", &head, &rows)
+    caption(report, longest.len()) + &captioned("steps", "Steps of the critical path", &head, &rows)
 }
 
 fn caption(report: &RunReport, shown: usize) -> String {

@@ -6,28 +6,36 @@ use super::bounds::bounds;
 use super::breakdown::breakdown;
 use super::markup::joined;
 use super::roofline::roofline;
-use super::timeline::timeline;
+use super::timeline::{timeline, whole_timeline};
 use super::utilisation::utilisation;
-use super::{Check, RunReport};
+use super::{Check, RunReport, Timeline};
 use cubeyard_draw::xml::escape;
-use cubeyard_draw::{cell, number, section, table};
+use cubeyard_draw::{captioned, cell, number, section, tile};
 use cubeyard_units::text::{TimeUnit, bytes, count, percent, quantity, significant, span};
 
 const STYLE: &str = include_str!("page.css");
-/// Script that pans and zooms the timeline. It contains no `<` and no `&`, so that the page is also XML.
-const SCRIPT: &str = include_str!("page.js");
 
-/// Draws a self-contained page, readable in light and dark mode, in print and without its script.
+/// Draws a self-contained page, readable in light and dark mode, in print and without its scripts. Its timeline is a
+/// picture of a few PEs.
 pub fn page(report: &RunReport) -> String {
-    let main = head(report) + &tiles(report) + &sections(report);
-    cubeyard_draw::page(&report.bench, STYLE, &main, SCRIPT)
+    drawn(report, &timeline(report))
 }
 
-fn sections(report: &RunReport) -> String {
+/// Draws a page as [`page`] does, with every operation of every PE in the timeline.
+pub fn page_with(report: &RunReport, operations: &Timeline) -> String {
+    drawn(report, &whole_timeline(report, operations))
+}
+
+fn drawn(report: &RunReport, timeline: &str) -> String {
+    let main = head(report) + &tiles(report) + &sections(report, timeline);
+    cubeyard_draw::page(&report.bench, STYLE, &main, "")
+}
+
+fn sections(report: &RunReport, timeline: &str) -> String {
     let beside = section("How busy the units were", &utilisation(report))
         + &section("What each resource needs", &bounds(report));
     [
-        section("Timeline", &timeline(report)),
+        section("Timeline", timeline),
         section("Critical path", &breakdown(report)),
         wrapped("<div class=\"beside\">\n", &beside, "</div>\n"),
         section("Roofline", &roofline(report)),
@@ -78,18 +86,7 @@ fn tiles(report: &RunReport) -> String {
         report.check.as_ref().map(check),
         report.assertions.as_ref().map(assertions),
     ];
-    format!("<dl class=\"tiles\">\n{}</dl>\n", tiles.into_iter().flatten().collect::<String>())
-}
-
-fn tile(name: &str, figure: &str, remark: &str) -> String {
-    let (number, unit) = figure.rsplit_once(' ').unwrap_or((figure, ""));
-    format!(
-        "<div><dt>{}</dt><dd>{} <span>{}</span></dd><dd class=\"remark\">{}</dd></div>\n",
-        escape(name),
-        escape(number),
-        escape(unit),
-        joined(remark)
-    )
+    cubeyard_draw::tiles(&tiles.into_iter().flatten().collect::<String>())
 }
 
 fn of_peak(rate: f64, peak: f64, unit: &str) -> String {
@@ -128,7 +125,7 @@ fn launches(report: &RunReport) -> String {
         format!("<tr>{}{}</tr>\n", cell(name), number(&unit.column(*took)))
     };
     let head = format!("<th>launch</th><th class=\"n\">took, {}</th>", unit.name);
-    table("launches", &head, &report.launches.iter().map(row).collect::<String>())
+    captioned("launches", "Launches", &head, &report.launches.iter().map(row).collect::<String>())
 }
 
 fn notes(report: &RunReport) -> String {

@@ -6,7 +6,7 @@ use cubeyard_sim::Span;
 
 use super::markup::{WIDTH, class, legend, picture};
 use super::merge::{Block, fit, sorted};
-use super::{Lane, RunReport, Slice, SliceKind, Step};
+use super::{Lane, RunReport, Slice, SliceKind, Step, Timeline};
 use cubeyard_draw::axis::TimeAxis;
 use cubeyard_draw::svg::{Canvas, END, GRID, MIDDLE, SOFT};
 use cubeyard_draw::xml::{escape, shorten};
@@ -60,6 +60,22 @@ pub(super) fn timeline(report: &RunReport) -> String {
     let remark = "<p class=\"remark\">Blocks are as high as the unit was busy; slices too short to be \
                   seen are one block.</p>\n";
     format!("{}<div class=\"wide\">{picture}</div>\n{remark}{}", legend(&used), left_out(report))
+}
+
+/// Draws the timeline of every operation, with the picture of a few PEs for print; empty if there are no slices.
+pub(super) fn whole_timeline(report: &RunReport, operations: &Timeline) -> String {
+    let still = timeline(report);
+    if still.is_empty() || operations.operations() == 0 {
+        return still;
+    }
+    let Some((legend, picture)) = still.split_once("<div class=\"wide\">") else { return still };
+    let picture = format!("<div class=\"wide\">{picture}");
+    format!(
+        "{legend}{}<p class=\"remark\">{} operations. Blocks are as high as the unit was busy; those too short to be seen \
+         are joined.</p>\n",
+        operations.figure(&report.critical, &picture),
+        count(operations.operations() as u64)
+    )
 }
 
 /// Converts a step to a slice in the lane of the critical path.

@@ -2,7 +2,7 @@
 
 use super::markup::bar;
 use super::{RunReport, UnitUse};
-use cubeyard_draw::{cell, number, table};
+use cubeyard_draw::{captioned, cell, number};
 use cubeyard_units::text::percent_column;
 
 /// Draws a table of units with bars; empty if there are none.
@@ -16,7 +16,7 @@ pub(super) fn utilisation(report: &RunReport) -> String {
     format!(
         "{}<p class=\"remark\">Shares of the kernel time. Full: the mean over PEs. Pale: the busiest \
          of them.</p>\n",
-        table("units", head, &rows)
+        captioned("units", "How busy the units were", head, &rows)
     )
 }
 

@@ -7,19 +7,26 @@ use cubeyard_model::{Phase, Workload};
 use cubeyard_sim::Span;
 use cubeyard_units::text::{count, percent, percent_column, significant, span};
 
-use crate::grid::{BOLD, bytes, paint, table};
+use crate::grid::{BOLD, Grid, bytes, paint};
 
 const HEADING: [&str; 7] = ["part", "count", "each µs", "total ms", "share", "read GB", "of bound"];
 
 pub(crate) fn render(report: &ModelReport, colours: bool) -> String {
     let mut text = head(report, colours) + "\n";
+    text += &parts(report).text(colours);
+    text.push('\n');
+    for (name, figure) in totals(report) {
+        let _ = writeln!(text, "  {name:<20}{figure}");
+    }
+    text + "\n" + &memory(report).text(colours) + &notes(report)
+}
+
+/// Returns a row for each part, for the launches and for all together.
+pub(super) fn parts(report: &ModelReport) -> Grid {
     let mut rows: Vec<_> = report.parts.iter().map(|part| cells(report, part)).collect();
     rows.push(launches(report));
     rows.push(sum(report));
-    text += &table(&HEADING, &rows, 1, colours);
-    text.push('\n');
-    text += &totals(report);
-    text + "\n" + &memory(report, colours) + &notes(report)
+    Grid::new(&HEADING, rows, 1)
 }
 
 /// Returns the statements on placement, and on features that are not simulated.
@@ -36,20 +43,26 @@ fn notes(report: &ModelReport) -> String {
 }
 
 fn head(report: &ModelReport, colours: bool) -> String {
+    let name = paint(&report.cut.spec.name, BOLD, colours);
+    let [work, model] = summary(report);
+    format!("{name}: {work}\n  {model}\n")
+}
+
+/// Returns the work, and the model with its machine.
+pub(super) fn summary(report: &ModelReport) -> [String; 2] {
     let cut = &report.cut;
     let Workload { phase, batch, context, dtype, weights, .. } = cut.work;
     let weights = if cut.is_quantised() { format!(", weights {weights}") } else { String::new() };
-    let name = paint(&cut.spec.name, BOLD, colours);
     let phase = match phase {
         Phase::Decode => "decode",
         Phase::Prefill => "prefill",
     };
     let billions = significant(cut.spec.parameters() as f64 / 1e9);
     let machine = format!("{} SIPs × {} cubes × {} PEs", cut.sips, cut.cubes, cut.pes);
-    format!(
-        "{name}: {phase}, batch {batch}, context {context}, {dtype}{weights}\n  {billions} billion weights, {} layers; {machine}\n",
-        cut.spec.layers
-    )
+    [
+        format!("{phase}, batch {batch}, context {context}, {dtype}{weights}"),
+        format!("{billions} billion weights, {} layers; {machine}", cut.spec.layers),
+    ]
 }
 
 fn cells(report: &ModelReport, part: &PartReport) -> Vec<String> {
@@ -82,45 +95,43 @@ fn sum(report: &ModelReport) -> Vec<String> {
     std::iter::once("all".to_owned()).chain(known).collect()
 }
 
-fn totals(report: &ModelReport) -> String {
-    let mut text = String::new();
+/// Returns the times of the whole step, each with its name.
+pub(super) fn totals(report: &ModelReport) -> Vec<(&'static str, String)> {
     let what = match report.cut.work.phase {
         Phase::Decode => "time per token",
         Phase::Prefill => "time to first token",
     };
-    let _ = writeln!(text, "  {what:<20}{}", span(report.total));
-    let _ = writeln!(text, "  {:<20}{}", "tokens a second", significant(report.rate()));
-    let bound = span(report.bandwidth_bound);
-    let share = percent(report.bandwidth_share());
-    let _ =
-        writeln!(text, "  {:<20}{bound}, weights and caches read once: {share}", "bandwidth bound");
-    let (bound, share) = (span(report.bound()), percent(report.share()));
-    let _ = writeln!(text, "  {:<20}{bound}, of each part its own: {share}", "bound of the parts");
+    let (bound, share) = (span(report.bandwidth_bound), percent(report.bandwidth_share()));
+    let once = format!("{bound}, weights and caches read once: {share}");
+    let own =
+        format!("{}, of each part its own: {}", span(report.bound()), percent(report.share()));
     let (run, all) = report.positions;
-    if run < all {
-        let _ = writeln!(
-            text,
-            "  {:<20}run at {run} of {all} positions, even between them",
-            "attention"
-        );
-    }
-    text
+    let attention = format!("run at {run} of {all} positions, even between them");
+    let mut totals = vec![
+        (what, span(report.total)),
+        ("tokens a second", significant(report.rate())),
+        ("bandwidth bound", once),
+        ("bound of the parts", own),
+    ];
+    totals.extend((run < all).then_some(("attention", attention)));
+    totals
 }
 
-fn memory(report: &ModelReport, colours: bool) -> String {
+/// Returns a row for each use of memory.
+pub(super) fn memory(report: &ModelReport) -> Grid {
     let memory = &report.memory;
     let row = |name: &str, used: Use| {
         let share = percent_column(used.most as f64 / memory.capacity.max(1) as f64);
         vec![name.to_owned(), bytes(used.most), bytes(used.mean), gigabytes(used.all), share]
     };
-    let rows = [
+    let rows = vec![
         row("weights", memory.weights),
         row("caches", memory.cache),
         row("activations", memory.activations),
         row("all", memory.total),
     ];
     let heading = ["memory of a PE", "most", "mean", "all GB", "of capacity"];
-    table(&heading, &rows, 1, colours)
+    Grid::new(&heading, rows, 1)
 }
 
 fn micro(span: Span) -> String {

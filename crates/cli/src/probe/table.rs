@@ -5,7 +5,7 @@ use cubeyard_sim::Span;
 use cubeyard_units::text::whole_percent;
 
 use super::results::{Explained, NamedStep, ProbedCases, ProbedPattern};
-use crate::grid::{BOLD, GREEN, RED, bytes, paint, table};
+use crate::grid::{BOLD, GREEN, Grid, RED, bytes, paint};
 
 /// Largest number of links that are listed.
 const LINKS: usize = 10;
@@ -30,26 +30,13 @@ fn rate(measured: &Measured) -> Vec<String> {
 /// Formats the cases, their sweeps, their routes, and the invariants.
 fn cases(probed: &ProbedCases, colours: bool) -> String {
     let reports: Vec<_> = probed.cases.iter().map(|case| &case.report).collect();
-    let title = format!("{} each alone on a fresh machine, in ns", bytes(REFERENCE_BYTES));
-    let mut text = paint(&title, BOLD, colours) + "\n";
-    text += &references(&reports, colours);
-    text.extend([format!(
-        "\n{}\n",
-        paint("GB/s, and the share of the slowest link or memory", BOLD, colours)
-    )]);
-    text += &sweep(&reports, colours);
+    let mut text = paint(&references_title(), BOLD, colours) + "\n";
+    text += &references(&reports).text(colours);
+    text.extend([format!("\n{}\n", paint(SWEEP, BOLD, colours))]);
+    text += &sweep(&reports).text(colours);
     for report in &reports {
-        let title = format!(
-            "{}: {} → {}, the way of the data",
-            report.case.name,
-            report.case.start(),
-            report.case.to
-        );
-        text.extend([format!(
-            "\n{}\n{}",
-            paint(&title, BOLD, colours),
-            route(&report.route, colours)
-        )]);
+        let title = paint(&route_title(report), BOLD, colours);
+        text.extend([format!("\n{title}\n{}", route(&report.route).text(colours))]);
     }
     text += &explanations(probed.cases.iter().filter_map(|case| case.explained.as_ref()), colours);
     text.push('\n');
@@ -61,7 +48,19 @@ fn cases(probed: &ProbedCases, colours: bool) -> String {
     text
 }
 
-fn references(reports: &[&CaseReport], colours: bool) -> String {
+/// Title of the table of bandwidths over sizes.
+pub(super) const SWEEP: &str = "GB/s, and the share of the slowest link or memory";
+
+pub(super) fn references_title() -> String {
+    format!("{} each alone on a fresh machine, in ns", bytes(REFERENCE_BYTES))
+}
+
+pub(super) fn route_title(report: &CaseReport) -> String {
+    let case = &report.case;
+    format!("{}: {} → {}, the way of the data", case.name, case.start(), case.to)
+}
+
+pub(super) fn references(reports: &[&CaseReport]) -> Grid {
     let mut heading = vec!["case", "from", "to", "formula", "actual"];
     heading.extend(BREAKDOWN);
     heading.extend(["GB/s", "used"]);
@@ -74,10 +73,10 @@ fn references(reports: &[&CaseReport], colours: bool) -> String {
         row.extend(rate(measured));
         row
     };
-    table(&heading, &reports.iter().map(row).collect::<Vec<_>>(), 3, colours)
+    Grid::new(&heading, reports.iter().map(row).collect(), 3)
 }
 
-fn sweep(reports: &[&CaseReport], colours: bool) -> String {
+pub(super) fn sweep(reports: &[&CaseReport]) -> Grid {
     let sizes = SWEEP_BYTES.map(bytes);
     let mut heading = vec!["case"];
     heading.extend(sizes.iter().map(String::as_str));
@@ -85,10 +84,10 @@ fn sweep(reports: &[&CaseReport], colours: bool) -> String {
         let cells = report.sweep.iter().map(|measured| rate(measured).join(" "));
         std::iter::once(report.case.name.clone()).chain(cells).collect()
     };
-    table(&heading, &reports.iter().map(row).collect::<Vec<Vec<String>>>(), 1, colours)
+    Grid::new(&heading, reports.iter().map(row).collect(), 1)
 }
 
-fn route(hops: &[Hop], colours: bool) -> String {
+pub(super) fn route(hops: &[Hop]) -> Grid {
     let heading = ["node", "GB/s", "flit", "wire", "overhead", "first flit", ""];
     let row = |hop: &Hop| {
         let mark = if hop.is_bottleneck { "← slowest" } else { "" };
@@ -102,36 +101,51 @@ fn route(hops: &[Hop], colours: bool) -> String {
             mark.to_owned(),
         ]
     };
-    table(&heading, &hops.iter().map(row).collect::<Vec<_>>(), 1, colours)
+    Grid::new(&heading, hops.iter().map(row).collect(), 1)
 }
 
 fn explanations<'a>(explained: impl IntoIterator<Item = &'a Explained>, colours: bool) -> String {
     let mut text = String::new();
-    for Explained { name, steps } in explained {
-        let title = format!("{name}, step by step");
-        let row = |step: &NamedStep| {
-            let behind =
-                step.behind.map_or_else(String::new, |other| format!("behind transfer {other}"));
-            vec![
-                ns(step.step.start - cubeyard_sim::Time::ZERO),
-                ns(step.step.end - step.step.start),
-                step.kind.to_owned(),
-                step.place.clone(),
-                behind,
-            ]
-        };
-        let rows: Vec<_> = steps.iter().map(row).collect();
-        let total: Span = steps.iter().map(|step| step.step.end - step.step.start).sum();
-        let heading = ["from", "takes", "what", "where", ""];
+    for explained in explained {
+        let title = format!("{}, step by step", explained.name);
+        let total: Span = explained.steps.iter().map(|step| step.step.end - step.step.start).sum();
         text.extend([format!("\n{}\n", paint(&title, BOLD, colours))]);
-        text += &table(&heading, &rows, heading.len(), colours);
+        text += &steps(explained).text(colours);
         text.extend([format!("  {total} in all\n")]);
     }
     text
 }
 
+/// Returns the critical path of a transfer, in ns.
+pub(super) fn steps(explained: &Explained) -> Grid {
+    let row = |step: &NamedStep| {
+        let behind = step.behind.map(|other| format!("behind transfer {other}"));
+        vec![
+            ns(step.step.start - cubeyard_sim::Time::ZERO),
+            ns(step.step.end - step.step.start),
+            step.kind.to_owned(),
+            step.place.clone(),
+            behind.unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<_> = explained.steps.iter().map(row).collect();
+    Grid::new(&["from", "takes", "what", "where", ""], rows, 5)
+}
+
 /// Formats the results of a pattern.
-fn pattern(ProbedPattern { report, explained }: &ProbedPattern, colours: bool) -> String {
+fn pattern(probed: &ProbedPattern, colours: bool) -> String {
+    let (report, explained) = (&probed.report, &probed.explained);
+    let title = format!("{} transfers in {}", report.transfers.len(), report.makespan);
+    let mut text = format!("{}\n", paint(&title, BOLD, colours));
+    text += &transfers(probed).text(colours);
+    text.extend([format!("\n{}\n", paint("the links in use for the longest", BOLD, colours))]);
+    text += &links(probed).text(colours);
+    text + &explanations(explained, colours)
+        + &format!("\norder of events {:016x}\n", report.order_hash)
+}
+
+/// Returns the transfers of a pattern, in ns.
+pub(super) fn transfers(ProbedPattern { report, .. }: &ProbedPattern) -> Grid {
     let mut heading = vec!["", "op", "from", "to", "bytes", "at", "alone", "actual"];
     heading.extend(BREAKDOWN);
     heading.extend(["GB/s", "used", "held up longest"]);
@@ -155,19 +169,18 @@ fn pattern(ProbedPattern { report, explained }: &ProbedPattern, colours: bool) -
         }));
         row
     };
-    let rows: Vec<_> = report.transfers.iter().enumerate().map(row).collect();
-    let title = format!("{} transfers in {}", report.transfers.len(), report.makespan);
-    let mut text = format!("{}\n", paint(&title, BOLD, colours));
-    text += &table(&heading, &rows, 4, colours);
-    text.extend([format!("\n{}\n", paint("the links in use for the longest", BOLD, colours))]);
+    let rows = report.transfers.iter().enumerate().map(row);
+    Grid::new(&heading, rows.collect(), 4)
+}
+
+/// Returns the links that a pattern used for the longest.
+pub(super) fn links(ProbedPattern { report, .. }: &ProbedPattern) -> Grid {
     let used = |link: &cubeyard_device::probe::LinkUse| {
         let share = link.busy.ns() / report.makespan.ns().max(f64::MIN_POSITIVE);
         vec![link.link.clone(), ns(link.busy), whole_percent(share)]
     };
-    let rows: Vec<_> = report.links.iter().take(LINKS).map(used).collect();
-    text += &table(&["link", "busy", "of the time"], &rows, 1, colours);
-    text + &explanations(explained, colours)
-        + &format!("\norder of events {:016x}\n", report.order_hash)
+    let rows = report.links.iter().take(LINKS).map(used);
+    Grid::new(&["link", "busy", "of the time"], rows.collect(), 1)
 }
 
 impl ProbedCases {

@@ -7,7 +7,9 @@ use cubeyard_device::topology::{ComputeEngines, MathSpec, SerialNodes, Spec, Sum
 use cubeyard_memory::Bytes;
 use cubeyard_sim::Bandwidth;
 
-use crate::grid::{BOLD, DIM, paint};
+use crate::grid::{BOLD, DIM, Grid, paint};
+
+const APPENDED: &str = "text can always be appended to";
 
 /// Formats counts, capacities, bandwidths and rates.
 pub(crate) fn render(topology: &Topology, colours: bool) -> String {
@@ -18,20 +20,30 @@ pub(crate) fn render(topology: &Topology, colours: bool) -> String {
     table.push('\n');
     table += &paint("capacity          PE         cube          SIP       system", DIM, colours);
     table.push('\n');
-    table += &capacities(&summary);
+    for row in capacities(&summary).rows {
+        let [name, pe, cube, sip, system] = &row[..] else { continue };
+        writeln!(table, "{name:<8} {pe:>11} {cube:>12} {sip:>12} {system:>12}").expect(APPENDED);
+    }
     table.push('\n');
     table += &paint("bandwidth, each way                            GB/s", DIM, colours);
     table.push('\n');
-    table += &bandwidths(topology, &summary);
+    for row in bandwidths(topology, &summary).rows {
+        let [name, figure] = &row[..] else { continue };
+        writeln!(table, "{name:<40} {figure:>10}").expect(APPENDED);
+    }
     table.push('\n');
     let heading = "compute, 10^12 a second                   PE      cube       SIP    system";
     table += &paint(heading, DIM, colours);
     table.push('\n');
-    table + &rates(topology, &summary) + &warnings(topology)
+    for row in rates(topology, &summary).rows {
+        let cells: String = row[1..].iter().map(|cell| format!("{cell:>10}")).collect();
+        writeln!(table, "{:<34}{cells}", row[0]).expect(APPENDED);
+    }
+    table + &warnings(topology)
 }
 
-/// Formats rates of the engines: FLOP of matrix products, and elements of vector operations.
-fn rates(topology: &Topology, summary: &Summary) -> String {
+/// Returns rates of the engines: FLOP of matrix products, and elements of vector operations.
+pub(super) fn rates(topology: &Topology, summary: &Summary) -> Grid {
     let core = &topology.spec().pe.core;
     let mut products = BTreeMap::<u64, Vec<&str>>::new();
     for (dtype, rate) in &core.gemm.rates {
@@ -45,10 +57,11 @@ fn rates(topology: &Topology, summary: &Summary) -> String {
     let (cubes, pes) = (u64::from(summary.cubes_per_sip), u64::from(summary.pes_per_cube));
     let row = |(name, rate): (String, u64)| {
         let counts = [1, pes, pes * cubes, pes * cubes * u64::from(summary.sips)];
-        let cells = counts.map(|count| format!("{:>10}", rate as f64 * count as f64 / 1e12));
-        format!("{name:<34}{}\n", cells.concat())
+        let cells = counts.map(|count| (rate as f64 * count as f64 / 1e12).to_string());
+        std::iter::once(name).chain(cells).collect()
     };
-    products.chain(vectors).map(row).collect()
+    let heading = ["compute, 10^12 a second", "PE", "cube", "SIP", "system"];
+    Grid::new(&heading, products.chain(vectors).map(row).collect(), 1)
 }
 
 /// Formats warnings of bandwidth that no traffic can reach.
@@ -57,7 +70,7 @@ fn warnings(topology: &Topology) -> String {
     lines.enumerate().map(|(at, line)| if at == 0 { format!("\n{line}") } else { line }).collect()
 }
 
-fn title(topology: &Topology, summary: &Summary) -> String {
+pub(super) fn title(topology: &Topology, summary: &Summary) -> String {
     let spec = topology.spec();
     let (cubes, sips) = (spec.cubes, spec.sips);
     let pes = summary.sips * summary.cubes_per_sip * summary.pes_per_cube;
@@ -75,7 +88,7 @@ fn title(topology: &Topology, summary: &Summary) -> String {
     )
 }
 
-fn counts(summary: &Summary) -> String {
+pub(super) fn counts(summary: &Summary) -> String {
     let Summary { routers_per_cube, nodes, links, .. } = summary;
     format!("{routers_per_cube} routers a cube, {nodes} nodes and {links} links in all")
 }
@@ -98,21 +111,26 @@ fn options(spec: &Spec) -> String {
     lines.into_iter().flatten().map(|line| line + "\n").collect()
 }
 
-fn capacities(summary: &Summary) -> String {
+/// Returns the capacities of memories.
+pub(super) fn capacities(summary: &Summary) -> Grid {
     let (sips, cubes, pes) = (summary.sips, summary.cubes_per_sip, summary.pes_per_cube);
     let row = |name: &str, of_pe: Option<Bytes>, of_cube: Bytes| {
         let pe = of_pe.map_or_else(|| "–".to_owned(), |bytes| bytes.to_string());
         let sip = Bytes::new(of_cube.get() * u64::from(cubes));
         let system = Bytes::new(sip.get() * u64::from(sips));
-        format!("{name:<8} {pe:>11} {of_cube:>12} {sip:>12} {system:>12}\n")
+        vec![name.to_owned(), pe, of_cube.to_string(), sip.to_string(), system.to_string()]
     };
     let all = |of_pe: Bytes| Bytes::new(of_pe.get() * u64::from(pes));
-    row("HBM", Some(summary.hbm_per_pe), all(summary.hbm_per_pe))
-        + &row("TCM", Some(summary.tcm_per_pe), all(summary.tcm_per_pe))
-        + &row("SRAM", None, summary.sram_per_cube)
+    let rows = vec![
+        row("HBM", Some(summary.hbm_per_pe), all(summary.hbm_per_pe)),
+        row("TCM", Some(summary.tcm_per_pe), all(summary.tcm_per_pe)),
+        row("SRAM", None, summary.sram_per_cube),
+    ];
+    Grid::new(&["memory", "PE", "cube", "SIP", "system"], rows, 1)
 }
 
-fn bandwidths(topology: &Topology, summary: &Summary) -> String {
+/// Returns the bandwidths of links and of cuts, each way.
+pub(super) fn bandwidths(topology: &Topology, summary: &Summary) -> Grid {
     let spec = topology.spec();
     let hbm = format!("HBM of a PE ({} channels)", spec.hbm.channels);
     let side = format!("a side of a cube ({} connections)", spec.ucie.connection_rows.len());
@@ -126,11 +144,9 @@ fn bandwidths(topology: &Topology, summary: &Summary) -> String {
         ("a SIP to the switch", Some(summary.pcie_per_sip)),
         ("the halves of the system to each other", summary.system_bisection),
     ];
-    let mut table = String::new();
-    for (name, bandwidth) in rows {
+    let row = |(name, bandwidth): (&str, Option<Bandwidth>)| {
         let figure = bandwidth.map(Bandwidth::gb_per_second);
-        let figure = figure.map_or_else(|| "–".to_owned(), |figure| figure.to_string());
-        writeln!(table, "{name:<40} {figure:>10}").expect("text can always be appended to");
-    }
-    table
+        vec![name.to_owned(), figure.map_or_else(|| "–".to_owned(), |figure| figure.to_string())]
+    };
+    Grid::new(&["bandwidth, each way", "GB/s"], rows.into_iter().map(row).collect(), 1)
 }

@@ -4,7 +4,9 @@
 //! time is that from the start of the first PE to the end of the last.
 
 mod chart;
+mod lines;
 mod measure;
+mod page;
 mod shape;
 mod sizes;
 mod values;
@@ -24,7 +26,8 @@ use cubeyard_tl::Needs;
 use measure::row;
 use shape::Shape;
 
-pub use chart::{page, svg};
+pub use chart::svg;
+pub use page::page;
 pub use sizes::{BadSizes, Sizes};
 
 /// Limit on the channels of an algorithm; beyond it, the algorithm is measured only if named, because it takes

@@ -5,7 +5,7 @@ use roxmltree::{Document, Node};
 
 use super::checked;
 use super::sample::{lane, ns, small};
-use crate::report::{Check, RunReport, page};
+use crate::report::{Check, Operation, RunReport, SliceKind, Timeline, page, page_with};
 
 /// Lists the elements of the body, each with its class and, if it is short, its text.
 fn outline(document: &Document<'_>) -> String {
@@ -114,4 +114,23 @@ fn a_check_that_failed_says_so() {
     let check = Some(Check { elements: 1, worst: f64::NAN, tolerance: 0.1 });
     let page = page(&RunReport { check, ..small() });
     assert!(page.contains("<div class=\"failed\"><dt>check</dt><dd>failed"));
+}
+
+#[test]
+fn a_page_with_every_operation_is_a_page_too() {
+    let hostile = "</script><b>\t\n&\u{1}";
+    let mut timeline =
+        Timeline::new(vec![(hostile.to_owned(), ns(0), ns(9))], vec![hostile.to_owned()]);
+    let name = timeline.name(hostile.to_owned());
+    let (start, end, kind) = (ns(2), ns(5), SliceKind::Gemm);
+    let operation = Operation { start, end, busy: end, kind, name, launch: 1 };
+    timeline.push(hostile.to_owned(), hostile, vec![operation; 3]);
+    let page = page_with(&small(), &timeline);
+    checked(&page, |document| {
+        let packed = document.descendants().filter(|node| {
+            node.attribute("class").is_some_and(|class| class.starts_with("packed "))
+        });
+        assert_eq!(packed.count(), 4);
+    });
+    assert!(page.contains("3 operations."));
 }

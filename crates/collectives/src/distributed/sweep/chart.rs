@@ -1,9 +1,10 @@
-//! Chart of a sweep: bus bandwidth over size, a line for each algorithm, with the bound.
+//! Picture of a sweep: bus bandwidth over size, both logarithmic, a line for each algorithm, with the bound.
 
 use super::Sweep;
-use cubeyard_draw::axis::multiples;
+use super::lines::{AlgorithmLine, lines};
+use cubeyard_draw::axis::LogAxis;
 use cubeyard_draw::plot::{Label, Plot};
-use cubeyard_draw::svg::{Area, Canvas, colour};
+use cubeyard_draw::svg::{Area, Canvas};
 use cubeyard_draw::xml::escape;
 use cubeyard_units::text::{bytes, quantity};
 
@@ -30,45 +31,31 @@ pub fn svg(sweep: &Sweep) -> String {
     canvas.finish(&title, WIDTH, HEIGHT)
 }
 
-/// Wraps the chart in an HTML page.
-pub fn page(sweep: &Sweep) -> String {
-    let main = format!("<section class=\"wide\">\n{}</section>\n", svg(sweep));
-    cubeyard_draw::page(&title(sweep), "", &main, "")
-}
-
-fn title(sweep: &Sweep) -> String {
+pub(super) fn title(sweep: &Sweep) -> String {
     let (ranks, kind) = (sweep.map.world().ranks, sweep.ranks.kind());
     format!("{} of {}, {ranks} {kind}: bus bandwidth", sweep.operation, sweep.dtype)
 }
 
-/// A line: its name, and its points of size and bandwidth.
-type Series<'a> = (&'a str, Vec<(f64, f64)>);
-
 struct Chart<'a> {
-    lines: Vec<Series<'a>>,
+    lines: Vec<AlgorithmLine<'a>>,
     sizes: (f64, f64),
-    most: f64,
+    rates: LogAxis,
     bound: Option<f64>,
 }
 
 impl<'a> Chart<'a> {
     /// Makes the chart; `None` if nothing was measured.
     fn new(sweep: &'a Sweep) -> Option<Self> {
-        let mut lines: Vec<Series<'a>> = Vec::new();
-        for row in &sweep.rows {
-            let Ok(figures) = &row.figures else { continue };
-            let point = (row.bytes as f64, figures.bus_bandwidth);
-            match lines.iter_mut().find(|(name, _)| *name == row.algorithm) {
-                Some((_, points)) => points.push(point),
-                None => lines.push((&row.algorithm, vec![point])),
-            }
-        }
-        let points = || lines.iter().flat_map(|(_, points)| points);
+        let lines = lines(sweep);
+        let points = || lines.iter().flat_map(|line| &line.points);
         let low = points().map(|point| point.0).reduce(f64::min)?;
         let high = points().map(|point| point.0).fold(low * 2.0, f64::max);
         let bound = sweep.bound.as_ref().map(|bound| bound.bus);
-        let most = points().map(|point| point.1).chain(bound).fold(1.0, f64::max) * 1.08;
-        Some(Self { lines, sizes: (low, high), most, bound })
+        let rates: Vec<_> =
+            points().map(|point| point.1).chain(bound).filter(|rate| *rate > 0.0).collect();
+        let rates = if rates.is_empty() { vec![1.0] } else { rates };
+        let rates = LogAxis::around(&rates, BOTTOM, TOP);
+        Some(Self { lines, sizes: (low, high), rates, bound })
     }
 
     fn x(&self, size: f64) -> f64 {
@@ -77,19 +64,20 @@ impl<'a> Chart<'a> {
     }
 
     fn y(&self, bandwidth: f64) -> f64 {
-        BOTTOM - bandwidth / self.most * (BOTTOM - TOP)
+        self.rates.position(bandwidth)
     }
 
     fn draw(&self, canvas: &mut Canvas) {
-        let rates = multiples(self.most, 8).map(|rate| (self.y(rate), quantity(rate, "B/s")));
+        let rates = self.rates.decades().into_iter();
+        let rates = rates.map(|(y, power)| (y, quantity(10_f64.powi(power), "B/s")));
         let sizes = sizes(self.sizes).into_iter().map(|size| (self.x(size as f64), bytes(size)));
         let (sizes, rates): (Vec<_>, Vec<_>) = (sizes.collect(), rates.collect());
         PLOT.axes(canvas, &sizes, &rates, ["size", ""]);
         let mut labels = Vec::new();
-        for (place, (name, points)) in self.lines.iter().enumerate() {
-            let stroke = format!("stroke=\"{}\"", colour(place));
-            self.line(canvas, colour(place), name, points);
-            labels.extend(points.last().map(|point| self.label(name, point.1, &stroke)));
+        for line in &self.lines {
+            let stroke = format!("stroke=\"{}\"", line.colour);
+            self.line(canvas, line);
+            labels.extend(line.points.last().map(|point| self.label(line.name, point.1, &stroke)));
         }
         if let Some(bound) = self.bound {
             canvas.path(&format!("M{LEFT} {:.1}H{RIGHT}", self.y(bound)), BOUND);
@@ -98,16 +86,19 @@ impl<'a> Chart<'a> {
         PLOT.labels(canvas, &labels);
     }
 
-    fn line(&self, canvas: &mut Canvas, colour: &str, name: &str, points: &[(f64, f64)]) {
+    fn line(&self, canvas: &mut Canvas, line: &AlgorithmLine<'_>) {
+        let AlgorithmLine { name, points, colour, dash } = line;
         let places: Vec<_> = points.iter().map(|(x, y)| (self.x(*x), self.y(*y))).collect();
         let path: Vec<_> = places.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
         let dot = |(x, y): &(f64, f64)| {
             format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>")
         };
         canvas.push(&format!(
-            "<g><title>{}</title><path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>{}</g>",
+            "<g><title>{}</title><path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
+             stroke-dasharray=\"{}\"/>{}</g>",
             escape(name),
             path.join("L"),
+            if dash.is_empty() { "none" } else { dash },
             places.iter().map(dot).collect::<String>()
         ));
     }

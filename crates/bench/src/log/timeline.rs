@@ -1,0 +1,56 @@
+//! Every operation of a run, for the timeline of its page.
+
+use std::collections::BTreeMap;
+
+use cubeyard_device::message::RequestId;
+use cubeyard_device::pe::{OpRecord, OpUnit};
+use cubeyard_device::request::PeRef;
+use cubeyard_runtime::LaunchReport;
+use cubeyard_sim::{Span, Time};
+
+use super::super::path::{kind, what};
+use super::RunLog;
+use crate::report::{Operation, Timeline};
+
+impl RunLog {
+    /// Returns every operation of every PE, with its name and its launch.
+    pub fn timeline(&self) -> Timeline {
+        let (numbers, launches) = self.launches();
+        let shown = self.shown().iter().map(ToString::to_string).collect();
+        let mut timeline = Timeline::new(launches, shown);
+        let mut lanes: BTreeMap<(PeRef, OpUnit), Vec<Operation>> = BTreeMap::new();
+        for record in self.ops.records() {
+            let Some(&pe) = self.pes.get(&record.pe) else { continue };
+            let name = self.operation(record).map_or_else(String::new, |it| it.name());
+            let name = timeline.name(what(record.unit, &name));
+            let launch = numbers.get(&record.request).copied().unwrap_or_default();
+            lanes.entry((pe, record.unit)).or_default().push(self.timed(record, name, launch));
+        }
+        for ((pe, unit), operations) in lanes {
+            timeline.push(pe.to_string(), unit.name(), operations);
+        }
+        timeline
+    }
+
+    /// Returns the numbers of the launches from 1 on, and their names, starts and ends.
+    #[expect(clippy::type_complexity, reason = "a pair of lists")]
+    fn launches(&self) -> (BTreeMap<RequestId, u32>, Vec<(String, Span, Span)>) {
+        let all = || self.phases.iter().flat_map(|phase| &phase.launches);
+        let numbers = (1..).zip(all()).map(|(number, (_, launch))| (launch.request, number));
+        let timed = |(name, launch): &(String, LaunchReport)| {
+            let start = self.since_start(launch.started);
+            (name.clone(), start, start + launch.max())
+        };
+        (numbers.collect(), all().map(timed).collect())
+    }
+
+    fn timed(&self, record: &OpRecord, name: u32, launch: u32) -> Operation {
+        let (start, end) = (self.since_start(record.start), self.since_start(record.end));
+        Operation { start, end, busy: record.busy, kind: kind(record.unit), name, launch }
+    }
+
+    /// Returns the time since the start of the first launch.
+    fn since_start(&self, time: Time) -> Span {
+        self.phases.first().map_or(Span::ZERO, |first| time.since(first.started()))
+    }
+}

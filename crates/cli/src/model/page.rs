@@ -1,0 +1,33 @@
+//! Reports on models as a page.
+
+use cubeyard_draw::{header, page, section, tile, tiles};
+use cubeyard_model::report::ModelReport;
+use cubeyard_units::text::percent_column;
+
+use super::table;
+use crate::grid::bytes;
+
+/// Draws the times of the step and its parts, and the memory of a PE.
+pub(super) fn page_of(report: &ModelReport) -> String {
+    let name = &report.cut.spec.name;
+    let [work, model] = table::summary(report);
+    let main = [
+        header(name, &format!("{work}: {model}"), ""),
+        figures(report),
+        section("Parts", &table::parts(report).html("Times of one step")),
+        section("Memory", &table::memory(report).html("Bytes of a PE")),
+    ];
+    page(name, "", &main.concat(), "")
+}
+
+fn figures(report: &ModelReport) -> String {
+    let of_total = |(name, figure): (&str, String)| {
+        let (figure, remark) = figure.split_once(", ").unwrap_or((&figure, ""));
+        tile(name, figure, remark)
+    };
+    let (used, capacity) = (report.memory.total.most, report.memory.capacity);
+    let share = percent_column(used as f64 / capacity.max(1) as f64);
+    let memory =
+        tile("memory of the fullest PE", &bytes(used), &format!("{share} of {}", bytes(capacity)));
+    tiles(&(table::totals(report).into_iter().map(of_total).collect::<String>() + &memory))
+}

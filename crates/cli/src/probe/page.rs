@@ -1,0 +1,70 @@
+//! Measurements as a page.
+
+use cubeyard_device::probe::{CaseReport, Invariant};
+use cubeyard_draw::xml::escape;
+use cubeyard_draw::{header, page, section};
+
+use super::results::{Explained, ProbedCases, ProbedPattern};
+use super::table;
+use crate::grid::Grid;
+
+/// Draws cases: their figures, their bandwidth over sizes, their routes and the properties of the machine.
+pub(super) fn cases(probed: &ProbedCases) -> String {
+    let reports: Vec<_> = probed.cases.iter().map(|case| &case.report).collect();
+    let route =
+        |report: &&CaseReport| folded(&table::route_title(report), &table::route(&report.route));
+    let routes: String = reports.iter().map(route).collect();
+    let explained = probed.cases.iter().filter_map(|case| case.explained.as_ref());
+    let main = [
+        header("Probe", "Latency and bandwidth of the fabric", &verdict(probed)),
+        section("Latency", &table::references(&reports).html(&table::references_title())),
+        section("Bandwidth over size", &table::sweep(&reports).html(table::SWEEP)),
+        section("Critical paths", &explanations(explained)),
+        section("Routes", &routes),
+        section("Properties", &properties(probed)),
+    ];
+    page("Probe", "", &main.concat(), "")
+}
+
+/// Draws a pattern: its transfers, the links in use and the critical paths.
+pub(super) fn pattern(name: &str, probed: &ProbedPattern) -> String {
+    let report = &probed.report;
+    let summary = format!("{} transfers in {}.", report.transfers.len(), report.makespan);
+    let main = [
+        header(&format!("Probe of {name}"), "", &summary),
+        section("Transfers", &table::transfers(probed).html("Times in ns")),
+        section("Links", &table::links(probed).html("In use for the longest, in ns")),
+        section("Critical paths", &explanations(&probed.explained)),
+    ];
+    page(name, "", &main.concat(), "")
+}
+
+/// Returns a table that opens below its title.
+fn folded(title: &str, grid: &Grid) -> String {
+    format!("<details><summary>{}</summary>\n{}</details>\n", escape(title), grid.html(title))
+}
+
+fn verdict(probed: &ProbedCases) -> String {
+    let (cases, all) = (probed.cases.len(), probed.invariants.len());
+    let holding = probed.invariants.iter().filter(|invariant| invariant.holds).count();
+    format!("{cases} cases measured; {holding} of {all} properties hold.")
+}
+
+fn explanations<'a>(explained: impl IntoIterator<Item = &'a Explained>) -> String {
+    let table = |it: &Explained| folded(&format!("{}, in ns", it.name), &table::steps(it));
+    explained.into_iter().map(table).collect()
+}
+
+fn properties(probed: &ProbedCases) -> String {
+    if probed.invariants.is_empty() {
+        return String::new();
+    }
+    let item = |invariant: &Invariant| {
+        let (class, mark) =
+            if invariant.holds { ("good", "✓") } else { ("bad", "✗ does not hold:") };
+        let (claim, evidence) = (escape(&invariant.claim), escape(&invariant.evidence));
+        format!("<li class=\"{class}\">{mark} {claim}: {evidence}</li>\n")
+    };
+    let items: String = probed.invariants.iter().map(item).collect();
+    format!("<ul class=\"marks\">\n{items}</ul>\n")
+}

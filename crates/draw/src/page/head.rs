@@ -1,0 +1,36 @@
+//! The head of a page: its title, one sentence, and key figures.
+
+use crate::xml::escape;
+
+/// Returns the title with a summary and a verdict below; those that are empty are left out.
+pub fn header(title: &str, summary: &str, verdict: &str) -> String {
+    let line = |class: &str, text: &str| match text {
+        "" => String::new(),
+        text => format!("<p class=\"{class}\">{}</p>\n", joined(text)),
+    };
+    let (title, summary, verdict) =
+        (escape(title), line("summary", summary), line("verdict", verdict));
+    format!("<header>\n<h1>{title}</h1>\n{summary}{verdict}</header>\n")
+}
+
+/// Returns a list of key figures, made by [`tile`].
+pub fn tiles(tiles: &str) -> String {
+    format!("<dl class=\"tiles\">\n{tiles}</dl>\n")
+}
+
+/// Returns a key figure with its name above and a remark below. The unit, after the last space, is drawn smaller.
+pub fn tile(name: &str, figure: &str, remark: &str) -> String {
+    let (number, unit) = figure.rsplit_once(' ').unwrap_or((figure, ""));
+    format!(
+        "<div><dt>{}</dt><dd>{} <span>{}</span></dd><dd class=\"remark\">{}</dd></div>\n",
+        escape(name),
+        escape(number),
+        escape(unit),
+        joined(remark)
+    )
+}
+
+/// Escapes text, with percentages that no line break divides.
+fn joined(text: &str) -> String {
+    escape(text).replace(" %", "\u{a0}%")
+}

@@ -1,0 +1,52 @@
+//! Scripts of a page: inline, because a page opened as a file loads no other.
+
+const TABLES: &str = include_str!("tables.js");
+const UNPACK: &str = include_str!("unpack.js");
+const FORMAT: &str = include_str!("format.js");
+const CHART: &str = include_str!("chart.js");
+const TIMELINE: [&str; 3] = [
+    include_str!("timeline-data.js"),
+    include_str!("timeline-view.js"),
+    include_str!("timeline.js"),
+];
+
+/// The chart library uPlot, as published.
+const UPLOT: &str = include_str!("../../vendor/uPlot.iife.min.js");
+/// Its style.
+const UPLOT_STYLE: &str = include_str!("../../vendor/uPlot.min.css");
+
+/// Returns the script elements that the markup needs, and the page's own.
+pub(super) fn of(main: &str, own: &str) -> String {
+    let mut scripts = Vec::new();
+    if main.contains("<table") {
+        scripts.push(TABLES);
+    }
+    if main.contains("class=\"packed") {
+        scripts.extend([UNPACK, FORMAT]);
+    }
+    if has_chart(main) {
+        scripts.extend([UPLOT, CHART]);
+    }
+    if main.contains("<figure class=\"operations\"") {
+        scripts.extend(TIMELINE);
+    }
+    scripts.push(own);
+    scripts.into_iter().filter(|script| !script.is_empty()).map(element).collect()
+}
+
+/// Returns the style of the chart library, if the markup has a chart.
+pub(super) fn style_of(main: &str) -> &'static str {
+    if has_chart(main) { UPLOT_STYLE } else { "" }
+}
+
+fn has_chart(main: &str) -> bool {
+    main.contains("<figure class=\"chart\"")
+}
+
+/// Returns a script element that is the same script in HTML and in XML.
+fn element(script: &str) -> String {
+    format!("<script>//<![CDATA[\n{script}\n//]]></script>\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+"""The pages that are tested, each with the command that draws it."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+SCREENSHOTS = ROOT / "target" / "screenshots"
+
+# What each page is drawn from. Small enough to be simulated in seconds.
+PAGES = {
+    "run": ["run", "gemm-multi", "--set", "cubes=2", "--data"],
+    "ccl": ["ccl", "--sizes", "1K:256K:4", "--ranks", "sip"],
+    "probe": ["probe"],
+    "model": ["model", "--context", "256"],
+    "topology": ["topology"],
+    # Several launches on 256 PEs.
+    "layer": ["run", "transformer-layer"],
+}
