@@ -26,6 +26,7 @@ mod sweep;
 mod terminal;
 mod topology;
 mod validate;
+mod view;
 
 pub use anyhow::Result;
 pub use code::Code;
@@ -75,6 +76,7 @@ enum Command {
     Sweep(sweep::Arguments),
     Topology(topology::Arguments),
     Validate(validate::Arguments),
+    View(view::Arguments),
 }
 
 /// Runs the command with these arguments, the first of which is the name of the program.
@@ -122,6 +124,7 @@ fn execute(Cli { command, memory }: Cli, front: &dyn OwnBenches) -> Code {
         Command::Sweep(arguments) => sweep::run(&arguments, front),
         Command::Topology(arguments) => topology::run(&arguments).map(|()| Code::Done),
         Command::Validate(arguments) => validate::run(&arguments),
+        Command::View(arguments) => view::run(&arguments).map(|()| Code::Done),
     };
     match done {
         Ok(code) => code,

@@ -12,6 +12,7 @@ PAGES = {
     "probe": ["probe"],
     "model": ["model", "--context", "256"],
     "topology": ["topology"],
+    "replay": ["replay", "crates/cli/src/resnet_train.csv.gz", "--policy", "pytorch", "--policy", "best-fit"],
     # Several launches on 256 PEs.
     "layer": ["run", "transformer-layer"],
 }

@@ -162,10 +162,10 @@ fn place(kind: SliceKind) -> u64 {
 /// Appends a number, seven bits in each byte, lowest first.
 fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number > 127 {
-        bytes.push((number & 127) as u8 | 128);
+        bytes.push(number.to_le_bytes()[0] | 128);
         number >>= 7;
     }
-    bytes.push(number as u8);
+    bytes.push(number.to_le_bytes()[0]);
 }
 
 /// Joins texts to lines.

@@ -36,8 +36,8 @@ pub(crate) fn render(topology: &Topology, colours: bool) -> String {
     table += &paint(heading, DIM, colours);
     table.push('\n');
     for row in rates(topology, &summary).rows {
-        let cells: String = row[1..].iter().map(|cell| format!("{cell:>10}")).collect();
-        writeln!(table, "{:<34}{cells}", row[0]).expect(APPENDED);
+        let [name, pe, cube, sip, system] = &row[..] else { continue };
+        writeln!(table, "{name:<34}{pe:>10}{cube:>10}{sip:>10}{system:>10}").expect(APPENDED);
     }
     table + &warnings(topology)
 }

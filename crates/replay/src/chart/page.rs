@@ -1,21 +1,20 @@
 //! The page with the charts, their figures and the advice.
 
-use super::svg;
+use super::figure::figure;
 use crate::{COLUMNS, Report, advice};
 use cubeyard_draw::xml::escape;
-use cubeyard_draw::{cell, number, page, table};
+use cubeyard_draw::{captioned, cell, header, number, page, section};
 
 const STYLE: &str = ".best{font-weight:700}.failed td{color:var(--bad)}\n";
 
 /// Draws a self-contained page: the advice on all reports, then a chart and a table for each.
 pub fn html(reports: &[Report]) -> String {
-    let sections: String = reports.iter().map(section).collect();
-    let advice = escape(&advice(reports));
-    let main = format!("<h1>Replay</h1>\n<p class=\"verdict\">{advice}</p>\n{sections}");
+    let sections: String = reports.iter().map(of_report).collect();
+    let main = header("Replay", "", &advice(reports)) + &sections;
     page("Replay", STYLE, &main, "")
 }
 
-fn section(report: &Report) -> String {
+fn of_report(report: &Report) -> String {
     let best = report.recommended().map(|row| row.policy.name);
     let mut rows = String::new();
     for line in &report.rows {
@@ -33,9 +32,9 @@ fn section(report: &Report) -> String {
     rows.extend(report.recorded_cells().map(|cells| row("", &cells)));
     let [policy, figures @ ..] = COLUMNS;
     let head = figures.map(|name| format!("<th class=\"n\">{name}</th>")).concat();
-    let table = table("policies", &format!("<th>{policy}</th>{head}"), &rows);
-    let picture = svg(std::slice::from_ref(report));
-    format!("<section>\n<div class=\"wide\">{picture}</div>\n{table}</section>\n")
+    let table =
+        captioned("policies", "Figures of each policy", &format!("<th>{policy}</th>{head}"), &rows);
+    section(&report.trace, &(figure(report) + &table))
 }
 
 fn row(class: &str, [policy, figures @ ..]: &[String; 6]) -> String {

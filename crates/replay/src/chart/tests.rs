@@ -34,7 +34,7 @@ fn every_trace_and_policy_is_in_the_picture() {
 fn names_from_files_stay_text() {
     let hostile = report("<script>alert(1)</script>\u{1}&", "alloc a 1\n");
     for text in [svg(std::slice::from_ref(&hostile)), html(&[hostile])] {
-        assert!(!text.contains("<script>") && !text.contains('\u{1}'));
+        assert!(!text.contains("<script>alert") && !text.contains('\u{1}'));
         assert!(text.contains("&lt;script&gt;"));
     }
 }

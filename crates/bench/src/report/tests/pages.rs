@@ -58,7 +58,7 @@ fn an_empty_report_is_a_page_too() {
                 dt PEs
                 dd 0
                 dd.remark
-          script
+          footer Cubeyard 0.1.0
     "]];
     checked(&page(&RunReport::default()), |document| expected.assert_eq(&outline(document)));
 }

@@ -40,13 +40,11 @@ pub(super) fn lines(sweep: &Sweep) -> Vec<AlgorithmLine<'_>> {
     for row in &sweep.rows {
         let Ok(figures) = &row.figures else { continue };
         let point = (row.bytes as f64, figures.bus_bandwidth);
-        match lines.iter_mut().find(|line| line.name == row.algorithm) {
-            Some(line) => line.points.push(point),
-            None => {
-                let colour = colour(lines.len());
-                let (name, points) = (row.algorithm.as_str(), vec![point]);
-                lines.push(AlgorithmLine { name, points, colour, dash: String::new() });
-            }
+        if let Some(line) = lines.iter_mut().find(|line| line.name == row.algorithm) {
+            line.points.push(point);
+        } else {
+            let (name, points, colour) = (row.algorithm.as_str(), vec![point], colour(lines.len()));
+            lines.push(AlgorithmLine { name, points, colour, dash: String::new() });
         }
     }
     stripe(&mut lines);
