@@ -89,15 +89,15 @@ def minimised(differs, case):
     return case
 
 
-def compare(engine, seed, count, mixed, finite=False):
-    cases = list(scenarios.random_scenarios(seed, count, mixed, finite))
+def compare(engine, seed, count, mixed, finite=False, rates=False):
+    cases = list(scenarios.random_scenarios(seed, count, mixed, finite, rates))
     both = zip(cases, engine(cases), strict=True)
     different = next((case for case, result in both if result != reference.run(case)), None)
     if different is None:
         return
     case = minimised(lambda case: engine([case]) != [reference.run(case)], different)
     pytest.fail(
-        f"seed {seed}, mixed {mixed}, finite {finite}, scenario {cases.index(different)}, "
+        f"seed {seed}, mixed {mixed}, finite {finite}, rates {rates}, scenario {cases.index(different)}, "
         "with fewer requests:\n"
         f"{json.dumps(case)}\nreference {reference.run(case)}\nengine    {engine([case])[0]}",
         pytrace=False,
@@ -114,6 +114,24 @@ def test_with_finite_buffers_it_does_as_well(engine, mixed):
     compare(engine, SEED, COUNT, mixed, finite=True)
 
 
+@pytest.mark.parametrize("finite", [False, True])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_with_headers_and_serial_nodes_it_does_as_well(engine, mixed, finite):
+    compare(engine, SEED, COUNT, mixed, finite, rates=True)
+
+
+def test_headers_and_serial_nodes_are_tried_where_they_matter():
+    cases = list(scenarios.random_scenarios(SEED, COUNT // 4, mixed=True, rates=True))
+    for key in ("header_bytes", "serial"):
+        changed = [case for case in cases if reference.run(case) != reference.run(without(case, key))]
+        assert len(changed) > len(cases) // 8, key
+
+
+def without(case, key):
+    nodes = [{name: value for name, value in node.items() if name != key} for node in case["nodes"]]
+    return {name: value for name, value in case.items() if name != key} | {"nodes": nodes}
+
+
 def test_finite_buffers_are_tried_where_they_matter():
     """A comparison that nothing waits in would hold nobody to anything."""
     cases = list(scenarios.random_scenarios(SEED, COUNT // 4, mixed=True, finite=True))
@@ -125,9 +143,10 @@ def unlimited(case):
     return {**case, "buffers": None}
 
 
+@pytest.mark.parametrize("rates", [False, True])
 @pytest.mark.parametrize("finite", [False, True])
-def test_the_engine_gives_the_same_picosecond_for_scenarios_that_nobody_has_seen(engine, finite):
-    compare(engine, SystemRandom().getrandbits(32), COUNT // 4, mixed=True, finite=finite)
+def test_the_engine_gives_the_same_picosecond_for_scenarios_that_nobody_has_seen(engine, finite, rates):
+    compare(engine, SystemRandom().getrandbits(32), COUNT // 4, mixed=True, finite=finite, rates=rates)
 
 
 BUSY = (ROOT / "testdata" / "patterns" / "busy.yaml").read_text()
@@ -139,8 +158,9 @@ BUSY = (ROOT / "testdata" / "patterns" / "busy.yaml").read_text()
         (BUSY, "{}"),
         (traffic.traffic(transfers=64, size=5000, seed=3), "hbm: {turn_around_ns: 7}"),
         (traffic.traffic(transfers=40, size=300, seed=5), "ucie: {balance: true}"),
+        (traffic.traffic(transfers=64, size=300, seed=7), "serial_nodes: all\nflit_header_bytes: 16"),
     ],
-    ids=["busy", "turn-around", "balanced"],
+    ids=["busy", "turn-around", "balanced", "message-rate"],
 )
 def test_the_machine_its_graph_and_the_reference_agree(engine, exported, pattern, topology):
     """Three that must agree: the machine, its graph on the bare engine, and the slow reference."""

@@ -43,6 +43,8 @@ class MemorySpec(TypedDict):
 class NodeSpec(TypedDict):
     overhead_ps: int
     mode: Literal["transit", "store", "end"]
+    # Whether it processes the overhead of one transfer at a time ("Message rate").
+    serial: NotRequired[bool]
     memory: NotRequired[MemorySpec | None]
 
 
@@ -68,6 +70,8 @@ class BufferSpec(TypedDict):
 
 class Scenario(TypedDict):
     flit_bytes: int
+    # What each flit has on links beside its bytes ("Message rate").
+    header_bytes: NotRequired[int]
     buffers: NotRequired[BufferSpec | None]
     nodes: list[NodeSpec]
     links: list[LinkSpec]
@@ -172,19 +176,33 @@ class Arbiter(ABC, Generic[Asked]):
 class Link(Arbiter[int]):
     """A directed wire (rule 3). A flit asks with its bytes and is told when it will arrive."""
 
-    def __init__(self, env: Clock, number: int, spec: LinkSpec) -> None:
+    def __init__(self, env: Clock, number: int, spec: LinkSpec, header_bytes: int) -> None:
         super().__init__(env)
         self.number = number
         self.spec = spec
+        self.header_bytes = header_bytes
         self.free = 0
         self.served = 0
 
     def serve(self, asked: int) -> tuple[int, Arrival]:
         start = max(self.env.now, self.free)
-        self.free = start + ceil_div(asked * PS_PER_SECOND, self.spec["bytes_per_second"])
+        size = asked + self.header_bytes
+        self.free = start + ceil_div(size * PS_PER_SECOND, self.spec["bytes_per_second"])
         arrives_at = max(self.free + self.spec["propagation_ps"], start + 1)
         self.served += 1
         return arrives_at, Arrival(self.number, self.served)
+
+
+class Processor(Arbiter[int]):
+    """A serial node ("Message rate"). A transfer asks with its overhead and is told when that ends."""
+
+    def __init__(self, env: Clock) -> None:
+        super().__init__(env)
+        self.free = 0
+
+    def serve(self, asked: int) -> int:
+        self.free = max(self.env.now, self.free) + asked
+        return self.free
 
 
 # The input of a node for flits that begin there: before all links.
@@ -229,8 +247,11 @@ class Lane:
 class Buffers:
     """Links with so many places behind them: rules 3 and 4 as "Finite buffers" has them."""
 
-    def __init__(self, env: Clock, links: list[LinkSpec], spec: BufferSpec) -> None:
+    def __init__(
+        self, env: Clock, links: list[LinkSpec], spec: BufferSpec, header_bytes: int
+    ) -> None:
         self.env = env
+        self.header_bytes = header_bytes
         self.arbiter = spec["arbiter"]
         self.lanes = [Lane(number, link, spec["flits"]) for number, link in enumerate(links)]
         # For each link those that lead to the node where it begins.
@@ -296,7 +317,8 @@ class Buffers:
         lane.places -= 1
         lane.served += 1
         now = self.env.now
-        lane.free = now + ceil_div(flit.size * PS_PER_SECOND, lane.spec["bytes_per_second"])
+        size = flit.size + self.header_bytes
+        lane.free = now + ceil_div(size * PS_PER_SECOND, lane.spec["bytes_per_second"])
         arrives_at = max(lane.free + lane.spec["propagation_ps"], now + 1)
         if flit.came_by != SOURCE:
             left = self.lanes[flit.came_by]
@@ -374,8 +396,8 @@ class Transfer:
     route: list[int]
     sizes: list[int]
     beginning: Beginning
-    # When the first flit came to each node.
-    first_arrival: dict[int, int] = field(default_factory=dict)
+    # When each node has spent its overhead; an event whose value is that time.
+    processed: dict[int, simpy.Event] = field(default_factory=dict)
     collected: dict[int, Collected] = field(default_factory=dict)
 
 
@@ -387,9 +409,19 @@ class Machine:
         self.env = Clock()
         self.flit_bytes = scenario["flit_bytes"]
         self.nodes = scenario["nodes"]
-        self.links = [Link(self.env, n, spec) for n, spec in enumerate(scenario["links"])]
+        links, header = scenario["links"], scenario.get("header_bytes", 0)
+        self.links = [Link(self.env, n, spec, header) for n, spec in enumerate(links)]
         buffers = scenario.get("buffers")
-        self.buffers = Buffers(self.env, scenario["links"], buffers) if buffers else None
+        self.buffers = Buffers(self.env, links, buffers, header) if buffers else None
+        # Of each serial node one for transfers that come, and one for requests that start. A node
+        # without overhead is never busy.
+        serial = [
+            number
+            for number, node in enumerate(self.nodes)
+            if node.get("serial") and node["overhead_ps"] > 0
+        ]
+        self.coming = {number: Processor(self.env) for number in serial}
+        self.starting = {number: Processor(self.env) for number in serial}
         self.memories = {
             number: Memory(self.env, spec)
             for number, node in enumerate(self.nodes)
@@ -403,7 +435,8 @@ class Machine:
         yield from self._wait_until(spec["at_ps"])
         beginning = Beginning(spec["at_ps"], NO_LINK, number)
         start = self.links[spec["route"][0]].spec["from"]
-        yield from self._wait_until(spec["at_ps"] + self.nodes[start]["overhead_ps"])
+        ends = yield from self._overhead(self.starting, start, beginning_here(beginning, 0))
+        yield from self._wait_until(ends)
         if spec["op"] == "read":
             yield from self._read(spec, beginning)
         else:
@@ -461,10 +494,10 @@ class Machine:
                 beginning = yield from self._store(transfer, node, arrival)
                 place = beginning_here(beginning, index)
             else:
-                yield from self._pass(transfer, node)
+                yield from self._pass(transfer, node, arrival)
                 place = passing_through(arrival)
             arrival = yield from self._cross(transfer, hop, place, transfer.sizes[index])
-        yield from self._pass(transfer, self.links[transfer.route[-1]].spec["to"])
+        yield from self._pass(transfer, self.links[transfer.route[-1]].spec["to"], arrival)
         return arrival
 
     def _cross(self, transfer: Transfer, hop: int, place: Place, size: int) -> Process:
@@ -495,19 +528,35 @@ class Machine:
             given=self.env.event(),
         )
 
-    def _pass(self, transfer: Transfer, node: int) -> Process:
+    def _overhead(self, processors: dict[int, Processor], node: int, place: Place) -> Process:
+        """When the node has spent its overhead on what comes now: a serial one on one at a time."""
+        overhead = self.nodes[node]["overhead_ps"]
+        if node not in processors:
+            return self.env.now + overhead
+        ends: int = yield processors[node].ask(place, overhead)
+        return ends
+
+    def _pass(self, transfer: Transfer, node: int, arrival: Arrival) -> Process:
         """Waits until the node has spent its overhead on this transfer (rules 5 and 7)."""
-        first = transfer.first_arrival.setdefault(node, self.env.now)
-        yield from self._wait_until(first + self.nodes[node]["overhead_ps"])
+        if node not in transfer.processed:
+            transfer.processed[node] = self.env.event()
+            ends = yield from self._overhead(self.coming, node, passing_through(arrival))
+            transfer.processed[node].succeed(ends)
+        else:
+            ends = yield transfer.processed[node]
+        yield from self._wait_until(ends)
 
     def _store(self, transfer: Transfer, node: int, arrival: Arrival) -> Process:
         """Waits for all flits of the transfer (rule 6), which then begins at this node."""
         collected = transfer.collected.setdefault(node, Collected(self.env.event()))
         collected.flits += 1
         if collected.flits == len(transfer.sizes):
-            collected.complete.succeed(Beginning(self.env.now, *arrival))
-        beginning: Beginning = yield collected.complete
-        yield from self._wait_until(beginning.at_ps + max(1, self.nodes[node]["overhead_ps"]))
+            began = Beginning(self.env.now, *arrival)
+            ends = yield from self._overhead(self.coming, node, passing_through(arrival))
+            collected.complete.succeed((began, ends))
+        beginning: Beginning
+        beginning, ends = yield collected.complete
+        yield from self._wait_until(max(beginning.at_ps + 1, ends))
         return beginning
 
     def _wait_until(self, at_ps: int) -> Process:

@@ -203,11 +203,21 @@ def random_buffers(rng: Random) -> BufferSpec:
     }
 
 
-def random_scenario(rng: Random, mixed: bool = False, finite: bool = False) -> Scenario:
+def add_rates(rng: Random, scenario: Scenario) -> None:
+    """Gives flits headers and makes nodes serial, in most scenarios."""
+    scenario["header_bytes"] = rng.choice([0, 1, 16, scenario["flit_bytes"]])
+    likely = rng.choice([0.0, 0.5, 1.0])
+    for node in scenario["nodes"]:
+        node["serial"] = rng.random() < likely
+
+
+def random_scenario(
+    rng: Random, mixed: bool = False, finite: bool = False, rates: bool = False
+) -> Scenario:
     """A scenario. Only in a `mixed` one do requests start at memories, or memories store transfers.
 
     Then requests, answers and stored transfers begin at one node. Buffers are `finite`, or without
-    limit.
+    limit. With `rates`, flits have headers and nodes are serial.
     """
     flit_bytes = rng.choice([256, 256, 256, 64, 1024])
     scale = narrowed(rng, rng.choice([real_scale(), dense_scale(flit_bytes)]))
@@ -224,15 +234,17 @@ def random_scenario(rng: Random, mixed: bool = False, finite: bool = False) -> S
     scenario["requests"] = random_requests(rng, scale, scenario, links, mixed)
     if finite:
         scenario["buffers"] = random_buffers(rng)
+    if rates:
+        add_rates(rng, scenario)
     return scenario
 
 
 def random_scenarios(
-    seed: int, count: int, mixed: bool = False, finite: bool = False
+    seed: int, count: int, mixed: bool = False, finite: bool = False, rates: bool = False
 ) -> Iterator[Scenario]:
     rng = Random(seed)
     for _ in range(count):
-        yield random_scenario(rng, mixed, finite)
+        yield random_scenario(rng, mixed, finite, rates)
 
 
 def crowd(side: int, requests: int) -> Scenario:
@@ -280,12 +292,15 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--mixed", action="store_true", help="requests start at memories, too")
     parser.add_argument("--finite", action="store_true", help="with finite buffers")
+    parser.add_argument("--rates", action="store_true", help="with headers and serial nodes")
     parser.add_argument("--crowd", type=int, metavar="REQUESTS", help="instead, one large scenario")
     arguments = parser.parse_args()
     scenarios = (
         iter([crowd(4, arguments.crowd)])
         if arguments.crowd
-        else random_scenarios(arguments.seed, arguments.count, arguments.mixed, arguments.finite)
+        else random_scenarios(
+            arguments.seed, arguments.count, arguments.mixed, arguments.finite, arguments.rates
+        )
     )
     for scenario in scenarios:
         print(json.dumps(scenario))

@@ -46,6 +46,7 @@ fn scenario(machine: &Machine, report: &PatternReport) -> Value {
     let latencies = report.transfers.iter().map(|transfer| transfer.measured.latency);
     json!({
         "flit_bytes": machine.view().network().flit_bytes(),
+        "header_bytes": machine.view().network().header_bytes(),
         "buffers": machine.topology().spec().buffers.map(buffers),
         "nodes": nodes.collect::<Vec<_>>(),
         "links": links.collect::<Vec<_>>(),
@@ -87,7 +88,8 @@ fn node_of(machine: &Machine, index: usize) -> Value {
         Forwarding::CutThrough if ends_routes(kind) => "end",
         Forwarding::CutThrough => "transit",
     };
-    json!({ "overhead_ps": node.overhead.ps(), "mode": mode, "memory": memory })
+    let (overhead, serial) = (node.overhead.ps(), node.is_serial);
+    json!({ "overhead_ps": overhead, "mode": mode, "serial": serial, "memory": memory })
 }
 
 fn ends_routes(kind: NodeKind) -> bool {

@@ -20,6 +20,8 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 struct Scenario {
     flit_bytes: u64,
+    #[serde(default)]
+    header_bytes: u64,
     buffers: Option<Places>,
     nodes: Vec<Node>,
     links: Vec<Link>,
@@ -55,6 +57,8 @@ impl Places {
 struct Node {
     overhead_ps: u64,
     mode: Mode,
+    #[serde(default)]
+    serial: bool,
     memory: Option<MemoryChannels>,
 }
 
@@ -156,7 +160,7 @@ impl Scenario {
                 Mode::Store => Forwarding::StoreAndForward,
                 Mode::Transit | Mode::End => Forwarding::CutThrough,
             },
-            is_serial: false,
+            is_serial: node.serial,
         };
         let link = |link: &Link| LinkSpec {
             from: NodeId::new(link.from),
@@ -166,12 +170,14 @@ impl Scenario {
         };
         let nodes = self.nodes.iter().map(node).collect();
         let links = self.links.iter().map(link).collect();
-        Network::new(self.flit_bytes, nodes, links).expect("a sound scenario")
+        let network = Network::new(self.flit_bytes, nodes, links).expect("a sound scenario");
+        network.with_headers(self.header_bytes)
     }
 
     fn parts(&self) -> impl Iterator<Item = (NodeId, Part)> + '_ {
         self.nodes.iter().enumerate().map(|(index, node)| {
-            let requester = Requester::new(Span::from_ps(node.overhead_ps));
+            let requester = if node.serial { Requester::serial } else { Requester::new };
+            let requester = requester(Span::from_ps(node.overhead_ps));
             let part = match &node.memory {
                 Some(memory) => {
                     let memory = Memory::new(memory.spec(), self.flit_bytes);

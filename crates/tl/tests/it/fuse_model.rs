@@ -67,12 +67,17 @@ fn evaluate(tl: &Tl, steps: &[ChainStep], outputs: &[usize], tiles: &[Tile]) -> 
 
 /// Runs the commands. Every tile is held to the end, so that no place in the TCM is used twice.
 async fn perform(tl: Tl, args: Args, program: Rc<Program>) {
-    let mut tiles: Vec<Tile> = Vec::new();
+    let (mut tiles, mut held): (Vec<Tile>, Vec<Tile>) = Default::default();
     for command in &program.commands {
         match command {
             Ordered::Load(input) => tiles.push(tl.load(&args.tensor(*input).local())),
             Ordered::Add(a, b) => tiles.push(tl.add(&tiles[*a], &tiles[*b])),
             Ordered::Exp(a) => tiles.push(tl.exp(&tiles[*a])),
+            Ordered::RowSums(a) => {
+                let ones = tl.full(&[tiles[*a].dim(1), 1], 1.0, tiles[*a].ty().dtype);
+                tiles.push(tl.dot(&tiles[*a], &ones));
+                held.push(ones);
+            }
             Ordered::Full(ty) => tiles.push(tl.full(&shape(ty.shape), 0.5, ty.dtype)),
             Ordered::Chain { steps, outputs } => {
                 let made = evaluate(&tl, steps, outputs, &tiles);
@@ -117,9 +122,13 @@ proptest! {
 /// The random kernels have what they are for.
 #[test]
 fn random_kernels_have_chains_of_every_kind() {
-    let mut counts = [0_u32; 5];
+    let (mut counts, mut products) = ([0_u32; 5], [0_u32; 2]);
     for seed in 0..200 {
-        for command in &program::random(seed).1.commands {
+        let (costs, program) = program::random(seed);
+        for command in &program.commands {
+            if let Ordered::RowSums(_) = command {
+                products[usize::from(costs.is_separate)] += 1;
+            }
             let Ordered::Chain { steps, outputs } = command else { continue };
             let has = |is: fn(&ChainStep) -> bool| steps.iter().any(is);
             let kinds = [
@@ -133,4 +142,5 @@ fn random_kernels_have_chains_of_every_kind() {
         }
     }
     assert!(counts.iter().all(|&count| count > 50), "{counts:?}");
+    assert!(products.iter().all(|&count| count > 50), "of one engine and of two: {products:?}");
 }

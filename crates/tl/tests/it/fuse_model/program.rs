@@ -27,7 +27,12 @@ pub(crate) enum Ordered {
     Full(Ty),
     Add(usize, usize),
     Exp(usize),
-    Chain { steps: Vec<ChainStep>, outputs: Vec<usize> },
+    /// The sums of a tile's rows, as its product with a column of ones that is made before.
+    RowSums(usize),
+    Chain {
+        steps: Vec<ChainStep>,
+        outputs: Vec<usize>,
+    },
     Wait(usize),
     Fence,
 }
@@ -114,6 +119,9 @@ pub(crate) fn random(seed: u64) -> (Costs, Rc<Program>) {
         simple: dice.one(&[256, 97]),
         special: dice.one(&[64, 33]),
         reduce: dice.one(&[128, 50]),
+        tile: [dice.one(&[4, 32]), dice.one(&[8, 64]), dice.one(&[1, 32])],
+        tflops: dice.one(&[1, 7]),
+        is_separate: dice.below(2) == 1,
     };
     let whole = [dice.one(&[1, 3, 16, 33]), dice.one(&[1, 7, 64, 100, 600])];
     let shapes = [whole, whole, [1, whole[1]], [whole[0], 1]];
@@ -147,7 +155,11 @@ impl Maker {
     fn command(&mut self) {
         let tile = self.dice.below(self.tiles.len());
         let ty = self.tiles[tile];
-        match self.dice.below(10) {
+        match self.dice.below(12) {
+            10 | 11 => {
+                let made = Ty { dtype: DType::F32, shape: [ty.shape[0], 1] };
+                self.order(Ordered::RowSums(tile), &[made]);
+            }
             0 => self.order(Ordered::Wait(tile), &[]),
             1 => self.order(Ordered::Fence, &[]),
             2 => {

@@ -16,16 +16,28 @@ pub(crate) struct Costs {
     pub(crate) simple: u64,
     pub(crate) special: u64,
     pub(crate) reduce: u64,
+    /// Rows, depth and columns of a tile of the matrix unit, and its 10¹² operations a second.
+    pub(crate) tile: Shape3,
+    pub(crate) tflops: u64,
+    /// Whether the matrix unit and the vector unit are two engines.
+    pub(crate) is_separate: bool,
 }
+
+/// Rows, depth and columns.
+pub(crate) type Shape3 = [u64; 3];
 
 impl Costs {
     pub(crate) fn topology(&self) -> String {
         let Self { window, read, write, strip, simple, special, reduce, .. } = self;
         let (cycles, overhead) = (self.dispatch / 1000, self.overhead / 1000);
+        let (tile, tflops) = (self.tile, self.tflops);
+        let engines = if self.is_separate { "separate" } else { "shared" };
         format!(
             "pe:\n  core:\n    dispatch_cycles: {cycles}\n    scheduler_overhead_ns: {overhead}\n    window: {window}\n    \
              tcm_read_gbs: {read}\n    tcm_write_gbs: {write}\n    math:\n      strip_elements: {strip}\n      \
-             simple_geps: {simple}\n      special_geps: {special}\n      reduce_geps: {reduce}\n"
+             simple_geps: {simple}\n      special_geps: {special}\n      reduce_geps: {reduce}\n    \
+             gemm:\n      tile: {tile:?}\n      tflops: {{f32: {tflops}, f16: {tflops}, bf16: {tflops}}}\n    \
+             compute_engines: {engines}\n"
         )
     }
 }
@@ -138,13 +150,29 @@ fn alone(costs: &Costs, rate: u64, operands: &[Ty], result: Ty) -> Pass {
     Pass { strips, each }
 }
 
+/// A product with a column: every tile fetches its operands in full and takes as long as a full one, and the result is stored
+/// over all of them.
+fn product(costs: &Costs, left: Ty) -> Pass {
+    let ([rows, depth], [m, k, _]) = (left.shape, costs.tile);
+    let strips = rows.div_ceil(m) * depth.div_ceil(k);
+    let (tile_rows, tile_depth) = (rows.min(m), depth.min(k));
+    let read = (tile_rows * tile_depth + tile_depth) * size(left.dtype);
+    let operations: u64 = 2 * costs.tile.iter().product::<u64>();
+    let each = [
+        ps(read, costs.read),
+        operations.div_ceil(costs.tflops),
+        ps((4 * rows).div_ceil(strips), costs.write),
+    ];
+    Pass { strips, each }
+}
+
 /// A PE in the order of dispatch: every engine takes its commands in that order, so one look at each is enough.
 struct Pe<'a> {
     costs: &'a Costs,
-    /// When `PE_CPU`, the engine for loads and the stages of the compute engine are free.
+    /// When `PE_CPU`, the engine for loads, the stages of the compute engine, and those of a second one for products are free.
     cpu: u64,
     loads: u64,
-    stages: [u64; 3],
+    stages: [[u64; 3]; 2],
     /// Ends of the commands, and the command that made each tile.
     ends: Vec<u64>,
     makers: Vec<usize>,
@@ -154,7 +182,7 @@ struct Pe<'a> {
 /// When a kernel ends that starts at 0; `takes` are the times of the loads of its inputs.
 pub(crate) fn time(costs: &Costs, program: &Program, takes: &[u64]) -> u64 {
     let (ends, makers, types) = (Vec::new(), Vec::new(), Vec::new());
-    let mut pe = Pe { costs, cpu: 0, loads: 0, stages: [0; 3], ends, makers, types };
+    let mut pe = Pe { costs, cpu: 0, loads: 0, stages: [[0; 3]; 2], ends, makers, types };
     for command in &program.commands {
         pe.step(command, program, takes);
     }
@@ -174,6 +202,16 @@ impl Pe<'_> {
             Ordered::Exp(x) => {
                 let ty = self.types[*x];
                 self.compute(&alone(costs, costs.special, &[ty], ty), &[*x], &[ty]);
+            }
+            Ordered::RowSums(x) => {
+                let left = self.types[*x];
+                let ones = Ty { shape: [left.shape[1], 1], ..left };
+                let ready = self.issue(&[]);
+                let ones = self.stream(&alone(costs, costs.simple, &[], ones), 0, ready);
+                self.made(ones, &[]);
+                let ready = self.issue(&[*x]).max(ones);
+                let end = self.stream(&product(costs, left), usize::from(costs.is_separate), ready);
+                self.made(end, &[Ty { dtype: DType::F32, shape: [left.shape[0], 1] }]);
             }
             Ordered::Add(x, y) => {
                 let [a, b] = [x, y].map(|tile| self.types[*tile]);
@@ -208,15 +246,21 @@ impl Pe<'_> {
 
     fn compute(&mut self, pass: &Pass, operands: &[usize], made: &[Ty]) {
         let ready = self.issue(operands);
+        let end = self.stream(pass, 0, ready);
+        self.made(end, made);
+    }
+
+    /// Streams strips through the stages of an engine, and returns when the last is stored.
+    fn stream(&mut self, pass: &Pass, engine: usize, ready: u64) -> u64 {
         let mut at = ready;
         for _ in 0..pass.strips {
             at = ready;
-            for (free, takes) in self.stages.iter_mut().zip(pass.each) {
+            for (free, takes) in self.stages[engine].iter_mut().zip(pass.each) {
                 at = at.max(*free) + takes;
                 *free = at;
             }
         }
-        self.made(at, made);
+        at
     }
 
     fn made(&mut self, end: u64, tiles: &[Ty]) {
