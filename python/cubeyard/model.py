@@ -66,6 +66,10 @@ class Step(Result):
     context: int
     dtype: str
     weights: str
+    experts_used: int | None
+    """Number of distinct experts that the tokens of a step use; None if the model is dense."""
+    expert_places: int | None
+    """Number of places among which experts are divided."""
     sips: int
     cubes: int
     pes: int
@@ -128,6 +132,7 @@ def step(
     chunk: int = 512,
     dtype: Any = None,
     weights: Any = None,
+    experts: Literal["split", "sip", "cube"] = "split",
     layers: int = 1,
     positions: int | None = None,
     topology: TopologyLike = None,
@@ -151,6 +156,8 @@ def step(
         dtype: Element type of activations, caches and weights; if None, f16, or as `hf` says.
         weights: Element type of the weights of layers, with a scale for each column: "fp8", "int8", "fp8_e5m2", or
             that of activations, also if None.
+        experts: Placement of experts: each divided over all PEs ("split"), or experts of their own for each SIP ("sip")
+            or each cube or group of cubes ("cube").
         layers: Number of layers to simulate, one after the other.
         positions: Largest number of positions at which attention of prefill is simulated; 9 if None.
         topology: The machine; see `Topology`.
@@ -172,6 +179,7 @@ def step(
     positions = None if positions is None else _arguments.count("positions", positions, least=1)
     known, file = (model, None) if isinstance(model, str) else ("", text_of("model", model))
     arguments = {"model": known, "file": file, "prefill": phase == "prefill", "positions": positions, **numbers}
+    arguments["experts"] = str(experts)
     arguments["hf"] = None if hf is None else text_of("hf", hf)
     arguments["dtype"] = None if dtype is None else _dtype.name_of(dtype)
     arguments["weights"] = weights if weights is None or isinstance(weights, str) else _dtype.name_of(weights)

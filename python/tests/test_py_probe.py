@@ -1,5 +1,6 @@
 """Probes, validation, models and sweeps: against the JSON of the command, closed forms, and bad input."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -175,11 +176,44 @@ def test_a_step_of_a_model_is_that_of_the_command(command, tmp_path, small_file)
         ({"positions": -1}, "positions=-1"),
         ({"dtype": "f7"}, "f7"),
         ({"model": {"heads": 3}}, "expected a multiple of"),
+        ({"weights": "int4"}, "weights=.int4.: expected one of"),
+        ({"weights": "f32"}, "weights=f32: expected f16, the type of activations"),
+        ({"experts": "pe"}, "experts=.pe.: expected split, sip or cube"),
+        ({"hf": {"model_type": "bert"}}, "hf:1: model_type: expected one of llama, mistral"),
+        ({"hf": "missing.json"}, "hf: missing.json"),
     ],
 )
 def test_bad_input_of_a_model(arguments, message):
     with pytest.raises(InputError, match=message):
         cubeyard.model.step(**arguments)
+
+
+MIXTURE = {
+    "model_type": "mixtral",
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 1,
+    "vocab_size": 4001,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "sliding_window": 4096,
+    "torch_dtype": "bfloat16",
+}
+
+
+def test_a_configuration_of_hugging_face_is_measured_as_by_the_command(command, tmp_path, small_file):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(MIXTURE))
+    options = ["--weights", "int8", "--experts", "cube", "--context", "256"]
+    expected = command("model", "--hf", str(file), *options, "--topology", small_file)
+    result = cubeyard.model.step(hf=file, weights="int8", experts="cube", context=256, topology=SMALL)
+    assert result.to_dict() == expected
+    assert (result.dtype, result.weights, result.experts_used) == ("bf16", "i8", 2)
+    assert any("sliding_window=4096" in note for note in result.notes)
+    model = cubeyard.model.read(MIXTURE)
+    assert (model.name, model.parameters, model.active_experts) == ("hf", result.parameters, 2)
 
 
 def test_a_model_that_does_not_fit_names_the_numbers():

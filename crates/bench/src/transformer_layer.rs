@@ -10,8 +10,9 @@ use cubeyard_runtime::dtype::DType;
 
 use super::inputs::at_least;
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
+use cubeyard_model::cut::ExpertPlacement;
 use cubeyard_model::report::Demand;
-use cubeyard_model::spec::{Activation, Family};
+use cubeyard_model::spec::{Activation, Experts, Family};
 use cubeyard_model::{Cut, Driver, ModelError, ModelSpec, Phase, StepPart, Tensors, Workload};
 use layout::Numbers;
 
@@ -50,6 +51,18 @@ impl Bench for TransformerLayer {
             Parameter::whole("heads", 32, (1, 1024), "heads of Q"),
             Parameter::whole("kv-heads", 8, (1, 1024), "heads of K and V"),
             Parameter::whole("head-dim", 32, (1, 1024), "features per head"),
+            Parameter::whole(
+                "experts",
+                1,
+                (1, 64),
+                "experts of the feed-forward part; 1: it is dense",
+            ),
+            Parameter::whole("active", 2, (1, 64), "experts of each token, if there are several"),
+            Parameter::choice(
+                "placement",
+                &["split", "sip", "cube"],
+                "experts: each over all PEs, or experts of their own for each SIP or for some cubes",
+            ),
             Parameter::choice(
                 "weights",
                 &["f16", "fp8", "int8"],
@@ -68,11 +81,12 @@ impl Bench for TransformerLayer {
     }
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
-        let [batch, context, hidden, ffn, heads, kv_heads, head_dim] =
-            values.wholes(["batch", "context", "hidden", "ffn", "heads", "kv-heads", "head-dim"]);
+        let [batch, context, hidden, ffn, heads, kv_heads, head_dim, experts] = values.wholes([
+            "batch", "context", "hidden", "ffn", "heads", "kv-heads", "head-dim", "experts",
+        ]);
         Needs::elements([2, hidden, heads, head_dim])
             + Needs::elements([2, hidden, kv_heads, head_dim])
-            + Needs::elements([3, hidden, ffn])
+            + Needs::elements([3, experts, hidden, ffn])
             + Needs::elements([2, batch, context, kv_heads, head_dim])
     }
 
@@ -123,18 +137,23 @@ fn cut(lab: &Lab, values: &Values) -> Result<Cut, BenchError> {
         "int8" => DType::I8,
         _ => dtype,
     };
-    let work = Workload { phase, batch, context, chunk, dtype, weights };
+    let placement = values.choice("placement");
+    let placed = ExpertPlacement::NAMES.into_iter().find(|(name, _)| *name == placement);
+    let experts = placed.map(|(_, placement)| placement).unwrap_or_default();
+    let work = Workload { phase, batch, context, chunk, dtype, weights, experts };
     lab.context.machine(|machine| Cut::new(&spec, work, machine.topology(), sips)).map_err(unfit)
 }
 
 fn family(values: &Values) -> Family {
     let name = values.choice("family");
+    let [experts, active] = values.wholes(["experts", "active"]);
     let activation = if name == "gemma2" { Activation::Gelu } else { Activation::Silu };
     Family {
         has_qkv_bias: name == "qwen2",
         has_qk_norm: name == "qwen3",
         has_post_norms: name == "gemma2",
         activation,
+        experts: (experts > 1).then_some(Experts { count: experts, active: active.min(experts) }),
         ..Family::default()
     }
 }

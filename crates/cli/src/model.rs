@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
+use cubeyard_model::cut::ExpertPlacement;
 use cubeyard_model::{HfModel, MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
 use cubeyard_runtime::dtype::DType;
 
@@ -58,6 +59,10 @@ pub(crate) struct Arguments {
     /// (`i8`), or that of activations
     #[arg(long, value_name = "NAME", value_parser = weight_type)]
     weights: Option<DType>,
+    /// Placement of experts: each divided over all PEs (split), or experts of their own for each SIP (sip) or each cube
+    /// or group of cubes (cube)
+    #[arg(long, value_name = "PLACE", default_value = "split", value_parser = expert_placement)]
+    experts: ExpertPlacement,
     /// Number of layers to simulate, one after the other
     #[arg(long, value_name = "N", default_value_t = 1)]
     layers: u64,
@@ -90,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     match config.needs().map(|needs| needs.within(memory::limit(), false)) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Ok(memory::refuse(&error)),
-        Err(error) => return refused(&error),
+        Err(error) => return refused(&error, &config),
     }
     let mut progress = Progress::new(arguments.output.quiet);
     let mut known = 0;
@@ -103,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     progress.finish();
     let report = match report {
         Ok(report) => report,
-        Err(error) => return refused(&error),
+        Err(error) => return refused(&error, &config),
     };
     arguments.page.write(arguments.output, || page::page_of(&report))?;
     arguments.output.print(|colours| table::render(&report, colours), || json::render(&report))?;
@@ -115,13 +120,14 @@ fn config(arguments: &Arguments) -> Result<MeasureConfig> {
         ModelPhase::Decode => Phase::Decode,
         ModelPhase::Prefill => Phase::Prefill,
     };
-    let Arguments { batch, context, chunk, dtype, weights, layers, positions, .. } = *arguments;
+    let Arguments { batch, context, chunk, dtype, weights, experts, layers, positions, .. } =
+        *arguments;
     let HfModel { spec, dtype: stated, notes } = model(arguments)?;
     let dtype = dtype.or(stated).unwrap_or(DType::F16);
     let weights = weights.unwrap_or(dtype);
     Ok(MeasureConfig {
         spec,
-        work: Workload { phase, batch, context, chunk, dtype, weights },
+        work: Workload { phase, batch, context, chunk, dtype, weights, experts },
         topology: arguments.machine.read(arguments.output)?,
         layers,
         positions,
@@ -154,11 +160,23 @@ fn weight_type(text: &str) -> Result<DType, String> {
     cubeyard_model::cut::weight_type(text).map_err(|error| error.to_string())
 }
 
+/// Reads a placement of experts.
+fn expert_placement(text: &str) -> Result<ExpertPlacement, String> {
+    let found = ExpertPlacement::NAMES.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, placement)| placement).ok_or_else(|| "expected split, sip or cube".to_owned())
+}
+
 /// Adds help to an error. Ends with code 3 if simulated memory or time ran out.
-fn refused(error: &ModelError) -> Result<Code> {
+fn refused(error: &ModelError, config: &MeasureConfig) -> Result<Code> {
     if error.is_exhausted() {
         let help = "a smaller --batch, a shorter --context, or a larger machine with --topology";
-        terminal::note(&format!("error: {error}\n  help: {help}"));
+        let sips = match config.least_sips() {
+            Some(sips) => format!("weights and caches fit into {sips} such SIPs or more"),
+            None => {
+                "weights and caches do not fit into 16 such SIPs, the most of a machine".to_owned()
+            }
+        };
+        terminal::note(&format!("error: {error}\n  help: {help}\n  help: {sips}"));
         return Ok(Code::Exhausted);
     }
     let help = match error {

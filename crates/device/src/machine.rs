@@ -118,6 +118,7 @@ impl<W: Watch> Machine<W> {
     pub fn submit_with(&mut self, submission: Submission<'_>) -> Result<RequestId, RequestError> {
         let Submission { request: body, at, buffer, after } = submission;
         let request = RequestId::new(self.made);
+        let prepared = self.preparation(&body);
         let made = at.max(self.now());
         check_buffer(&body, buffer)?;
         let Start { node, message, done, detail } = self.begin(request, &body, buffer)?;
@@ -125,16 +126,27 @@ impl<W: Watch> Machine<W> {
         let envelope = Envelope { request, made, body };
         self.requests.insert(request, Submitted { envelope, done, detail });
         let Some(after) = after else {
-            self.engine.call_at(made, node, message);
+            self.engine.call_at(made + prepared, node, message);
             return Ok(request);
         };
         self.engine.spawn(format!("request {request}"), |tasks| async move {
             for signal in after {
                 tasks.wait(signal).await;
             }
+            if prepared > Span::ZERO {
+                tasks.sleep(prepared).await;
+            }
             tasks.call(node, message);
         });
         Ok(request)
+    }
+
+    /// Returns the time that the host takes to prepare a request, before it is sent.
+    fn preparation(&self, body: &Request) -> Span {
+        match body {
+            Request::KernelLaunch { .. } => self.topology().spec().host_launch,
+            _ => Span::ZERO,
+        }
     }
 
     /// Loads the program that a launch runs on a PE, before it starts.

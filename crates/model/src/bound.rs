@@ -66,8 +66,12 @@ fn demand(cut: &Cut, part: StepPart, position: u64) -> Demand {
         }
         StepPart::Attention => attention(cut, position),
         StepPart::Output => product(spec.heads * spec.head_dim * spec.hidden, tokens),
-        StepPart::GateUp => product(2 * spec.hidden * spec.ffn, tokens),
-        StepPart::Down => product(spec.ffn * spec.hidden, tokens),
+        StepPart::Router => {
+            let weights = spec.hidden * cut.experts();
+            Demand { bytes: weights * element, flop: 2 * weights * tokens }
+        }
+        StepPart::GateUp => experts(cut, 2 * spec.hidden * spec.ffn),
+        StepPart::Down => experts(cut, spec.ffn * spec.hidden),
         StepPart::Head => {
             let weights = spec.hidden * spec.vocab;
             Demand { bytes: weights * element, flop: 2 * weights * cut.sequences }
@@ -83,6 +87,15 @@ fn layer(cut: &Cut, position: u64) -> Demand {
         bytes: sum.bytes + part.bytes,
         flop: sum.flop + part.flop,
     })
+}
+
+/// Returns the demand of a product of the feed-forward part: each expert in use is read once, and each token is
+/// multiplied by those of its own.
+fn experts(cut: &Cut, weights: u64) -> Demand {
+    let [used, active] =
+        cut.routing.map_or([1; 2], |routing| [routing.used, routing.experts.active]);
+    let bytes = used * weights * cut.work.weights.size();
+    Demand { bytes, flop: 2 * weights * active * cut.tokens() }
 }
 
 /// Returns the demand of attention: each token uses the keys and values of its predecessors and its own, but

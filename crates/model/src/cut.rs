@@ -16,8 +16,10 @@
 //!
 //! Dimensions that the machine does not divide are padded; see [`Heads`] for heads.
 
+mod experts;
 mod heads;
 
+pub use experts::{ExpertPlacement, Hit, Routing};
 pub use heads::Heads;
 
 use cubeyard_device::topology::Topology;
@@ -50,6 +52,8 @@ pub struct Workload {
     pub dtype: DType,
     /// Element type of the weights of layers: `dtype`, or one of 8 bits with a scale for each column.
     pub weights: DType,
+    /// Placement of experts, if the model has any.
+    pub experts: ExpertPlacement,
 }
 
 /// The distribution of a model over a machine.
@@ -69,6 +73,8 @@ pub struct Cut {
     pub heads: Heads,
     /// Number of cubes of a group.
     pub group_cubes: u64,
+    /// Experts that the tokens of a step use; `None` if the model is dense.
+    pub routing: Option<Routing>,
     /// Number of sequences per step.
     pub sequences: u64,
     /// New tokens of each sequence per step.
@@ -133,6 +139,7 @@ impl Cut {
             pes,
             heads,
             group_cubes: heads.group_cubes,
+            routing: None,
             sequences: 1,
             each: 1,
             parts: 1,
@@ -140,6 +147,7 @@ impl Cut {
             room: 1,
         };
         this.deal();
+        this.route();
         Ok(this)
     }
 
@@ -159,6 +167,43 @@ impl Cut {
                 self.each = context.div_ceil(steps).next_multiple_of(self.parts);
             }
         }
+    }
+
+    /// Distributes the tokens of a step over experts.
+    fn route(&mut self) {
+        let (tokens, machine) = (self.tokens(), [self.sips, self.cubes]);
+        let routing = |experts| Routing::new(experts, self.work.experts, tokens, machine);
+        self.routing = self.spec.family.experts.map(routing);
+    }
+
+    /// Returns the number of experts of a layer; 1 if it is dense.
+    pub fn experts(&self) -> u64 {
+        self.routing.map_or(1, |routing| routing.experts.count)
+    }
+
+    /// Returns the number of matrices of a PE for each layer: one for each expert of its place.
+    pub fn matrices(&self) -> u64 {
+        self.routing.map_or(1, |routing| routing.local)
+    }
+
+    /// Returns the place of experts to which a cube belongs, counted over all SIPs.
+    pub fn place_of(&self, cube: u64) -> u64 {
+        self.routing.map_or(0, |routing| cube * routing.places / (self.sips * self.cubes))
+    }
+
+    /// Returns the number of PEs that share an expert, or a dense layer.
+    pub fn sharers(&self) -> u64 {
+        self.all() / self.routing.map_or(1, |routing| routing.places)
+    }
+
+    /// Returns the rows of inner features: tokens, once for each of their experts at this place.
+    pub fn inner_rows(&self) -> u64 {
+        self.routing.map_or_else(|| self.tokens(), |routing| routing.rows())
+    }
+
+    /// Returns the number of tokens for which each PE of a cube computes the weights of experts.
+    pub fn routed(&self) -> u64 {
+        self.tokens().div_ceil(self.pes)
     }
 
     /// Returns the total number of PEs.
@@ -217,7 +262,7 @@ impl Cut {
 
     /// Returns the features of the feed-forward part of a PE.
     pub fn inner(&self) -> u64 {
-        self.spec.ffn.div_ceil(self.all())
+        self.spec.ffn.div_ceil(self.sharers())
     }
 
     /// Returns the words of the vocabulary of a PE.
@@ -271,9 +316,6 @@ impl Cut {
 
 fn check(spec: &ModelSpec, work: Workload) -> Result<(), ModelError> {
     let Workload { dtype, weights, .. } = work;
-    if spec.family.experts.is_some() {
-        return Err(ModelError::Experts);
-    }
     let is_narrow = matches!(dtype, DType::F16 | DType::Bf16) && QUANTISED.contains(&weights);
     if weights != dtype && !is_narrow {
         return Err(ModelError::Weights { weights, dtype });

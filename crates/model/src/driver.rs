@@ -168,7 +168,12 @@ impl<'a> Driver<'a> {
         };
         let numbers = numbers.into_iter().map(|number| Argument::Scalar(number as f64));
         let extras = of_sip.extras(part).into_iter().map(Argument::Tensor);
-        tensors.into_iter().map(Argument::Tensor).chain(numbers).chain(extras).collect()
+        // The experts of a SIP depend on its number.
+        let has_experts = self.cut.routing.is_some();
+        let has_experts = has_experts && matches!(part, StepPart::GateUp | StepPart::Down);
+        let number = has_experts.then_some(Argument::Scalar(sip as f64));
+        let tensors = tensors.into_iter().map(Argument::Tensor);
+        tensors.chain(numbers).chain(extras).chain(number).collect()
     }
 
     /// Waits for all launches.
@@ -213,7 +218,12 @@ fn arguments(
         StepPart::Append | StepPart::Attention => (attention, vec![layer, position]),
         StepPart::Output => rows(&buffers.attended, &weights.output),
         StepPart::GateUp => columns(&weights.gate_up, &buffers.inner),
-        StepPart::Down => rows(&buffers.inner, &weights.down),
+        StepPart::Router => columns(sip.router(), sip.routes()),
+        StepPart::Down => {
+            let (mut tensors, numbers) = rows(&buffers.inner, &weights.down);
+            tensors[1] = sip.routes();
+            (tensors, numbers)
+        }
         StepPart::Head => columns(&weights.head, &buffers.logits),
         StepPart::AllReduce | StepPart::Layer => unreachable!("it is made of others"),
     }

@@ -42,9 +42,6 @@ pub enum ModelError {
         /// Type of the activations.
         dtype: DType,
     },
-    /// The model has experts, whose time is not simulated yet. Use a dense model.
-    #[error("num_local_experts: the time of experts is not simulated; expected a dense model")]
-    Experts,
     /// A quantity is 0, but must be at least 1.
     #[error("{0}=0: expected at least 1")]
     Nothing(&'static str),

@@ -5,6 +5,7 @@ mod append;
 mod columns;
 mod decode;
 mod embed;
+mod expert;
 mod gather;
 mod layer;
 mod norm;
@@ -110,6 +111,7 @@ fn body(part: StepPart, phase: Phase) -> PartBody {
         (StepPart::Attention, Phase::Decode) => decode::decode,
         (StepPart::Attention, Phase::Prefill) => prefill::prefill,
         (StepPart::Output, _) => rows::output,
+        (StepPart::Router, _) => expert::router,
         (StepPart::GateUp, _) => columns::gate_up,
         (StepPart::Down, _) => rows::down,
         (StepPart::Head, _) => columns::head,

@@ -23,6 +23,8 @@ pub enum StepPart {
     PostNorm,
     /// Adding of a normalised result to the tokens.
     Add,
+    /// Weights of the experts for each token.
+    Router,
     /// Gate and up projections, and their product.
     GateUp,
     /// Down projection of the feed-forward part.
@@ -46,6 +48,7 @@ impl StepPart {
             Self::AllReduce => "all-reduce",
             Self::PostNorm => "post-norm",
             Self::Add => "scale, add",
+            Self::Router => "router",
             Self::GateUp => "gate, up",
             Self::Down => "down",
             Self::Head => "head",
@@ -56,8 +59,9 @@ impl StepPart {
     /// Returns the parts of a layer, in order.
     pub fn layer(cut: &Cut) -> Vec<Self> {
         let sum = [Self::AllReduce, Self::PostNorm, Self::Add];
+        let ffn = [Self::Norm, Self::Router, Self::GateUp, Self::Down];
         let mut parts = vec![Self::Norm, Self::Qkv, Self::Append, Self::Attention, Self::Output];
-        parts.extend(sum.into_iter().chain([Self::Norm, Self::GateUp, Self::Down]).chain(sum));
+        parts.extend(sum.into_iter().chain(ffn).chain(sum));
         parts.retain(|part| part.is_in(cut));
         parts
     }
@@ -67,6 +71,7 @@ impl StepPart {
         match self {
             Self::Append => cut.work.phase == Phase::Prefill,
             Self::PostNorm | Self::Add => cut.spec.family.has_post_norms,
+            Self::Router => cut.routing.is_some(),
             _ => true,
         }
     }

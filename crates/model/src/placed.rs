@@ -1,8 +1,33 @@
 //! Statements on the distribution of a model that its dimensions alone do not tell.
 
 use super::cut::Cut;
+use super::measure::MeasureConfig;
+
+/// Largest number of SIPs of a machine.
+const MOST_SIPS: u64 = 16;
+
+impl MeasureConfig {
+    /// Returns the least number of SIPs of this kind into which weights and caches of the model fit; `None` if no machine
+    /// has as many.
+    pub fn least_sips(&self) -> Option<u64> {
+        let capacity = self.topology.spec().hbm.slice.get();
+        let cut = |sips| Cut::new(&self.spec, self.work, &self.topology, sips);
+        (1..=MOST_SIPS).find(|&sips| cut(sips).is_ok_and(|cut| cut.held_bytes() <= capacity))
+    }
+}
 
 impl Cut {
+    /// Returns the bytes of weights and caches of a PE, without biases, scales and norms.
+    pub fn held_bytes(&self) -> u64 {
+        let (layers, hidden, slice) = (self.spec.layers, self.hidden(), self.slice());
+        let ffn = hidden * 2 * self.inner() + self.inner() * self.pes * slice;
+        let layer = hidden * self.qkv() + self.attended() * slice + self.matrices() * ffn;
+        let table = (self.vocab() * hidden).div_ceil(self.cubes * self.pes);
+        let cache = 2 * layers * self.held * self.heads.slots * self.room * self.spec.head_dim;
+        let narrow = layers * layer * self.work.weights.size();
+        narrow + (hidden * self.words() + table + cache) * self.work.dtype.size()
+    }
+
     /// Returns a sentence for each dimension that is padded, replicated or divided unevenly.
     pub fn placement_notes(&self) -> Vec<String> {
         let (spec, all) = (&self.spec, self.all());
@@ -12,14 +37,37 @@ impl Cut {
         };
         let mut notes = Vec::new();
         notes.extend(padded("vocabulary", spec.vocab, self.vocab(), all));
-        notes.extend(padded("inner features", spec.ffn, self.inner() * all, all));
+        let sharers = self.sharers();
+        notes.extend(padded("inner features", spec.ffn, self.inner() * sharers, sharers));
         notes.extend(padded("hidden features", spec.hidden, self.hidden(), self.pes));
         notes.extend(self.head_notes());
+        notes.extend(self.expert_notes());
         if spec.family.is_tied {
             let text = "tied embedding: stored as table and as head, which are divided differently";
             notes.push(text.to_owned());
         }
         notes
+    }
+
+    /// Returns the placement of experts, and how many of them the tokens of a step use.
+    fn expert_notes(&self) -> Vec<String> {
+        let Some(routing) = &self.routing else { return Vec::new() };
+        let (count, used, tokens) = (routing.experts.count, routing.used, routing.tokens);
+        let place = match routing.places {
+            1 => format!("each divided over all {} PEs", self.all()),
+            places => {
+                let cubes = self.sips * self.cubes / places;
+                format!("{} at each of {places} places of {cubes} cubes", routing.local)
+            }
+        };
+        let expected = routing.experts.expected(tokens);
+        vec![
+            format!("experts: {count}, {place}; the router is on every PE"),
+            format!(
+                "a step of {tokens} tokens uses {used} experts: E (1 − (1 − k/E)^T) = {expected:.2}, k = {}",
+                routing.experts.active
+            ),
+        ]
     }
 
     fn head_notes(&self) -> Vec<String> {

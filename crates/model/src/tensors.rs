@@ -29,6 +29,8 @@ pub enum Held {
     Table,
     /// Biases of Q, K and V, in the order of their columns.
     QkvBias,
+    /// Weights of the router.
+    Router,
     /// Weights of the norms of heads: of Q, then of K.
     HeadNorms,
     /// Weights of the norms of results: of attention, then of the feed-forward part.
@@ -73,6 +75,7 @@ pub(super) struct Weights {
     pub(super) down: Tensor,
     pub(super) head: Tensor,
     pub(super) table: Tensor,
+    pub(super) router: Option<Tensor>,
     pub(super) qkv_bias: Option<Tensor>,
     pub(super) head_norms: Option<Tensor>,
     pub(super) post_norms: Option<Tensor>,
@@ -92,6 +95,8 @@ pub(super) struct Buffers {
     pub(super) partial: Tensor,
     /// Sums of the cubes' partial results, if they are normalised before they are added to the tokens.
     pub(super) reduced: Option<Tensor>,
+    /// Weights of the experts for each token.
+    pub(super) routes: Option<Tensor>,
     /// Sums of squares of these.
     pub(super) post_sums: Option<Tensor>,
     pub(super) logits: Tensor,
@@ -106,6 +111,16 @@ impl SipTensors {
     /// Returns the sums of squares of the results of all-reduces, if they are normalised.
     pub(super) fn post_sums(&self) -> &Tensor {
         self.buffers.post_sums.as_ref().unwrap_or(&self.buffers.sums)
+    }
+
+    /// Returns the weights of the router; some tensor, if there are none.
+    pub(super) fn router(&self) -> &Tensor {
+        self.weights.router.as_ref().unwrap_or(&self.tokens)
+    }
+
+    /// Returns the weights of the experts for each token; some tensor, if there are none.
+    pub(super) fn routes(&self) -> &Tensor {
+        self.buffers.routes.as_ref().unwrap_or(&self.buffers.logarithms)
     }
 
     /// Returns the last arguments of a part's kernel, which depend on the model.
@@ -278,10 +293,11 @@ impl Maker<'_> {
         Ok(Weights {
             qkv: of_layers(hidden, cut.qkv(), Held::Qkv)?,
             output: of_layers(cut.attended(), cut.slice(), Held::Output)?,
-            gate_up: of_layers(hidden, 2 * cut.inner(), Held::GateUp)?,
-            down: of_layers(cut.inner() * cut.pes, cut.slice(), Held::Down)?,
+            gate_up: of_layers(cut.matrices() * hidden, 2 * cut.inner(), Held::GateUp)?,
+            down: of_layers(cut.matrices() * cut.inner() * cut.pes, cut.slice(), Held::Down)?,
             head: self.sharded(hidden, cut.words(), Some(Held::Head))?,
             table: self.place(table, cut.work.dtype, [Split::RowWise; 2], Some(Held::Table))?,
+            router: small(cut.routing.is_some(), hidden, cut.experts(), Held::Router)?,
             qkv_bias: small(family.has_qkv_bias, 1, cut.qkv(), Held::QkvBias)?,
             head_norms: small(family.has_qk_norm, 2, cut.spec.head_dim, Held::HeadNorms)?,
             post_norms: small(family.has_post_norms, 2, cut.slice(), Held::PostNorms)?,
@@ -292,12 +308,14 @@ impl Maker<'_> {
     /// Makes the scales of quantised weights: one for each column of each layer.
     fn scales(&self) -> Result<[Tensor; 4], RuntimeError> {
         let cut = self.cut;
-        let of = |columns, held| self.sharded_as(cut.spec.layers, columns, DType::F32, Some(held));
+        let of = |rows, columns, held| {
+            self.sharded_as(cut.spec.layers * rows, columns, DType::F32, Some(held))
+        };
         Ok([
-            of(cut.qkv(), Held::QkvScales)?,
-            of(cut.slice(), Held::OutputScales)?,
-            of(2 * cut.inner(), Held::GateUpScales)?,
-            of(cut.slice(), Held::DownScales)?,
+            of(1, cut.qkv(), Held::QkvScales)?,
+            of(1, cut.slice(), Held::OutputScales)?,
+            of(cut.matrices(), 2 * cut.inner(), Held::GateUpScales)?,
+            of(cut.matrices(), cut.slice(), Held::DownScales)?,
         ])
     }
 
@@ -321,11 +339,14 @@ impl Maker<'_> {
             qkv: shared(group * tokens, cut.qkv())?,
             attended: shared(units, cut.attended())?,
             logarithms: wide(units, cut.heads.share)?,
-            inner: shared(tokens, cut.inner())?,
+            inner: shared(cut.inner_rows(), cut.inner())?,
             partial: shared(tokens, cut.slice())?,
             post_sums: (cut.spec.family.has_post_norms).then(|| wide(tokens, 1)).transpose()?,
             reduced: (cut.spec.family.has_post_norms)
                 .then(|| shared(tokens, cut.slice()))
+                .transpose()?,
+            routes: (cut.routing.is_some())
+                .then(|| wide(cut.routed(), cut.experts()))
                 .transpose()?,
             logits: self.sharded(cut.sequences, cut.words(), None)?,
         };

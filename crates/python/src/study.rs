@@ -4,6 +4,7 @@ use cubeyard_cli::results;
 use cubeyard_collectives::collective::Operation;
 use cubeyard_collectives::distributed::sweep::{CHECKED, Sizes, Sweep, SweepConfig, Which, page};
 use cubeyard_collectives::distributed::{CclConfig, Ranks};
+use cubeyard_model::cut::ExpertPlacement;
 use cubeyard_model::{HfModel, MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_tl::{Needs, TooLarge};
@@ -31,6 +32,7 @@ struct StepArguments {
     dtype: Option<String>,
     weights: Option<String>,
     hf: Given,
+    experts: String,
     positions: Option<u64>,
 }
 
@@ -42,10 +44,11 @@ impl StepArguments {
         let HfModel { spec, dtype, notes } = model(&self.model, self.file, self.hf)?;
         let dtype = given.or(dtype).unwrap_or(DType::F16);
         let weights = weights.unwrap_or(dtype);
+        let experts = expert_placement(&self.experts)?;
         let Self { batch, context, chunk, layers, positions, .. } = self;
         Ok(MeasureConfig {
             spec,
-            work: Workload { phase, batch, context, chunk, dtype, weights },
+            work: Workload { phase, batch, context, chunk, dtype, weights, experts },
             topology: topology.topology.clone(),
             layers,
             positions,
@@ -88,6 +91,13 @@ fn model(name: &str, file: Given, hf: Given) -> PyResult<HfModel> {
         Some((name, text)) => HfModel::read_bytes(&name, text.as_bytes()).or_raise(),
         None => Ok(HfModel { spec: spec(name, file)?, dtype: None, notes: Vec::new() }),
     }
+}
+
+/// Reads a placement of experts.
+fn expert_placement(name: &str) -> PyResult<ExpertPlacement> {
+    let found = ExpertPlacement::NAMES.into_iter().find(|(known, _)| *known == name);
+    let text = || Kind::Input.error(format!("experts={name:?}: expected split, sip or cube"));
+    found.map(|(_, placement)| placement).ok_or_else(text)
 }
 
 /// Reads a type of weights.

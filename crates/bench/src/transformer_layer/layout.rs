@@ -42,9 +42,11 @@ pub(super) struct Numbers {
     /// Weights of Q of all heads, then of K, then of V.
     pub(super) qkv: Matrix,
     pub(super) output: Matrix,
-    pub(super) gate: Matrix,
-    pub(super) up: Matrix,
-    pub(super) down: Matrix,
+    /// Weights of gate, up and down, of each expert.
+    pub(super) gate: Vec<Matrix>,
+    pub(super) up: Vec<Matrix>,
+    pub(super) down: Vec<Matrix>,
+    pub(super) router: Matrix,
     /// A row for each sequence, head and token.
     pub(super) keys: Matrix,
     pub(super) values: Matrix,
@@ -78,6 +80,9 @@ impl Numbers {
             matrix.values.iter_mut().for_each(|value| *value *= scale);
             matrix
         };
+        let of_experts = |rows: u64, columns: u64, seed: u64| {
+            (0..cut.experts()).map(|expert| weights(rows, columns, seed + 100 * expert)).collect()
+        };
         let cache = spec.kv_heads * cut.work.batch * cut.work.context;
         let mut this = Self {
             cut: cut.clone(),
@@ -85,9 +90,10 @@ impl Numbers {
             tokens: plain(cut.tokens(), spec.hidden, 1),
             qkv: weights(spec.hidden, attended + 2 * kv, 2),
             output: weights(attended, spec.hidden, 3),
-            gate: weights(spec.hidden, spec.ffn, 4),
-            up: weights(spec.hidden, spec.ffn, 5),
-            down: weights(spec.ffn, spec.hidden, 6),
+            gate: of_experts(spec.hidden, spec.ffn, 4),
+            up: of_experts(spec.hidden, spec.ffn, 5),
+            down: of_experts(spec.ffn, spec.hidden, 6),
+            router: plain(spec.hidden, cut.experts(), 12),
             keys: plain(cache, spec.head_dim, 7),
             values: plain(cache, spec.head_dim, 8),
             bias: plain(1, attended + 2 * kv, 9),
@@ -119,19 +125,22 @@ impl Numbers {
                 let row = |row| self.attended_row(cube, row);
                 self.panels(&self.output, row, self.cut.attended(), pe)
             }),
-            Held::GateUp => self.by_pe(sip, |cube, pe| {
-                let of = [&self.gate, &self.up].map(|matrix| self.stored(matrix));
+            Held::GateUp => self.by_expert(sip, |expert, cube, pe| {
+                let of = [&self.gate[expert], &self.up[expert]].map(|matrix| self.stored(matrix));
                 self.gate_up(&of, self.cut.hidden(), cube, pe)
             }),
-            Held::GateUpScales => self.by_pe(sip, |cube, pe| {
-                self.gate_up(&[&self.gate, &self.up].map(scales), 1, cube, pe)
+            Held::GateUpScales => self.by_expert(sip, |expert, cube, pe| {
+                self.gate_up(&[&self.gate[expert], &self.up[expert]].map(scales), 1, cube, pe)
             }),
-            Held::Down => self.by_pe(sip, |cube, pe| {
+            Held::Down => self.by_expert(sip, |expert, cube, pe| {
                 let depth = self.cut.inner() * self.cut.pes;
-                self.panels(&self.down, |row| cube * depth + row, depth, pe)
+                self.panels(&self.down[expert], |row| cube * depth + row, depth, pe)
             }),
+            Held::Router => self.by_pe(sip, |_, _| self.router_rows()),
             Held::OutputScales => self.by_pe(sip, |_, pe| self.slice_of(&scales(&self.output), pe)),
-            Held::DownScales => self.by_pe(sip, |_, pe| self.slice_of(&scales(&self.down), pe)),
+            Held::DownScales => {
+                self.by_expert(sip, |expert, _, pe| self.slice_of(&scales(&self.down[expert]), pe))
+            }
             Held::Head | Held::Table => {
                 let (cut, sips) = (&self.cut, self.cut.sips);
                 let count = cut.hidden() * cut.vocab();
@@ -144,6 +153,24 @@ impl Numbers {
         let cubes = (0..self.cut.cubes).map(|cube| sip * self.cut.cubes + cube);
         let pes = cubes.flat_map(|cube| (0..self.cut.pes).map(move |pe| (cube, pe)));
         pes.flat_map(|(cube, pe)| of(cube, pe)).collect()
+    }
+
+    /// Returns a SIP's part of a tensor of all experts, of which each PE holds those of its place. `of` is called with an
+    /// expert, the number of the cube at its place, and the PE.
+    fn by_expert(&self, sip: u64, of: impl Fn(usize, u64, u64) -> Vec<f64>) -> Vec<f64> {
+        let (cut, local) = (&self.cut, self.cut.matrices());
+        let cubes = cut.sharers() / cut.pes;
+        self.by_pe(sip, |cube, pe| {
+            let first = cut.place_of(cube) * local;
+            (first..first + local).flat_map(|expert| of(size(expert), cube % cubes, pe)).collect()
+        })
+    }
+
+    /// Returns the weights of the router, with zeros for padded features.
+    fn router_rows(&self) -> Vec<f64> {
+        let mut rows = self.router.values.clone();
+        rows.resize(size(self.cut.hidden()) * self.router.columns, 0.0);
+        rows
     }
 
     /// Arranges rows of tokens as the PEs of a cube hold them: the first features of all tokens, then the next.

@@ -12,11 +12,32 @@ pub(super) fn layer(numbers: &Numbers) -> Matrix {
     let attended = attend(numbers, &projected(numbers, &normal(tokens)));
     let middle = plus(tokens, &result(numbers, 0, times(&attended, &numbers.output)));
     let inner = normal(&middle);
-    let (gate, up) = (times(&inner, &numbers.gate), times(&inner, &numbers.up));
+    plus(&middle, &result(numbers, 1, feed_forward(numbers, &inner)))
+}
+
+/// Returns the result of the feed-forward part, or of the experts of each token, weighted by the router's softmax.
+fn feed_forward(numbers: &Numbers, tokens: &Matrix) -> Matrix {
+    let Some(routing) = &numbers.cut.routing else { return expert(numbers, 0, tokens) };
+    let logits = times(tokens, &numbers.router);
+    let mut sum = Matrix::new(tokens.columns, vec![0.0; tokens.values.len()]);
+    for hit in (0..routing.places).flat_map(|place| routing.hits(place)) {
+        let all = expert(numbers, size(hit.expert), tokens);
+        for token in (hit.first..hit.first + hit.count).map(|token| size(token % routing.tokens)) {
+            let powers: Vec<f64> = logits.row(token).iter().map(|logit| logit.exp()).collect();
+            let weight = powers[size(hit.expert)] / powers.iter().sum::<f64>();
+            let first = token * sum.columns;
+            let row = sum.values[first..first + sum.columns].iter_mut();
+            row.zip(all.row(token)).for_each(|(sum, value)| *sum += weight * value);
+        }
+    }
+    sum
+}
+
+fn expert(numbers: &Numbers, expert: usize, tokens: &Matrix) -> Matrix {
+    let (gate, up) = (times(tokens, &numbers.gate[expert]), times(tokens, &numbers.up[expert]));
     let activated = |(gate, up): (&f64, &f64)| activation(numbers, *gate) * up;
     let joined = gate.values.iter().zip(&up.values).map(activated).collect();
-    let down = times(&Matrix { values: joined, ..gate }, &numbers.down);
-    plus(&middle, &result(numbers, 1, down))
+    times(&Matrix { values: joined, ..gate }, &numbers.down[expert])
 }
 
 fn projected(numbers: &Numbers, tokens: &Matrix) -> Matrix {

@@ -4,9 +4,11 @@ use std::rc::Rc;
 
 use cubeyard_bench::{RunConfig, find, run};
 use cubeyard_device::topology::Topology;
+use cubeyard_model::cut::ExpertPlacement;
 use cubeyard_model::report::ModelReport;
 use cubeyard_model::{
-    Cut, Driver, MeasureConfig, ModelError, ModelSpec, Phase, StepPart, Tensors, Workload, measure,
+    Cut, Driver, HfModel, MeasureConfig, ModelError, ModelSpec, Phase, StepPart, Tensors, Workload,
+    measure,
 };
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Context, ContextConfig};
@@ -27,7 +29,15 @@ fn tiny() -> ModelSpec {
 }
 
 fn work(phase: Phase, batch: u64, context: u64) -> Workload {
-    Workload { phase, batch, context, chunk: 32, dtype: DType::F16, weights: DType::F16 }
+    Workload {
+        phase,
+        batch,
+        context,
+        chunk: 32,
+        dtype: DType::F16,
+        weights: DType::F16,
+        experts: ExpertPlacement::Split,
+    }
 }
 
 fn config(work: Workload) -> MeasureConfig {
@@ -201,6 +211,22 @@ fn what_a_model_takes_of_each_pe_is_what_was_allocated() {
     assert_eq!(memory.cache.all, 2 * 2 * 3 * 4 * 64 * 2 * 32);
     assert_eq!(memory.weights.most, memory.weights.all / 8, "each PE has as much");
     assert_eq!(memory.capacity, 24 << 30);
+    assert_eq!(report.cut.held_bytes(), memory.weights.most + memory.cache.most);
+}
+
+#[test]
+fn a_model_that_does_not_fit_needs_more_sips() {
+    // 405B in bf16 is 0.81 TB, and a SIP has 0.82 TB.
+    let text = include_bytes!("../../../model/testdata/hf/llama-3.1-405b.json");
+    let spec = HfModel::read_bytes("405b.json", text).unwrap().spec;
+    let of = |batch, context| {
+        let (spec, topology) = (spec.clone(), Topology::embedded());
+        MeasureConfig { spec, topology, ..config(work(Phase::Decode, batch, context)) }
+    };
+    assert_eq!(of(1, 2048).least_sips(), Some(1));
+    // A token takes 2 × 126 × 8 × 128 × 2 bytes in the cache: 2.16 TB in all.
+    assert_eq!(of(512, 8192).least_sips(), Some(4));
+    assert_eq!(of(1 << 20, 1 << 20).least_sips(), None);
 }
 
 #[test]
@@ -289,4 +315,77 @@ fn layers_with_weights_of_8_bits_have_the_numbers_of_their_reference() {
             check_layer(&[&shape, phase].concat());
         }
     }
+}
+
+#[test]
+fn layers_of_experts_have_the_numbers_of_their_reference_wherever_experts_are() {
+    let shape = ["hidden=64", "ffn=64", "heads=8", "kv-heads=2", "experts=6"];
+    for placement in ["placement=split", "placement=sip", "placement=cube"] {
+        for phase in PHASES {
+            check_layer(&[&shape, phase, &[placement]].concat());
+        }
+    }
+    // Three experts of each token; features that PEs do not divide; weights of 8 bits.
+    for more in [["ffn=64", "active=3"], ["ffn=71", "active=2"], ["ffn=64", "weights=int8"]] {
+        let shape = ["hidden=64", "heads=8", "kv-heads=2", "experts=6", "placement=sip"];
+        check_layer(&[&shape, PHASES[1], &more].concat());
+    }
+}
+
+/// Mixtral 8x7B by hand: one token of a batch of 1 uses 2 experts, 32 tokens all 8.
+#[test]
+fn a_step_of_mixtral_reads_the_experts_that_its_tokens_use() {
+    let text = include_bytes!("../../../model/testdata/hf/mixtral-8x7b.json");
+    let spec = HfModel::read_bytes("mixtral.json", text).unwrap().spec;
+    let machine = Topology::embedded();
+    for (batch, used) in [(1, 2), (2, 4), (32, 8)] {
+        let cut = Cut::new(&spec, work(Phase::Decode, batch, 2048), &machine, 2).unwrap();
+        let [gate_up, down] = [StepPart::GateUp, StepPart::Down].map(|part| cut.demand(part, 0));
+        // An expert has three matrices of 4096 × 14336 weights of two bytes.
+        assert_eq!(gate_up.bytes + down.bytes, used * 3 * 4096 * 14336 * 2);
+        // Two operations for each weight of two experts for each token, however many experts are read.
+        assert_eq!(gate_up.flop + down.flop, 2 * 2 * 3 * 4096 * 14336 * batch);
+    }
+}
+
+/// Weights of 8 bits by hand, on one cube of two PEs: half of the bytes are read and held, and since the matrix engine
+/// takes 16.384 ns for a tile of 64 × 32 of them at the rate of bf16, while memory needs 8, the time stays.
+#[test]
+fn weights_of_8_bits_halve_the_memory_but_not_the_time_of_the_matrix_engine() {
+    let topology = "sips: {count: 1}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0, r0c1]}\n";
+    let topology = Topology::read("one", topology).unwrap();
+    let text = b"{name: wide, layers: 1, hidden: 2048, ffn: 4096, heads: 2, kv_heads: 1, head_dim: 64, vocab: 64}";
+    let spec = ModelSpec::read_bytes("wide", text).unwrap();
+    let measured_with = |weights| {
+        let work = Workload { weights, dtype: DType::Bf16, ..work(Phase::Decode, 1, 16) };
+        let (spec, topology) = (spec.clone(), topology.clone());
+        measured(&MeasureConfig { spec, topology, ..config(work) })
+    };
+    let [wide, narrow] = [DType::Bf16, DType::Fp8E4m3].map(measured_with);
+    let of = |report: &ModelReport, part| {
+        let found = report.parts.iter().find(|it| it.part == part).unwrap();
+        (found.total.ns(), found.demand.bytes)
+    };
+    for part in [StepPart::GateUp, StepPart::Down] {
+        let [(_, wide), (took, narrow)] = [&wide, &narrow].map(|report| of(report, part));
+        let least = narrow as f64 / 2.0 / 2048.0 * 16.384;
+        assert_eq!(wide, 2 * narrow);
+        assert!(took >= least && took < 1.08 * least, "{part:?}: {took} ns, at least {least} ns");
+    }
+    // Q, K, V and output: 2048 × 384; gate, up and down: 3 × 2048 × 4096. Scales of 4 bytes for 256 columns of Q, K and V,
+    // 8192 of gate and up, and 2048 each of output and down. Table and head stay as they are.
+    let (weights, tables) = (2048 * 384 + 3 * 2048 * 4096, 2 * 64 * 2048);
+    assert_eq!(wide.memory.weights.all, 2 * weights + 2 * tables);
+    assert_eq!(narrow.memory.weights.all, weights + 4 * (256 + 8192 + 2 * 2048) + 2 * tables);
+}
+
+#[test]
+fn the_host_takes_its_time_for_each_launch() {
+    let without = measured(&config(work(Phase::Decode, 1, 64)));
+    let topology = Topology::read("host", &format!("{SMALL}host: {{launch_ns: 1000}}\n")).unwrap();
+    let with = measured(&MeasureConfig { topology, ..config(work(Phase::Decode, 1, 64)) });
+    // The first launch begins the step; all others come a microsecond later.
+    let later = (with.total - without.total).ns();
+    assert!((later / 1000.0 - (with.launches - 1) as f64).abs() < 0.01, "{later} ns");
+    assert_eq!(with.launches, without.launches);
 }

@@ -26,6 +26,8 @@ pub(crate) fn value(report: &ModelReport) -> Value {
         "context": cut.work.context,
         "dtype": cut.work.dtype.name(),
         "weights": cut.work.weights.name(),
+        "experts_used": cut.routing.map(|routing| routing.used),
+        "expert_places": cut.routing.map(|routing| routing.places),
         "sips": cut.sips,
         "cubes": cut.cubes,
         "pes": cut.pes,

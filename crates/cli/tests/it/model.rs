@@ -92,7 +92,9 @@ fn what_does_not_fit_ends_with_a_code_of_its_own_and_the_report_of_the_allocator
     let sandbox = sandbox("model-full");
     let run = model(&sandbox, &["--batch", "64", "--context", "4096"]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(3), ""), "{}", run.stderr);
-    for words in ["the caches of K and V of tiny do not fit: sip0.cube0.pe0", "largest", "help: "] {
+    // Further SIPs would hold copies of the two heads of K and V.
+    let sips = "weights and caches do not fit into 16 such SIPs";
+    for words in ["the caches of K and V of tiny do not fit: sip0.cube0.pe0", "largest", sips] {
         assert!(run.stderr.contains(words), "{words} is not in: {}", run.stderr);
     }
 }
@@ -111,4 +113,55 @@ fn what_cannot_be_is_refused_with_what_can() {
     refused(&model(&sandbox, &[]), "layers");
     sandbox.write("tiny.yaml", "{heads: 33}");
     refused(&model(&sandbox, &[]), "expected a multiple of");
+}
+
+const CONFIG: &str = r#"{"model_type": "mixtral", "hidden_size": 256, "intermediate_size": 500,
+"num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 61,
+"num_local_experts": 4, "num_experts_per_tok": 2, "rope_scaling": {"factor": 8.0}, "torch_dtype": "bfloat16"}
+"#;
+
+#[test]
+fn a_configuration_of_hugging_face_is_measured_and_says_what_is_padded_and_what_is_not_simulated() {
+    let sandbox = sandbox("model-hf");
+    sandbox.write("config.json", CONFIG);
+    let run = |more: &[&str]| {
+        let hf = ["model", "--topology", "small.yaml", "--hf", "config.json", "--context", "64"];
+        sandbox.run(&hf.iter().chain(more).copied().collect::<Vec<_>>())
+    };
+    let table = run(&["--weights", "fp8"]).result();
+    for words in [
+        "decode, batch 1, context 64, bf16, weights fp8_e4m3",
+        "vocabulary: 61 padded to 64, a multiple of 8 PEs",
+        "inner features: 500 padded to 504, a multiple of 8 PEs",
+        "output of heads of Q: 3/2 of a head for each cube",
+        "experts: 4, each divided over all 8 PEs; the router is on every PE",
+        "a step of 1 tokens uses 2 experts: E (1 − (1 − k/E)^T) = 2.00, k = 2",
+        "rope_scaling is not simulated",
+        "router",
+    ] {
+        assert!(table.contains(words), "{words} is not in: {table}");
+    }
+    let json = run(&["--format", "json", "--experts", "cube"]).result();
+    let value: Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!((&value["expert_places"], &value["experts_used"]), (&4.into(), &2.into()));
+    assert_eq!((&value["dtype"], &value["weights"]), (&"bf16".into(), &"bf16".into()));
+    // Attention, norms and router of a layer; its experts; embedding and head; the last norm.
+    let layer = 256 * 32 * (12 + 4) + 2 * 256 + 4 * 256 + 4 * 3 * 256 * 500;
+    assert_eq!(value["parameters"], 3 * layer + 2 * 61 * 256 + 256);
+    for (more, words) in [
+        (["--weights", "f32"], "weights=f32: expected bf16, the type of activations, or fp8_e4m3"),
+        (["--weights", "int4"], "int4"),
+        (["--experts", "pe"], "expected split, sip or cube"),
+        (["--spec", "tiny.yaml"], "cannot be used with"),
+    ] {
+        let run = run(&more);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
+        assert!(run.stderr.contains(words), "{words} is not in: {}", run.stderr);
+    }
+    sandbox.write(
+        "config.json",
+        &CONFIG.replace("\"num_attention_heads\": 6", "\"num_attention_heads\": 25"),
+    );
+    let words = "config.json:2: num_attention_heads: expected a multiple of num_key_value_heads=2, found 25";
+    assert!(run(&[]).stderr.contains(words), "{}", run(&[]).stderr);
 }

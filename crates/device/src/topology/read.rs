@@ -40,6 +40,7 @@ pub(super) fn spec(root: &Field<'_>) -> Result<Spec> {
         io: io(&map.field("io"))?,
         pcie: pcie(&map.field("pcie"))?,
         switch_overhead: switch(&map.field("switch"))?,
+        host_launch: host(&map.field("host"))?,
         routers,
         pe,
         hbm,
@@ -153,6 +154,13 @@ fn switch(field: &Field<'_>) -> Result<cubeyard_sim::Span> {
     let overhead = map.field("overhead_ns").ns()?;
     map.finish()?;
     Ok(overhead)
+}
+
+fn host(field: &Field<'_>) -> Result<cubeyard_sim::Span> {
+    let mut map = field.map()?;
+    let launch = map.field("launch_ns").ns()?;
+    map.finish()?;
+    Ok(launch)
 }
 
 fn wire(field: &Field<'_>) -> Result<WireSpec> {

@@ -44,6 +44,8 @@ pub struct Spec {
     pub pcie: PcieSpec,
     /// Latency that the switch adds to each transfer.
     pub switch_overhead: Span,
+    /// Time of the host for each launch of a kernel: from the end of what the launch waits for until it is sent.
+    pub host_launch: Span,
 }
 
 /// Nodes that process the overhead of one transfer at a time, so that it delays those behind it.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::{Here, Pick};
+use crate::cut::Hit;
 use crate::spec::Activation;
 use cubeyard_tl::{Lazy, Ref, Tile};
 
@@ -60,8 +61,15 @@ pub(super) fn qkv(here: &Here) {
 /// Computes up · activation(gate). The columns of a PE's weights are those of gate, then those of up. Arguments: as
 /// [`qkv`], with an output for this PE alone.
 pub(super) fn gate_up(here: &Here) {
-    let width = here.cut.inner();
-    here.gate_up(&here.all_tokens(2 * width), 0);
+    let (cut, all) = (&here.cut, here.all_tokens(2 * here.cut.inner()));
+    if cut.routing.is_none() {
+        return here.gate_up(&all, 0);
+    }
+    let first = all.matrix * cut.matrices();
+    for hit in here.gate_up_hits() {
+        let (pick, matrix) = (Pick { first: hit.first, step: 1 }, first + hit.matrix);
+        here.gate_up(&Columns { pick, count: hit.count, matrix, ..all }, hit.row);
+    }
 }
 
 /// Computes the logits of the last token of each sequence. Arguments: as [`gate_up`], without scales.
@@ -82,6 +90,11 @@ impl Here {
     fn all_tokens(&self, width: u64) -> Columns {
         let (count, matrix) = (self.cut.tokens(), self.args.whole(4));
         Columns { pick: Pick::ALL, count, matrix, width, is_scaled: self.cut.is_quantised() }
+    }
+
+    /// Returns the experts whose gates this PE multiplies.
+    pub(super) fn gate_up_hits(&self) -> Vec<Hit> {
+        self.hits(SCALES + usize::from(self.cut.is_quantised()))
     }
 
     /// Loads the biases of this PE's columns of Q, K and V, if there are any.
@@ -145,8 +158,7 @@ impl Here {
     }
 
     /// Returns the weights of this PE's columns in the order in which they are multiplied.
-    pub(super) fn column_weights(&self, width: u64) -> Vec<Ref> {
-        let matrix = self.args.whole(4);
+    pub(super) fn column_weights(&self, matrix: u64, width: u64) -> Vec<Ref> {
         self.depths(width).iter().map(|at| self.weights_at(at, matrix, width)).collect()
     }
 

@@ -84,13 +84,28 @@ impl Here {
     fn constants(&self, part: StepPart) -> Vec<Ref> {
         let cut = &self.cut;
         match (part, cut.work.phase) {
-            (StepPart::Qkv, _) => self.column_weights(cut.qkv()),
-            (StepPart::GateUp, _) => self.column_weights(2 * cut.inner()),
-            (StepPart::Output, _) => self.panels(cut.attended()),
-            (StepPart::Down, _) => self.panels(cut.inner() * cut.pes),
+            (StepPart::Qkv, _) => self.column_weights(self.args.whole(4), cut.qkv()),
+            (StepPart::GateUp, _) => self.gate_up_constants(),
+            (StepPart::Output, _) => self.panels(cut.attended(), self.args.whole(5)),
+            (StepPart::Down, _) if cut.routing.is_none() => {
+                self.panels(cut.inner() * cut.pes, self.args.whole(5))
+            }
             (StepPart::Attention, Phase::Decode) => self.first_blocks(),
             _ => Vec::new(),
         }
+    }
+
+    /// Returns the weights of gate and up of this PE: of the layer, or of the first of its experts.
+    fn gate_up_constants(&self) -> Vec<Ref> {
+        let (cut, layer) = (&self.cut, self.args.whole(4));
+        let first = match cut.routing {
+            None => Some(layer),
+            Some(_) => {
+                let hits = self.gate_up_hits();
+                hits.first().map(|hit| layer * cut.matrices() + hit.matrix)
+            }
+        };
+        first.map_or_else(Vec::new, |matrix| self.column_weights(matrix, 2 * cut.inner()))
     }
 
     /// Loads a tile, unless it was loaded ahead.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use cubeyard_runtime::dtype::DType;
 
 use super::Here;
-use cubeyard_tl::{Ref, Tile};
+use cubeyard_tl::{Lazy, Ref, Tile};
 
 /// Position of the scales of quantised weights among the arguments.
 const SCALES: usize = 7;
@@ -20,32 +20,32 @@ pub(super) fn output(here: &Here) {
     });
 }
 
-/// Applies the down projection. Arguments: the inner features, one that is not used, and then as [`output`].
+/// Applies the down projection. Arguments: the inner features, the weights of experts for each token if there are any,
+/// and then as [`output`]; the number of the SIP, if there are experts.
 pub(super) fn down(here: &Here) {
-    here.rows(here.cut.inner() * here.cut.pes, |rows| here.inner(rows));
+    let cut = &here.cut;
+    if cut.routing.is_none() {
+        return here.rows(cut.inner() * cut.pes, |rows| here.inner(rows));
+    }
+    let hits = here.hits(SCALES + usize::from(cut.is_quantised()));
+    here.expert_rows(&hits, here.args.whole(5) * cut.matrices());
 }
 
 impl Here {
     /// Multiplies the rows that `left` returns, which have `depth` features, block by block, and stores the
     /// sums.
     fn rows(&self, depth: u64, left: impl Fn(&Range<u64>) -> Tile) {
-        let (tl, cut) = (&self.tl, &self.cut);
-        let [before, out] = [3, 4].map(|position| self.args.tensor(position).local());
-        // One cube adds the residual; the all-reduce passes it on to all.
-        let adds = self.args.whole(6) == 1 && tl.program_id(1) == 0;
-        for rows in self.row_blocks(cut.tokens()) {
+        let (tl, layer, out) = (&self.tl, self.args.whole(5), self.args.tensor(4).local());
+        for rows in self.row_blocks(self.cut.tokens()) {
             let (left, count) = (left(&rows), rows.end - rows.start);
             let mut start = 0;
-            for panel in self.panels(depth) {
+            for panel in self.panels(depth, layer) {
                 let width = panel.dim(1);
                 let place = |whole: &Ref| whole.block(&[rows.start, start], &[count, width]);
-                let scales = cut.is_quantised();
-                let of_columns = self.args.whole(5) * cut.slice() + start;
-                let scales = scales.then(|| self.scales(SCALES, of_columns, width));
-                let product = self.product(&left, &self.taken(&panel), scales.as_ref(), None);
-                let mut sum = product.lazy();
-                if adds {
-                    sum = sum + &tl.load(&place(&before)).lazy().cast(DType::F32);
+                let panel = self.taken(&panel);
+                let mut sum = self.panel_product(&left, &panel, layer, start).lazy();
+                if let Some(before) = self.residual(place) {
+                    sum = sum + &before;
                 }
                 tl.store(&place(&out), &self.narrow(&sum));
                 start += width;
@@ -53,15 +53,30 @@ impl Here {
         }
     }
 
-    /// Returns the panels of weights of this PE's columns, with `depth` features.
-    pub(super) fn panels(&self, depth: u64) -> Vec<Ref> {
+    /// Returns the panels of a matrix of this PE, with `depth` features.
+    pub(super) fn panels(&self, depth: u64, matrix: u64) -> Vec<Ref> {
         let (weights, cut) = (self.args.tensor(2).local(), &self.cut);
-        let (first, width) = (self.args.whole(5) * depth * cut.slice(), cut.panel(depth));
+        let (first, width) = (matrix * depth * cut.slice(), cut.panel(depth));
         let starts = (0..cut.slice().div_ceil(width)).map(|panel| panel * width);
         let panel = |start: u64| {
             weights.at(first + start * depth, &[depth, width.min(cut.slice() - start)])
         };
         starts.map(panel).collect()
+    }
+
+    /// Multiplies rows by a panel of a matrix, whose columns begin at `start`.
+    pub(super) fn panel_product(&self, left: &Tile, panel: &Tile, matrix: u64, start: u64) -> Tile {
+        let first = matrix * self.cut.slice() + start;
+        let scales = self.cut.is_quantised();
+        let scales = scales.then(|| self.scales(SCALES, first, panel.dim(1)));
+        self.product(left, panel, scales.as_ref(), None)
+    }
+
+    /// Loads the residual tokens, if this cube adds them; the all-reduce passes them on to all.
+    pub(super) fn residual(&self, place: impl Fn(&Ref) -> Ref) -> Option<Lazy> {
+        let adds = self.args.whole(6) == 1 && self.tl.program_id(1) == 0;
+        let before = || self.tl.load(&place(&self.args.tensor(3).local()));
+        adds.then(|| before().lazy().cast(DType::F32))
     }
 
     /// Loads the attention of some tokens, of the heads that this cube multiplies; it is stored in the order of
@@ -85,11 +100,11 @@ impl Here {
     }
 
     /// Loads the inner features of some tokens from the PEs of this cube.
-    fn inner(&self, rows: &Range<u64>) -> Tile {
+    pub(super) fn inner(&self, rows: &Range<u64>) -> Tile {
         let (tl, width, pes) = (&self.tl, self.cut.inner(), self.cut.pes);
         let (all, count) = (self.args.tensor(0).whole(), rows.end - rows.start);
         let parts = all.at(rows.start * width, &[pes, count, width]);
-        let parts = parts.strided(&[self.cut.tokens() * width, width, 1]);
+        let parts = parts.strided(&[self.cut.inner_rows() * width, width, 1]);
         tl.reshape(&tl.permute(&tl.load(&parts), &[1, 0, 2]), &[count, pes * width])
     }
 }

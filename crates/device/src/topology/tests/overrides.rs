@@ -94,7 +94,7 @@ fn every_value_counts_in_the_hash() {
 /// A hash is written to records, which later versions read. A new key of the file changes it; nothing else may.
 #[test]
 fn the_hash_of_the_default_machine_is_known() {
-    expect!["e7f31ed30f6c3f998c1fbc384e4f89d7"]
+    expect!["2ab6a994dac14853c030e65dbf15c438"]
         .assert_eq(&Topology::embedded().content_hash().to_string());
 }
 

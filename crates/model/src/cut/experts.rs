@@ -1,0 +1,117 @@
+//! Experts of a step: those that its tokens use, and their places.
+
+use crate::spec::Experts;
+
+/// Placement of experts on the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExpertPlacement {
+    /// Every expert is divided over all PEs.
+    #[default]
+    Split,
+    /// Every SIP has its own experts, each divided over the PEs of the SIP.
+    Sip,
+    /// Every cube, or group of neighbouring cubes, has its own experts.
+    Cube,
+}
+
+impl ExpertPlacement {
+    /// All placements with their names.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("split", Self::Split), ("sip", Self::Sip), ("cube", Self::Cube)];
+}
+
+/// Experts that the tokens of a step use.
+///
+/// Which tokens choose which experts is unknown. The number of distinct experts is the
+/// [expected](Experts::expected) one, rounded; they are spread evenly over all experts, and have equally many tokens,
+/// up to one, in order of the tokens.
+///
+/// ```
+/// use cubeyard_model::cut::{ExpertPlacement, Routing};
+/// use cubeyard_model::spec::Experts;
+///
+/// // Of one token 2 of 8 experts; of 32 tokens all, with 8 tokens each.
+/// let experts = Experts { count: 8, active: 2 };
+/// let routing = |tokens| Routing::new(experts, ExpertPlacement::Split, tokens, [2, 16]);
+/// assert_eq!(routing(1).used, 2);
+/// let hits = routing(32).hits(0);
+/// assert_eq!((hits.len(), hits[1].first, hits[1].count), (8, 8, 8));
+/// // Four neighbouring cubes for each expert: of one token, 8 of 32 cubes compute.
+/// let routing = Routing::new(experts, ExpertPlacement::Cube, 1, [2, 16]);
+/// assert_eq!((routing.places, routing.local), (8, 1));
+/// let busy = (0..8).filter(|place| !routing.hits(*place).is_empty());
+/// assert_eq!(busy.collect::<Vec<_>>(), [0, 4]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Routing {
+    /// Experts of the model.
+    pub experts: Experts,
+    /// Number of places, each of neighbouring cubes, among which experts are divided.
+    pub places: u64,
+    /// Number of experts of each place.
+    pub local: u64,
+    /// Number of distinct experts that the tokens of a step use.
+    pub used: u64,
+    /// Tokens of a step.
+    pub tokens: u64,
+}
+
+/// An expert that some tokens of a step use. With all their experts in order, these tokens are consecutive; the first
+/// token follows the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// Index of the expert in the model.
+    pub expert: u64,
+    /// Index of the expert at its place.
+    pub matrix: u64,
+    /// First token.
+    pub first: u64,
+    /// Number of tokens.
+    pub count: u64,
+    /// Row of the first token in the inner features of the place.
+    pub row: u64,
+}
+
+impl Routing {
+    /// Distributes experts over SIPs with cubes, and the tokens of a step over experts.
+    pub fn new(
+        experts: Experts,
+        placement: ExpertPlacement,
+        tokens: u64,
+        [sips, cubes]: [u64; 2],
+    ) -> Self {
+        let most = match placement {
+            ExpertPlacement::Split => 1,
+            ExpertPlacement::Sip => sips,
+            ExpertPlacement::Cube => sips * cubes,
+        };
+        // As many places as possible, all with equally many experts and cubes.
+        let fits =
+            |places: &u64| most.is_multiple_of(*places) && experts.count.is_multiple_of(*places);
+        let places = (1..=most).rev().find(fits).unwrap_or(1);
+        let used = (experts.expected(tokens).round() as u64).clamp(experts.active, experts.count);
+        Self { experts, places, local: experts.count / places, used, tokens }
+    }
+
+    /// Returns the experts of a place that tokens use.
+    pub fn hits(&self, place: u64) -> Vec<Hit> {
+        let assigned = self.tokens * self.experts.active;
+        let start = |index: u64| index * assigned / self.used;
+        let mut hits: Vec<Hit> = Vec::new();
+        for index in 0..self.used {
+            let expert = index * self.experts.count / self.used;
+            let (first, count) = (start(index) % self.tokens, start(index + 1) - start(index));
+            if expert / self.local == place && count > 0 {
+                let row = hits.last().map_or(0, |last| last.row + last.count);
+                hits.push(Hit { expert, matrix: expert % self.local, first, count, row });
+            }
+        }
+        hits
+    }
+
+    /// Returns the most rows of inner features of a place.
+    pub fn rows(&self) -> u64 {
+        let rows = |place| self.hits(place).iter().map(|hit| hit.count).sum();
+        (0..self.places).map(rows).max().unwrap_or(0)
+    }
+}
