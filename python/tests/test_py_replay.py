@@ -276,7 +276,7 @@ def test_examples_in_docstrings_run(name):
 def test_progress_adds_up_to_the_total():
     told = []
     natives = [replay.example()._native]
-    _native.replay_traces(natives, ["first-fit", "lifetime"], lambda steps, total: told.append((steps, total)), None)
+    _native.replay_traces(natives, ["first-fit", "lifetime"], lambda steps, total: told.append((steps, total)), None, (None, "frame", False))
     total = 2 * 2 * replay.example().events
     assert sum(steps for steps, _ in told) == total and {whole for _, whole in told} == {total}
 
@@ -287,7 +287,7 @@ def test_an_exception_of_the_progress_ends_the_replay():
 
     natives = replay.read(TRACES / "llama_train_ckpt.csv.gz")
     with pytest.raises(KeyError, match="bar"):
-        _native.replay_traces([trace._native for trace in natives], [], fails, None)
+        _native.replay_traces([trace._native for trace in natives], [], fails, None, (None, "frame", False))
 
 
 def test_a_bar_that_is_asked_for_needs_tqdm(monkeypatch):

@@ -14,5 +14,5 @@ PAGES = {
     "topology": ["topology"],
     "replay": ["replay", "crates/cli/src/resnet_train.csv.gz", "--policy", "pytorch", "--policy", "best-fit"],
     # Several launches on 256 PEs.
-    "layer": ["run", "transformer-layer"],
+    "layer": ["run", "transformer-layer", "--set", "launches=parts", "--set", "batch=2", "--set", "context=64"],
 }

@@ -160,7 +160,7 @@ fn a_configuration_of_hugging_face_is_measured_and_says_what_is_padded_and_what_
     }
     sandbox.write(
         "config.json",
-        &CONFIG.replace("\"num_attention_heads\": 6", "\"num_attention_heads\": 25"),
+        CONFIG.replace("\"num_attention_heads\": 6", "\"num_attention_heads\": 25"),
     );
     let words = "config.json:2: num_attention_heads: expected a multiple of num_key_value_heads=2, found 25";
     assert!(run(&[]).stderr.contains(words), "{}", run(&[]).stderr);

@@ -89,7 +89,9 @@ impl Routing {
         let fits =
             |places: &u64| most.is_multiple_of(*places) && experts.count.is_multiple_of(*places);
         let places = (1..=most).rev().find(fits).unwrap_or(1);
-        let used = (experts.expected(tokens).round() as u64).clamp(experts.active, experts.count);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to count")]
+        let used = experts.expected(tokens).round() as u64;
+        let used = used.clamp(experts.active, experts.count);
         Self { experts, places, local: experts.count / places, used, tokens }
     }
 

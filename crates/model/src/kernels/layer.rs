@@ -98,12 +98,11 @@ impl Here {
     /// Returns the weights of gate and up of this PE: of the layer, or of the first of its experts.
     fn gate_up_constants(&self) -> Vec<Ref> {
         let (cut, layer) = (&self.cut, self.args.whole(4));
-        let first = match cut.routing {
-            None => Some(layer),
-            Some(_) => {
-                let hits = self.gate_up_hits();
-                hits.first().map(|hit| layer * cut.matrices() + hit.matrix)
-            }
+        let first = if cut.routing.is_none() {
+            Some(layer)
+        } else {
+            let hits = self.gate_up_hits();
+            hits.first().map(|hit| layer * cut.matrices() + hit.matrix)
         };
         first.map_or_else(Vec::new, |matrix| self.column_weights(matrix, 2 * cut.inner()))
     }
