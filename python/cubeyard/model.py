@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -180,7 +181,7 @@ def step(
     known, file = (model, None) if isinstance(model, str) else ("", text_of("model", model))
     arguments = {"model": known, "file": file, "prefill": phase == "prefill", "positions": positions, **numbers}
     arguments["experts"] = str(experts)
-    arguments["hf"] = None if hf is None else text_of("hf", hf)
+    arguments["hf"] = None if hf is None else _configuration(hf)
     arguments["dtype"] = None if dtype is None else _dtype.name_of(dtype)
     arguments["weights"] = weights if weights is None or isinstance(weights, str) else _dtype.name_of(weights)
     with _progress.shown(progress) as tell:
@@ -210,6 +211,16 @@ class Configuration:
     """Keys whose effect is not simulated."""
 
 
+def _configuration(hf: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the name and text of a configuration: of its file, or of a dictionary as the file would have it."""
+    if not isinstance(hf, Mapping):
+        return text_of("hf", hf)
+    try:
+        return "hf", json.dumps(dict(hf))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"hf: expected what JSON can hold: {error}") from None
+
+
 def read(hf: str | os.PathLike[str] | Mapping[str, Any]) -> Configuration:
     """Reads a configuration of Hugging Face, of the model types llama, mistral, mixtral, qwen2, qwen3, gemma2 and phi3.
 
@@ -225,7 +236,7 @@ def read(hf: str | os.PathLike[str] | Mapping[str, Any]) -> Configuration:
     Raises:
         InputError: A key is missing, or its value is not what was expected.
     """
-    return build(Configuration, native.model_read(text_of("hf", hf)))
+    return build(Configuration, native.model_read(_configuration(hf)))
 
 
 def names() -> list[str]:
