@@ -1,5 +1,7 @@
 //! Reads files of traces, compressed or not.
 
+mod folder;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
@@ -60,8 +62,22 @@ pub fn bundled(limit: Bytes) -> Result<Vec<Input>> {
     Ok(traces.into_iter().map(|trace| Input { file: None, trace }).collect())
 }
 
-/// Reads the traces of a file, with at most `limit` of memory for the file and its traces.
-pub fn read(file: &Path, names: &mut Names, limit: Bytes) -> Result<Vec<Input>> {
+/// Reads the traces of a file, or of all files of a folder whose names end like those of traces, with at most `limit` of
+/// memory for the files and their traces.
+pub fn read(path: &Path, names: &mut Names, limit: Bytes) -> Result<Vec<Input>> {
+    if !path.is_dir() {
+        return read_file(path, names, limit);
+    }
+    let (mut inputs, mut left) = (Vec::new(), limit);
+    for file in folder::files(path)? {
+        let found = read_file(&file, names, left)?;
+        left = left.saturating_sub(found.iter().map(|input| input.trace.memory()).sum());
+        inputs.extend(found);
+    }
+    Ok(inputs)
+}
+
+fn read_file(file: &Path, names: &mut Names, limit: Bytes) -> Result<Vec<Input>> {
     let shown = printable(&file.to_string_lossy());
     let at = |problem: &str, help: &str| anyhow!("{shown}: {problem}\n  help: {help}");
     let opened = File::open(file).map_err(|error| at(&error.to_string(), "check the path"))?;
@@ -208,8 +224,10 @@ impl Names {
     }
 }
 
+/// Endings of the names of traces, beside that of gzip.
+const ENDINGS: [&str; 5] = [".csv", ".pickle", ".pkl", ".trace", ".log"];
+
 fn without_endings(name: &str) -> &str {
-    const ENDINGS: [&str; 5] = [".csv", ".pickle", ".pkl", ".trace", ".log"];
     let name = name.strip_suffix(".gz").unwrap_or(name);
     ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
 }

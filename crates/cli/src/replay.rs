@@ -3,6 +3,7 @@
 mod holders;
 mod json;
 mod plot;
+mod summary;
 mod table;
 
 use std::borrow::Borrow;
@@ -30,7 +31,7 @@ use plot::Plot;
 #[derive(Args, Debug)]
 #[command(after_help = policies_help())]
 pub(crate) struct Arguments {
-    /// Files to replay: snapshots, logs and scripts
+    /// Files to replay: snapshots, logs and scripts, or folders of them (a snapshot for each rank)
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Policy to replay under, instead of all; may be given several times
@@ -132,6 +133,8 @@ fn replay_all(
             expected += steps(input);
             progress.settle_at(expected);
         }
+        progress.turn_to(format!("{}: least memory", input.trace.name));
+        report.find_least(&input.trace);
         reports.push(report);
     }
     reports

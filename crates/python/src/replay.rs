@@ -55,6 +55,11 @@ fn replay_traces(
         for policy in &policies {
             report.rows.push(policy.replay(py, input, &mut told)?);
         }
+        let least = Arc::clone(input);
+        let report = worker::run(py, &mut told, move |_| {
+            report.find_least(&least.trace);
+            report
+        })?;
         reports.push(report);
     }
     told.finish()?;

@@ -1,7 +1,7 @@
 //! Advice computed from the rows of reports, with a sentence on each report that gives none.
 
 use super::policy::{EXPANDABLE, PYTORCH};
-use super::{Kind, ReplayPolicy, Report, Row, refused};
+use super::{Kind, ReplayPolicy, Report, Row, refused, settings};
 use crate::trace::RecordedBy;
 use cubeyard_units::Bytes;
 
@@ -11,14 +11,15 @@ const NOTICEABLE: f64 = 0.001;
 const NEAR: f64 = 0.01;
 
 /// Returns a sentence that names the policy to use. Further lines name the reports that are left out because of a
-/// [`Doubt`](super::Doubt), and the policies that would have served a request that failed.
+/// [`Doubt`](super::Doubt), and the policies that would have served a request that failed. The last lines are settings of
+/// PyTorch that can be typed today.
 ///
 /// Policies are compared with the bytes that PyTorch reserved: as recorded, or else according to its model.
 pub fn advice(reports: &[Report]) -> String {
     let telling: Vec<_> = reports.iter().filter(|report| !is_idle(report)).collect();
     let sound: Vec<_> = telling.iter().copied().filter(|report| report.doubt().is_none()).collect();
     let mut lines = Vec::new();
-    match sound[..] {
+    match &sound[..] {
         [] if telling.is_empty() => {
             lines.push("Nothing was allocated, so there is nothing to save.".to_owned());
         }
@@ -30,6 +31,7 @@ pub fn advice(reports: &[Report]) -> String {
     lines
         .extend(doubts.map(|(report, doubt)| format!("No advice on `{}`: {doubt}.", report.trace)));
     lines.extend(telling.iter().filter_map(|report| on_refusal(report)));
+    lines.extend(settings::lines(&sound));
     lines.join("\n")
 }
 

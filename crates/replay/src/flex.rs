@@ -9,7 +9,7 @@ use cubeyard_units::Bytes;
 use std::sync::Arc;
 
 /// Size of the device and of the region: 64 TiB, more than any accelerator has.
-const SPACE: Bytes = Bytes::new(1 << 46);
+pub(super) const SPACE: Bytes = Bytes::new(1 << 46);
 
 #[derive(Debug)]
 pub(super) struct Flex {
@@ -21,9 +21,9 @@ pub(super) struct Flex {
 
 impl Flex {
     /// Creates a region that grows in granules of 2 MiB, with the block strategy `block`. Idle memory is remapped
-    /// if it `recycles`.
-    pub(super) fn new(block: &str, recycles: bool, allocations: u32) -> Self {
-        let card = Arc::new(Card::new(CardSpec::physical(SPACE)));
+    /// if it `recycles`. The device has `memory`.
+    pub(super) fn new(block: &str, recycles: bool, allocations: u32, memory: Bytes) -> Self {
+        let card = Arc::new(Card::new(CardSpec::physical(memory)));
         let growth = if recycles { "recycle" } else { "growable" };
         let config = format!("block:{block},growth:{growth}({}),max_regions:1", SPACE.get());
         let builder = FlexAllocator::builder(Arc::clone(&card) as Arc<dyn DeviceMemory>);
@@ -62,7 +62,7 @@ mod tests {
 
     fn reserved(recycles: bool, script: &str) -> Bytes {
         let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
-        let mut target = Flex::new("first-fit", recycles, trace.allocations);
+        let mut target = Flex::new("first-fit", recycles, trace.allocations, SPACE);
         assert_eq!(run(&trace, &mut target, &mut |_| {}).failed, None);
         target.reserved()
     }
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_block_longer_than_the_space_is_refused_with_the_figures() {
         let trace = Script::parse("alloc a 70368744177665\n").unwrap().to_trace("test").unwrap();
-        let outcome = run(&trace, &mut Flex::new("best-fit", false, 1), &mut |_| {});
+        let outcome = run(&trace, &mut Flex::new("best-fit", false, 1, SPACE), &mut |_| {});
         let message = outcome.failed.unwrap().message;
         assert!(message.contains("the longest block is 64.00 TiB"), "{message}");
     }

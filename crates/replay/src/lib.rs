@@ -29,6 +29,7 @@ mod doubt;
 mod flex;
 mod held;
 mod holders;
+mod least;
 mod measure;
 mod planned;
 pub mod planner;
@@ -37,6 +38,7 @@ pub mod pytorch;
 mod refused;
 mod report;
 mod run;
+mod settings;
 #[cfg(test)]
 #[path = "../examples/recycling/synthetic/mod.rs"]
 mod synthetic;
@@ -49,9 +51,11 @@ pub use self::cache::CacheUse;
 pub use self::doubt::Doubt;
 pub use self::held::{Held, HeldGroup, Moment};
 pub use self::holders::{Grouping, Holder, holders};
+pub use self::least::Least;
 pub use self::policy::{Kind, POLICIES, ReplayPolicy, UnknownPolicy, policy};
-pub use self::report::{COLUMNS, Report, Row};
+pub use self::report::{COLUMNS, LEAST_COLUMNS, Report, Row};
 pub use self::run::{Failure, Outcome, memory_needed, run};
+pub use self::settings::Setting;
 pub use self::timeline::{Point, Timeline};
 pub use self::usage::{HOLDER_COLUMNS, MemoryUse, UseLine};
 
@@ -71,6 +75,11 @@ pub trait Target {
 
     /// Returns the number of bytes that it currently holds of the device's memory.
     fn reserved(&self) -> Bytes;
+
+    /// Returns the number of times that it gave its cache back because memory had run out.
+    fn retries(&self) -> u64 {
+        0
+    }
 }
 
 /// Examples of the pages about this crate, as tests.

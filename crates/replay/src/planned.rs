@@ -8,7 +8,7 @@ use cubeyard_units::Bytes;
 const GRANULE: Bytes = Bytes::mib(2);
 
 /// A plan being followed: memory is committed up to the highest byte used so far.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Planned {
     plan: Result<Plan, TooLarge>,
     committed: Bytes,

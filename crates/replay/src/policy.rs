@@ -3,49 +3,80 @@
 use thiserror::Error;
 
 use super::Target;
-use super::flex::Flex;
+use super::flex::{Flex, SPACE};
 use super::planned::Planned;
 use super::pytorch::PyTorch;
 use crate::trace::Trace;
+use cubeyard_units::Bytes;
 
 /// All policies in the order of presentation.
 pub const POLICIES: &[ReplayPolicy] = &[
-    ReplayPolicy::new(PYTORCH, Kind::PyTorch, "PyTorch's allocator as it is by default", |_| {
-        Box::new(PyTorch::native(None))
-    }),
-    ReplayPolicy::new(EXPANDABLE, Kind::PyTorch, "PyTorch with expandable_segments:True", |_| {
-        Box::new(PyTorch::expandable(None))
-    }),
-    ReplayPolicy::new("first-fit", Kind::Online, "the lowest free range that fits", |trace| {
-        Box::new(Flex::new("first-fit", false, trace.allocations))
-    }),
-    ReplayPolicy::new("best-fit", Kind::Online, "the smallest free range that fits", |trace| {
-        Box::new(Flex::new("best-fit", false, trace.allocations))
-    }),
-    ReplayPolicy::new(
-        "quick-fit",
-        Kind::Online,
-        "the block of this size freed last, else best fit",
-        |trace| Box::new(Flex::new("quick-fit", false, trace.allocations)),
-    ),
-    ReplayPolicy::new(
-        "recycle",
-        Kind::Online,
-        "best fit; idle memory is remapped before more is taken",
-        |trace| Box::new(Flex::new("best-fit", true, trace.allocations)),
-    ),
-    ReplayPolicy::new(
-        "lifetime",
-        Kind::Online,
-        "recycle, with blocks that die together placed together",
-        |trace| Box::new(Flex::new("lifetime", true, trace.allocations)),
-    ),
-    ReplayPolicy::new(
-        "planned",
-        Kind::Planned,
-        "offsets computed ahead, for a trace that will repeat",
-        |trace| Box::new(Planned::new(trace)),
-    ),
+    ReplayPolicy {
+        name: PYTORCH,
+        kind: Kind::PyTorch,
+        summary: "PyTorch's allocator as it is by default",
+        make: |_| Box::new(PyTorch::native(None)),
+        limited: Some(|_, limit| Box::new(PyTorch::native(None).limited(limit))),
+    },
+    ReplayPolicy {
+        name: EXPANDABLE,
+        kind: Kind::PyTorch,
+        summary: "PyTorch with expandable_segments:True",
+        make: |_| Box::new(PyTorch::expandable(None)),
+        limited: Some(|_, limit| Box::new(PyTorch::expandable(None).limited(limit))),
+    },
+    ReplayPolicy {
+        name: "first-fit",
+        kind: Kind::Online,
+        summary: "the lowest free range that fits",
+        make: |trace| Box::new(Flex::new("first-fit", false, trace.allocations, SPACE)),
+        limited: Some(|trace, limit| {
+            Box::new(Flex::new("first-fit", false, trace.allocations, limit))
+        }),
+    },
+    ReplayPolicy {
+        name: "best-fit",
+        kind: Kind::Online,
+        summary: "the smallest free range that fits",
+        make: |trace| Box::new(Flex::new("best-fit", false, trace.allocations, SPACE)),
+        limited: Some(|trace, limit| {
+            Box::new(Flex::new("best-fit", false, trace.allocations, limit))
+        }),
+    },
+    ReplayPolicy {
+        name: "quick-fit",
+        kind: Kind::Online,
+        summary: "the block of this size freed last, else best fit",
+        make: |trace| Box::new(Flex::new("quick-fit", false, trace.allocations, SPACE)),
+        limited: Some(|trace, limit| {
+            Box::new(Flex::new("quick-fit", false, trace.allocations, limit))
+        }),
+    },
+    ReplayPolicy {
+        name: "recycle",
+        kind: Kind::Online,
+        summary: "best fit; idle memory is remapped before more is taken",
+        make: |trace| Box::new(Flex::new("best-fit", true, trace.allocations, SPACE)),
+        limited: Some(|trace, limit| {
+            Box::new(Flex::new("best-fit", true, trace.allocations, limit))
+        }),
+    },
+    ReplayPolicy {
+        name: "lifetime",
+        kind: Kind::Online,
+        summary: "recycle, with blocks that die together placed together",
+        make: |trace| Box::new(Flex::new("lifetime", true, trace.allocations, SPACE)),
+        limited: Some(|trace, limit| {
+            Box::new(Flex::new("lifetime", true, trace.allocations, limit))
+        }),
+    },
+    ReplayPolicy {
+        name: "planned",
+        kind: Kind::Planned,
+        summary: "offsets computed ahead, for a trace that will repeat",
+        make: |trace| Box::new(Planned::new(trace)),
+        limited: None,
+    },
 ];
 
 /// PyTorch with its default settings, with which others are compared.
@@ -64,6 +95,8 @@ pub struct ReplayPolicy {
     pub kind: Kind,
     /// Creates an allocator of this policy for a trace.
     pub make: fn(&Trace) -> Box<dyn Target + '_>,
+    /// Creates one that may hold no more than a number of bytes; `None` if the policy knows no limit.
+    pub limited: Option<fn(&Trace, Bytes) -> Box<dyn Target + '_>>,
 }
 
 /// Kind of a policy: the knowledge that it requires.
@@ -75,17 +108,6 @@ pub enum Kind {
     Online,
     /// A plan made from the whole trace, useful if the same trace will repeat.
     Planned,
-}
-
-impl ReplayPolicy {
-    const fn new(
-        name: &'static str,
-        kind: Kind,
-        summary: &'static str,
-        make: fn(&Trace) -> Box<dyn Target + '_>,
-    ) -> Self {
-        Self { name, summary, kind, make }
-    }
 }
 
 /// Returns the policy of this name.

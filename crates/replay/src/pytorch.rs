@@ -61,6 +61,8 @@ pub struct PyTorch {
     allocated: Bytes,
     peak_allocated: Bytes,
     retries: u64,
+    /// Limit of the reserved bytes that the user has set.
+    limit: Option<Bytes>,
 }
 
 /// Unused memory beside blocks in use, which cannot be given back to the device.
@@ -98,7 +100,16 @@ impl PyTorch {
     fn new(growth: Box<dyn Growth>, capacity: Option<Bytes>) -> Self {
         let (blocks, device) = (Blocks::default(), Device::new(capacity));
         let (allocated, peak_allocated) = (Bytes::ZERO, Bytes::ZERO);
-        Self { growth, blocks, device, allocated, peak_allocated, retries: 0 }
+        Self { growth, blocks, device, allocated, peak_allocated, retries: 0, limit: None }
+    }
+
+    /// Sets a limit as `torch.cuda.set_per_process_memory_fraction` does.
+    ///
+    /// Before PyTorch asks the driver for memory, it adds the size of a segment for the request to what is reserved. An
+    /// expandable segment may then need less, because its end is free, or more, because it maps whole pages.
+    #[must_use]
+    pub fn limited(self, limit: Bytes) -> Self {
+        Self { limit: Some(limit), ..self }
     }
 
     /// Returns the bytes of the blocks in use: requested sizes with rounding and with remainders too small to
@@ -115,12 +126,6 @@ impl PyTorch {
     /// Returns the number of segments held. Expandable ones are left out, as in PyTorch's own statistics.
     pub fn segments(&self) -> usize {
         self.device.segments
-    }
-
-    /// Returns the number of times that the whole cache was given back because the device was full (`num_alloc_retries`
-    /// of PyTorch's own statistics).
-    pub fn retries(&self) -> u64 {
-        self.retries
     }
 
     /// Returns the unused memory that cannot be given back to the device, in best-fit order.
@@ -142,18 +147,31 @@ impl PyTorch {
     /// Returns a free block of at least `size` bytes: from the cache, from the driver, or from the driver after the cache
     /// was given back, first only blocks that were too large to split and then all that is unused.
     fn find(&mut self, pool: Pool, size: Bytes) -> Option<BlockId> {
-        let Self { growth, blocks, device, retries, .. } = self;
-        let cached = growth.best_fit(blocks, pool, size);
-        let block = cached.or_else(|| growth.grow(blocks, device, pool, size));
-        let block = block.or_else(|| {
-            let released = growth.release_unsplit(blocks, device, pool, size);
-            released.then(|| growth.grow(blocks, device, pool, size)).flatten()
-        });
-        block.or_else(|| {
-            *retries += 1;
-            growth.release_cached(blocks, device);
-            growth.grow(blocks, device, pool, size)
-        })
+        if let Some(block) = self.growth.best_fit(&self.blocks, pool, size) {
+            return Some(block);
+        }
+        if let Some(block) = self.grow(pool, size) {
+            return Some(block);
+        }
+        let Self { growth, blocks, device, .. } = self;
+        if growth.release_unsplit(blocks, device, pool, size)
+            && let Some(block) = self.grow(pool, size)
+        {
+            return Some(block);
+        }
+        self.retries += 1;
+        self.growth.release_cached(&mut self.blocks, &mut self.device);
+        self.grow(pool, size)
+    }
+
+    /// Gets memory from the driver, within the limit.
+    fn grow(&mut self, pool: Pool, size: Bytes) -> Option<BlockId> {
+        let Self { growth, blocks, device, limit, .. } = self;
+        let after = device.reserved.checked_add(native::segment_size(pool, size)?)?;
+        if limit.is_some_and(|limit| after > limit) {
+            return None;
+        }
+        growth.grow(blocks, device, pool, size)
     }
 
     /// Takes `size` bytes of a free block, or all of it if the remainder is too small to split off.
@@ -200,6 +218,11 @@ impl Target for PyTorch {
 
     fn reserved(&self) -> Bytes {
         self.device.reserved
+    }
+
+    /// Counts what PyTorch's own statistics call `num_alloc_retries`.
+    fn retries(&self) -> u64 {
+        self.retries
     }
 }
 

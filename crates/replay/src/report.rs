@@ -1,7 +1,11 @@
 //! Results of one trace under several policies.
 
 use super::measure::nanoseconds_per_operation;
-use super::{Doubt, Kind, MemoryUse, Outcome, ReplayPolicy, Target, doubt, refused, run};
+use super::planned::Planned;
+use super::{
+    Doubt, Kind, Least, MemoryUse, Outcome, ReplayPolicy, Setting, Target, doubt, refused, run,
+    settings,
+};
 use crate::trace::{RecordedBy, Recording, Trace};
 use cubeyard_units::Bytes;
 use cubeyard_units::text::count;
@@ -20,6 +24,8 @@ pub struct Report {
     pub peak: Option<MemoryUse>,
     /// Memory when the first request failed that failed during recording.
     pub at_failure: Option<MemoryUse>,
+    /// Settings of PyTorch: the present one, then others that save memory; empty before [`Report::find_least`].
+    pub settings: Vec<Setting>,
     /// A row for each policy, in the order of presentation.
     pub rows: Vec<Row>,
 }
@@ -36,6 +42,8 @@ pub struct Row {
     /// Whether it would have served the first request that failed when the trace was recorded; `None` if none failed or
     /// the available memory is unknown.
     pub fits: Option<bool>,
+    /// Least memory in which it serves the trace; `None` unless [`Report::find_least`] has found it.
+    pub least: Option<Least>,
 }
 
 /// Headings of the columns of [`Row::cells`].
@@ -50,6 +58,7 @@ impl Report {
             modelled: doubt::modelled(trace),
             peak: MemoryUse::at_peak(trace),
             at_failure: MemoryUse::at_failure(trace),
+            settings: Vec::new(),
             rows: Vec::new(),
         }
     }
@@ -82,6 +91,20 @@ impl Report {
         served.min_by_key(|row| (row.policy.kind == Kind::Planned, row.outcome.peak_reserved))
     }
 
+    /// Finds the least memory in which PyTorch's models, and the best of the other policies, serve the trace, and the
+    /// settings of PyTorch that save memory.
+    pub fn find_least(&mut self, trace: &Trace) {
+        let ours = self.rows.iter().filter(|row| row.policy.kind == Kind::Online);
+        let ours = ours.filter(|row| row.outcome.failed.is_none());
+        let best = ours.min_by_key(|row| row.outcome.peak_reserved).map(|row| row.policy.name);
+        for row in &mut self.rows {
+            if row.policy.kind == Kind::PyTorch || best == Some(row.policy.name) {
+                row.least = row.policy.least(trace, &row.outcome);
+            }
+        }
+        self.settings = settings::settings(self, trace);
+    }
+
     /// Returns the row of the policy of this name, unless the policy failed.
     pub(super) fn served(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.policy.name == name && row.outcome.failed.is_none())
@@ -100,6 +123,11 @@ impl Report {
     }
 }
 
+/// Returns a function as it is; its type could not be inferred otherwise.
+fn maker<F: for<'a> Fn(&'a Trace) -> Box<dyn Target + 'a>>(make: F) -> F {
+    make
+}
+
 impl ReplayPolicy {
     /// Replays a trace, once to count bytes and then again to measure time.
     ///
@@ -111,6 +139,12 @@ impl ReplayPolicy {
         clock: &mut dyn FnMut() -> u64,
         progress: &mut dyn FnMut(usize),
     ) -> Row {
+        if self.kind == Kind::Planned {
+            // A plan takes far longer than to follow it.
+            let planned = Planned::new(trace);
+            let make = maker(move |_| Box::new(planned.clone()));
+            return self.replay_over(&make, trace, clock, progress);
+        }
         self.replay_over(&self.make, trace, clock, progress)
     }
 
@@ -128,11 +162,30 @@ impl ReplayPolicy {
             Some(_) => None,
             None => nanoseconds_per_operation(trace, make, clock, progress),
         };
-        Row { policy: *self, outcome, ns_per_op, fits: refused::fits(self.name, make, trace) }
+        let fits = refused::fits(self.name, make, trace);
+        Row { policy: *self, outcome, ns_per_op, fits, least: None }
     }
 }
 
+/// Headings of the columns of [`Row::least_cells`].
+pub const LEAST_COLUMNS: [&str; 6] =
+    ["least memory", "no limit", "runs in", "÷ live", "retries", "fails in"];
+
 impl Row {
+    /// Formats the least memory for the columns of [`LEAST_COLUMNS`], if it was found.
+    pub fn least_cells(&self) -> Option<[String; 6]> {
+        let least = self.least?;
+        let ratio = least.runs.get() as f64 / self.outcome.peak_live.get().max(1) as f64;
+        Some([
+            self.policy.name.to_owned(),
+            self.outcome.peak_reserved.to_string(),
+            least.runs.to_string(),
+            significant(ratio),
+            count(least.retries),
+            least.fails.to_string(),
+        ])
+    }
+
     /// Formats the row for the columns of [`COLUMNS`].
     pub fn cells(&self) -> [String; 6] {
         let outcome = &self.outcome;

@@ -43,6 +43,12 @@ class PolicyResult:
     """Reason for which the snapshot gives no advice."""
     reserved_at_peak_bytes: int
     """Bytes that the policy held when the live bytes reached their peak."""
+    least_bytes: int | None
+    """Least memory in which the policy serves the trace; `None` unless it is PyTorch's or the best of the others."""
+    least_fails_bytes: int | None
+    """One step of 2 MiB less, in which it does not."""
+    least_retries: int | None
+    """Number of times that the cache was given back in the least memory."""
     peak: MemoryUse | None
     """Memory at the peak of the live bytes, the same for all policies; `None` if nothing was allocated."""
     out_of_memory: MemoryUse | None
@@ -88,7 +94,7 @@ class Comparison(Result):
         "trace": "utf8", "file": "utf8", "policy": "utf8", "events": "int64", "peak_live_bytes": "int64",
         "peak_reserved_bytes": "int64", "waste": "float64", "ns_per_op": "float64", "failed": "utf8",
         "fits_where_memory_ran_out": "bool", "recorded_by": "utf8", "recorded_reserved_bytes": "int64", "doubt": "utf8",
-        "reserved_at_peak_bytes": "int64",
+        "reserved_at_peak_bytes": "int64", "least_bytes": "int64", "least_fails_bytes": "int64", "least_retries": "int64",
     }  # fmt: skip
 
     def to_dict(self) -> Any:

@@ -36,6 +36,12 @@ struct Record<'a> {
     doubt: Option<String>,
     /// Bytes that the policy held when the live bytes reached their peak.
     reserved_at_peak_bytes: u64,
+    /// Least memory in which the policy serves the trace, and one step less, in which it does not; null unless the
+    /// policy is one of PyTorch's or the best of the others.
+    least_bytes: Option<u64>,
+    least_fails_bytes: Option<u64>,
+    /// Number of times that the cache was given back in the least memory.
+    least_retries: Option<u64>,
     /// Memory at the peak of the live bytes; null if nothing was allocated.
     peak: Option<MomentRecord>,
     /// Memory when the first request failed that failed during recording; null if none did.
@@ -77,6 +83,9 @@ fn record<'a>(
         recorded_reserved_bytes: report.recorded_reserved().map(Bytes::get),
         doubt: report.doubt().map(|doubt| doubt.to_string()),
         reserved_at_peak_bytes: row.outcome.reserved_at_peak.get(),
+        least_bytes: row.least.map(|least| least.runs.get()),
+        least_fails_bytes: row.least.map(|least| least.fails.get()),
+        least_retries: row.least.map(|least| least.retries),
         peak: moment(&report.peak),
         out_of_memory: moment(&report.at_failure),
     }

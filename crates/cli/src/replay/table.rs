@@ -1,17 +1,31 @@
 //! Reports on replays as text.
 
-use cubeyard_replay::{COLUMNS, Report, Row, advice};
+use cubeyard_replay::{COLUMNS, LEAST_COLUMNS, Report, Row, advice};
 
 use super::holders::{self, HolderOptions};
-use crate::grid::{BOLD, DIM, GREEN, RED, paint};
+use super::summary;
+use crate::grid::{self, BOLD, DIM, GREEN, RED, paint};
 
 /// Formats a table for each report, then the advice on all of them.
 pub(super) fn render(reports: &[Report], options: HolderOptions, colours: bool) -> String {
     let widths = widths(reports);
-    let tables = reports
-        .iter()
-        .map(|report| table(report, &widths, colours) + &holders::render(report, options, colours));
-    format!("{}{}\n", tables.collect::<Vec<_>>().concat(), advice(reports))
+    let tables = reports.iter().map(|report| {
+        let least = least(report, colours);
+        table(report, &widths, colours) + &least + &holders::render(report, options, colours)
+    });
+    let (tables, summary) =
+        (tables.collect::<Vec<_>>().concat(), summary::render(reports, colours));
+    format!("{tables}{summary}{}\n", advice(reports))
+}
+
+/// Formats the least memory of the policies for which it was found.
+fn least(report: &Report, colours: bool) -> String {
+    let rows: Vec<Vec<_>> =
+        report.rows.iter().filter_map(Row::least_cells).map(|cells| cells.to_vec()).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    grid::table(&LEAST_COLUMNS, &rows, 1, colours) + "\n"
 }
 
 /// A line of a table with its colour.

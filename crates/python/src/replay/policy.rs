@@ -35,6 +35,7 @@ pub(crate) fn choose(given: &Bound<'_, PyAny>) -> PyResult<Chosen> {
         summary: "written in Python",
         kind: PolicyKind::Online,
         make: |_| unreachable!("a policy in Python is replayed over its own targets"),
+        limited: None,
     };
     Ok(Chosen::Python(policy, given.clone().unbind()))
 }

@@ -31,15 +31,15 @@ fn row(name: &str, reserved_mib: Option<u64>) -> Row {
         timeline: Timeline::new(&Trace::default()),
         failed,
     };
-    Row { policy: named(name), outcome, ns_per_op: Some(1.0), fits: None }
+    Row { policy: named(name), outcome, ns_per_op: Some(1.0), fits: None, least: None }
 }
 
 fn report(recorded_mib: Option<u64>, rows: &[(&str, Option<u64>)]) -> Report {
     let rows = rows.iter().map(|&(name, reserved)| row(name, reserved)).collect();
     let recording = recorded_mib.map(recording);
     let modelled = recorded_mib.map(Bytes::mib);
-    let (trace, peak, at_failure) = ("training".to_owned(), None, None);
-    Report { trace, recording, modelled, peak, at_failure, rows }
+    let (trace, peak, at_failure, settings) = ("training".to_owned(), None, None, Vec::new());
+    Report { trace, recording, modelled, peak, at_failure, settings, rows }
 }
 
 /// A whole recording of PyTorch with its defaults.

@@ -91,7 +91,7 @@ fn release(blocks: &mut Blocks, device: &mut Device, id: BlockId) {
 }
 
 /// Returns the size of the segment to allocate when no block of the pool can hold `size`.
-fn segment_size(pool: Pool, size: Bytes) -> Option<Bytes> {
+pub(super) fn segment_size(pool: Pool, size: Bytes) -> Option<Bytes> {
     match pool.large {
         false => Some(SMALL_BUFFER),
         true if size < OWN_SEGMENT => Some(LARGE_BUFFER),

@@ -64,3 +64,38 @@ fn replay(name: &str, mut model: PyTorch) -> Figures {
     let (reserved, allocated) = (outcome.peak_reserved.get(), model.peak_allocated().get());
     [("peak_reserved", reserved), ("peak_allocated", allocated), ("segments", segments)]
 }
+
+/// The least limits in which PyTorch itself served the logs, on an H200, in steps of 2 MiB.
+#[test]
+fn the_models_run_in_the_memory_in_which_pytorch_does() {
+    let measured = std::fs::read(traces_folder().join("least.json")).expect("it is in testdata");
+    let measured: serde_json::Value = serde_json::from_slice(&measured).expect("it is JSON");
+    let mut lines = String::new();
+    for (name, theirs) in measured.as_object().expect("least.json lists traces by name") {
+        let log = recorded_file(&format!("{name}.csv.gz"));
+        let trace = rmm::read(name, &log, LIMIT).expect("a recorded log");
+        for (policy, settings) in [("pytorch", "default"), ("pytorch-expandable", "expandable")] {
+            let policy = cubeyard_replay::policy(policy).expect("a name of the table");
+            let unlimited = run(&trace, &mut *(policy.make)(&trace), &mut |_| {});
+            let least = policy.least(&trace, &unlimited).expect("it runs without a limit");
+            let figure = |key: &str| theirs[settings][key].as_u64().expect("a figure");
+            let off = (least.runs.get().cast_signed() - figure("least").cast_signed()) >> 20;
+            let (retries, theirs) = (least.retries, figure("retries"));
+            lines +=
+                &format!("{name:<16} {settings:<10} {off:+} MiB, {retries} retries ({theirs})\n");
+        }
+    }
+    expect![[r#"
+        gpt2_train       default    +0 MiB, 2 retries (2)
+        gpt2_train       expandable +0 MiB, 3 retries (3)
+        llama_generate   default    +0 MiB, 2 retries (2)
+        llama_generate   expandable +0 MiB, 6 retries (6)
+        llama_train_ckpt default    +0 MiB, 7 retries (7)
+        llama_train_ckpt expandable +0 MiB, 6 retries (6)
+        resnet_train     default    +0 MiB, 4 retries (4)
+        resnet_train     expandable +0 MiB, 2 retries (2)
+        serving_mix      default    +0 MiB, 3 retries (3)
+        serving_mix      expandable +0 MiB, 3 retries (3)
+    "#]]
+    .assert_eq(&lines);
+}

@@ -1,0 +1,79 @@
+//! Summary of several traces: a row for each, and their sum.
+
+use cubeyard_memory::Bytes;
+use cubeyard_replay::{Report, Row};
+
+use crate::grid::{self, BOLD, paint};
+
+const COLUMNS: [&str; 6] = ["trace", "peak live", "PyTorch holds", "runs in", "best holds", "best"];
+/// Longest name of a trace.
+const LONGEST: usize = 20;
+
+/// Figures of a trace, or of all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figures {
+    live: Bytes,
+    /// Reserved by PyTorch: as recorded, else according to its model.
+    held: Option<Bytes>,
+    /// Least memory of PyTorch with the recorded settings.
+    runs: Option<Bytes>,
+    /// Reserved by the best policy.
+    best: Option<Bytes>,
+}
+
+/// Formats a row for each report and their sum, if there are several.
+pub(super) fn render(reports: &[Report], colours: bool) -> String {
+    if reports.len() < 2 {
+        return String::new();
+    }
+    let figures: Vec<_> = reports.iter().map(Figures::new).collect();
+    let mut rows: Vec<_> =
+        reports.iter().zip(&figures).map(|(report, it)| row(report, *it)).collect();
+    rows.push(figures.into_iter().reduce(Figures::plus).unwrap_or_default().cells("sum", ""));
+    let heading = paint(&format!("all {} traces", reports.len()), BOLD, colours);
+    format!("{heading}\n{}\n", grid::table(&COLUMNS, &rows, 1, colours))
+}
+
+fn row(report: &Report, figures: Figures) -> Vec<String> {
+    let name: String = match report.trace.char_indices().nth(LONGEST) {
+        None => report.trace.clone(),
+        Some(_) => report.trace.chars().take(LONGEST - 1).chain(['…']).collect(),
+    };
+    figures.cells(&name, report.recommended().map_or("–", |row| row.policy.name))
+}
+
+impl Figures {
+    fn new(report: &Report) -> Self {
+        let expandable = report.recording.as_ref().is_some_and(|recording| recording.expandable);
+        let name = if expandable { "pytorch-expandable" } else { "pytorch" };
+        let pytorch = report.rows.iter().find(|row| row.policy.name == name);
+        let served = pytorch.filter(|row| row.outcome.failed.is_none());
+        let modelled = served.map(|row| row.outcome.peak_reserved);
+        let live = report.rows.iter().map(|row| row.outcome.peak_live).max();
+        let reserved = |row: &Row| row.outcome.peak_reserved;
+        Self {
+            live: live.unwrap_or_default(),
+            held: report.recorded_reserved().or(modelled),
+            runs: pytorch.and_then(|row| row.least).map(|least| least.runs),
+            best: report.recommended().map(reserved),
+        }
+    }
+
+    /// Adds figures; a sum with an unknown part is unknown.
+    fn plus(self, other: Self) -> Self {
+        let sum = |left: Option<Bytes>, right: Option<Bytes>| left?.checked_add(right?);
+        Self {
+            live: sum(Some(self.live), Some(other.live)).unwrap_or(Bytes::MAX),
+            held: sum(self.held, other.held),
+            runs: sum(self.runs, other.runs),
+            best: sum(self.best, other.best),
+        }
+    }
+
+    fn cells(self, name: &str, best: &str) -> Vec<String> {
+        let text = |bytes: Option<Bytes>| bytes.map_or_else(|| "–".to_owned(), |it| it.to_string());
+        let Self { live, held, runs, best: least } = self;
+        [name.to_owned(), live.to_string(), text(held), text(runs), text(least), best.to_owned()]
+            .to_vec()
+    }
+}

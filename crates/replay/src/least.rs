@@ -1,0 +1,140 @@
+//! The least memory in which a policy serves a trace.
+//!
+//! Limits are tried in steps of 2 MiB, by bisection between one that fails, at about the live bytes, and the bytes that
+//! the policy reserves without a limit. An allocator that gives its cache back and tries again need not run under every
+//! limit above one under which it runs. So a few limits below the answer are tried too, and the answer says only what
+//! was seen: it runs there, and it fails one step below.
+
+use super::{Outcome, ReplayPolicy, Target};
+use crate::trace::{Event, Trace};
+use cubeyard_units::Bytes;
+
+/// Step of the limits that are tried.
+const STEP: Bytes = Bytes::mib(2);
+/// Distance by which limits below the live bytes are tried.
+const BELOW: Bytes = Bytes::mib(32);
+/// Number of limits that are tried below the answer.
+const PROBES: u64 = 4;
+
+/// The least memory in which a policy serves a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Least {
+    /// Limit under which the whole trace was served.
+    pub runs: Bytes,
+    /// Limit one step below, under which it was not.
+    pub fails: Bytes,
+    /// Number of times that the cache was given back under the limit `runs`.
+    pub retries: u64,
+    /// Peak of the reserved bytes under that limit. PyTorch checks a limit before it maps whole pages of expandable
+    /// segments, so that this can exceed it by less than a page.
+    pub reserved: Bytes,
+}
+
+impl ReplayPolicy {
+    /// Returns the least memory in which the policy serves a trace, given its outcome without a limit; `None` if it failed,
+    /// held nothing, or knows no limit.
+    pub fn least(&self, trace: &Trace, unlimited: &Outcome) -> Option<Least> {
+        let limited = self.limited?;
+        search(trace, &|limit| limited(trace, limit), unlimited)
+    }
+}
+
+/// Returns the least memory in which targets that `make` creates for a limit serve a trace, given the outcome without
+/// a limit.
+pub(super) fn search<'s>(
+    trace: &'s Trace,
+    make: &'s dyn Fn(Bytes) -> Box<dyn Target + 's>,
+    unlimited: &Outcome,
+) -> Option<Least> {
+    let served = unlimited.failed.is_none() && !unlimited.peak_live.is_zero();
+    served.then(|| Search { trace, make }.least(unlimited)).flatten()
+}
+
+/// Peak of the reserved bytes, and number of retries, of a run that served its trace.
+type Served = (Bytes, u64);
+
+struct Search<'s> {
+    trace: &'s Trace,
+    make: &'s dyn Fn(Bytes) -> Box<dyn Target + 's>,
+}
+
+impl Search<'_> {
+    fn least(&self, unlimited: &Outcome) -> Option<Least> {
+        let enough = unlimited.peak_reserved.align_up(STEP)?;
+        let served = self.attempt(enough)?;
+        let Some(less) = self.attempt(enough - STEP) else {
+            return Some(self.probed((enough, served), unlimited.peak_live));
+        };
+        let fails = self.failing(unlimited.peak_live.min(enough - STEP - STEP));
+        let runs = self.bisect(fails, (enough - STEP, less));
+        Some(self.probed(runs, unlimited.peak_live))
+    }
+
+    /// Returns a limit at or below `start` that fails. Less than the live bytes can suffice for expandable segments, whose
+    /// pages may exceed the limit.
+    fn failing(&self, start: Bytes) -> Bytes {
+        let mut limit = start.align_down(STEP);
+        while !limit.is_zero() && self.attempt(limit).is_some() {
+            limit = limit.saturating_sub(BELOW);
+        }
+        limit
+    }
+
+    /// Halves the distance between a limit that fails and one that runs, until they are one step apart.
+    fn bisect(&self, mut fails: Bytes, mut runs: (Bytes, Served)) -> (Bytes, Served) {
+        while runs.0 - fails > STEP {
+            let middle = Bytes::new(fails.get().midpoint(runs.0.get())).align_up(STEP);
+            let middle = middle.unwrap_or(runs.0).min(runs.0 - STEP);
+            match self.attempt(middle) {
+                Some(served) => runs = (middle, served),
+                None => fails = middle,
+            }
+        }
+        runs
+    }
+
+    /// Tries a few limits between the live bytes and one that runs, and continues from the lowest that runs too.
+    fn probed(&self, mut runs: (Bytes, Served), live: Bytes) -> Least {
+        let mut fails = live.align_down(STEP).min(runs.0 - STEP);
+        let part = Bytes::new((runs.0 - fails).get() / (PROBES + 1)).align_down(STEP);
+        let probes = (1..=PROBES).map(|times| fails + Bytes::new(part.get() * times));
+        let probes: Vec<_> = probes.filter(|_| !part.is_zero()).collect();
+        for limit in probes {
+            match self.attempt(limit) {
+                Some(served) => {
+                    let lower = self.failing(fails);
+                    runs = self.bisect(lower, (limit, served));
+                    break;
+                }
+                None => fails = limit,
+            }
+        }
+        let (limit, (reserved, retries)) = runs;
+        Least { runs: limit, fails: limit - STEP, retries, reserved }
+    }
+
+    /// Replays the trace under a limit; `None` if a request fails.
+    fn attempt(&self, limit: Bytes) -> Option<Served> {
+        let mut target = (self.make)(limit);
+        let mut tokens: Vec<Option<u64>> = vec![None; self.trace.allocations as usize];
+        let mut reserved = Bytes::ZERO;
+        for event in &self.trace.events {
+            match event {
+                Event::Allocate(request) if request.size.is_zero() => {}
+                Event::Allocate(request) => {
+                    tokens[request.id.index()] = Some(target.allocate(request).ok()?);
+                    reserved = reserved.max(target.reserved());
+                }
+                Event::Free { id, .. } => {
+                    if let Some(token) = tokens[id.index()].take() {
+                        target.free(token);
+                    }
+                }
+            }
+        }
+        Some((reserved, target.retries()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

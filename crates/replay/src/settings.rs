@@ -1,0 +1,153 @@
+//! Settings of PyTorch's allocator that a user can type today, with the memory under each.
+
+use super::least::{self, Least};
+use super::policy::{EXPANDABLE, PYTORCH};
+use super::pytorch::PyTorch;
+use super::{Outcome, Report, Target, run};
+use crate::trace::{RecordedBy, Trace};
+use cubeyard_units::Bytes;
+
+/// Values of `max_split_size_mb` that are tried. PyTorch refuses any up to 20.
+const MAX_SPLITS_MIB: [u64; 4] = [32, 64, 128, 512];
+/// Savings below this fraction are not mentioned.
+const NOTICEABLE: f64 = 0.001;
+
+/// A setting of PyTorch's allocator, with the memory under it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Value of `PYTORCH_CUDA_ALLOC_CONF`; empty for the setting with which the others are compared.
+    pub text: String,
+    /// Peak of the reserved bytes without a limit.
+    pub reserved: Bytes,
+    /// Least memory in which it serves the trace.
+    pub least: Least,
+}
+
+impl Setting {
+    fn of_row(report: &Report, policy: &str, text: &str) -> Option<Self> {
+        let row = report.served(policy)?;
+        let (reserved, text) = (row.outcome.peak_reserved, text.to_owned());
+        Some(Self { text, reserved, least: row.least? })
+    }
+
+    /// Returns whether this setting saves noticeably over `other`, without a limit or under one.
+    fn saves(&self, other: &Self) -> bool {
+        let less = |mine: Bytes, theirs: Bytes| {
+            mine.get() as f64 <= theirs.get() as f64 * (1.0 - NOTICEABLE)
+        };
+        less(self.reserved, other.reserved) || less(self.least.runs, other.least.runs)
+    }
+}
+
+/// Returns the present setting of a report with its least memory found, then others that save memory.
+///
+/// Empty if the trace was recorded by another allocator or with expandable segments, beside which nothing helps, or if
+/// PyTorch's default was not replayed.
+pub(super) fn settings(report: &Report, trace: &Trace) -> Vec<Setting> {
+    let recording = trace.recording.as_ref();
+    if recording.is_some_and(|it| it.by == RecordedBy::Cubeyard || it.expandable) {
+        return Vec::new();
+    }
+    let Some(present) = Setting::of_row(report, PYTORCH, "") else { return Vec::new() };
+    let expandable = Setting::of_row(report, EXPANDABLE, "expandable_segments:True");
+    let others = expandable.into_iter().chain(best_split(trace, present.reserved));
+    let saving: Vec<_> = others.filter(|setting| setting.saves(&present)).collect();
+    [present].into_iter().chain(saving).collect()
+}
+
+/// Returns the value of `max_split_size_mb` under which the least is reserved, if that is less than `present`.
+fn best_split(trace: &Trace, present: Bytes) -> Option<Setting> {
+    let each = MAX_SPLITS_MIB.map(|mib| (outcome(trace, mib), mib));
+    let served = each.into_iter().filter(|(outcome, _)| outcome.failed.is_none());
+    let (outcome, mib) = served.min_by_key(|(outcome, mib)| (outcome.peak_reserved, *mib))?;
+    if outcome.peak_reserved >= present {
+        return None;
+    }
+    let make = |limit| {
+        let model = PyTorch::splitting_below(Bytes::mib(mib), None).limited(limit);
+        Box::new(model) as Box<dyn Target>
+    };
+    let least = least::search(trace, &make, &outcome)?;
+    let text = format!("max_split_size_mb:{mib}");
+    Some(Setting { text, reserved: outcome.peak_reserved, least })
+}
+
+fn outcome(trace: &Trace, mib: u64) -> Outcome {
+    run(trace, &mut PyTorch::splitting_below(Bytes::mib(mib), None), &mut |_| {})
+}
+
+/// Returns lines with the settings that can be typed for all of these reports; empty if none saves memory.
+///
+/// Several traces are those of several devices: the figures are those of the device that needs the most.
+pub(super) fn lines(reports: &[&Report]) -> Vec<String> {
+    let most = |text: &str| {
+        let found = reports.iter().map(|report| {
+            let setting = report.settings.iter().find(|setting| setting.text == text)?;
+            Some((setting.reserved, setting.least.runs))
+        });
+        let found = found.collect::<Option<Vec<_>>>()?;
+        Some((found.iter().map(|it| it.0).max()?, found.iter().map(|it| it.1).max()?))
+    };
+    let Some((held, ran)) = most("") else { return Vec::new() };
+    let offered = reports.first().map_or(&[][..], |report| &report.settings);
+    let mut lines = Vec::new();
+    for setting in offered.iter().filter(|setting| !setting.text.is_empty()) {
+        let Some((holds, runs)) = most(&setting.text) else { continue };
+        lines.push(format!("  PYTORCH_CUDA_ALLOC_CONF={}", setting.text));
+        lines.push(format!("    holds {holds}, not {held}; runs in {runs}, not {ran}"));
+    }
+    if !lines.is_empty() {
+        let heading = "To type today (newer releases of PyTorch read PYTORCH_ALLOC_CONF instead):";
+        lines.insert(0, heading.to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::script::Script;
+    use crate::{advice, policy};
+
+    fn report(script: &str) -> Report {
+        let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
+        let row = |name: &&str| policy(name).unwrap().replay(&trace, &mut || 0, &mut |_| {});
+        let rows = [PYTORCH, EXPANDABLE, "recycle"].iter().map(row).collect();
+        let mut report = Report { rows, ..Report::new(&trace) };
+        report.find_least(&trace);
+        report
+    }
+
+    /// Blocks of 100 MiB are cut for small requests that stay, so that the next large ones need new memory.
+    fn fragmenting() -> String {
+        let mut script = String::new();
+        for round in 0..4 {
+            script += &format!(
+                "alloc large{round} 100 MiB\nfree large{round}\nalloc kept{round} 11 MiB\n"
+            );
+        }
+        script + "alloc last 100 MiB\n"
+    }
+
+    #[test]
+    fn settings_that_save_memory_end_the_advice_with_their_figures() {
+        let report = report(&fragmenting());
+        let texts: Vec<_> = report.settings.iter().map(|setting| setting.text.as_str()).collect();
+        assert_eq!(texts, ["", "expandable_segments:True", "max_split_size_mb:32"]);
+        // A block of 100 MiB that is not cut can be used again: 100 + 4 × 12.
+        assert_eq!(report.settings[2].reserved, Bytes::mib(148));
+        let advice = advice(&[report]);
+        let lines: Vec<_> = advice.lines().collect();
+        assert!(lines[1].starts_with("To type today"), "{advice}");
+        assert_eq!(lines[2], "  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+        assert!(lines[5].contains("holds 148.00 MiB, not"), "{advice}");
+        assert!(lines.iter().skip(1).all(|line| line.chars().count() <= 80), "{advice}");
+    }
+
+    #[test]
+    fn where_nothing_saves_memory_nothing_is_to_be_typed() {
+        let report = report("alloc a 20 MiB\n");
+        assert_eq!(report.settings.len(), 1);
+        assert!(!advice(&[report]).contains("ALLOC_CONF"));
+    }
+}
