@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let limit = memory::limit();
     let inputs = read(arguments, limit, &mut progress)?;
     check_memory(&inputs, limit)?;
-    let reports = replay_all(&inputs, &arguments.policies, &mut progress);
+    let reports = replay_all(&inputs, arguments, &mut progress);
     progress.finish();
     draw(arguments, &reports)?;
     let options = arguments.holder_options();
@@ -113,12 +113,9 @@ pub fn check_memory<I: Borrow<Input>>(inputs: &[I], limit: Bytes) -> Result<()> 
     }
 }
 
-fn replay_all(
-    inputs: &[Input],
-    chosen: &[&'static ReplayPolicy],
-    progress: &mut Progress,
-) -> Vec<Report> {
-    let policies = distinct(chosen);
+fn replay_all(inputs: &[Input], arguments: &Arguments, progress: &mut Progress) -> Vec<Report> {
+    let maps = arguments.plot.as_ref().is_some_and(Plot::is_page);
+    let policies = distinct(&arguments.policies);
     // Each policy goes over a trace twice: to count bytes, and to take the time.
     let steps = |input: &Input| 2 * input.trace.events.len();
     progress.expect(inputs.iter().map(|input| steps(input) * policies.len()).sum());
@@ -135,6 +132,9 @@ fn replay_all(
         }
         progress.turn_to(format!("{}: least memory", input.trace.name));
         report.find_least(&input.trace);
+        if maps {
+            report.map_blocks(&input.trace);
+        }
         reports.push(report);
     }
     reports

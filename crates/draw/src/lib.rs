@@ -26,6 +26,7 @@
 
 pub mod axis;
 pub mod chart;
+pub mod flame;
 pub mod pack;
 mod page;
 pub mod plot;

@@ -1,6 +1,8 @@
 //! Pictures of reports: live and reserved bytes over time, as SVG or as a page that holds them.
 
 mod figure;
+mod map;
+mod memory;
 mod page;
 mod panel;
 

@@ -48,6 +48,11 @@ impl Target for Flex {
         self.live[place] = None;
     }
 
+    fn address(&self, token: u64) -> Option<u64> {
+        let place = usize::try_from(token).ok()?;
+        self.live.get(place)?.as_ref().map(|block| block.address().offset.get())
+    }
+
     fn reserved(&self) -> Bytes {
         let info = self.card.info();
         info.total - info.free

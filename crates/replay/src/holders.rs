@@ -155,6 +155,12 @@ fn stack_name(site: u32, stacks: &CallStacks, native: bool) -> String {
     }
 }
 
+/// Returns the frames of a call site, outermost first, without the folders of their files.
+pub(super) fn short_frames(site: u32, stacks: &CallStacks, native: bool) -> Vec<String> {
+    let frames = stacks.frames(site).rev().filter(|frame| native || !frame.is_native());
+    frames.map(|frame| frame.short()).collect()
+}
+
 /// Returns the frames of a call site, outermost first.
 pub(super) fn outermost_first(site: u32, stacks: &CallStacks, native: bool) -> Vec<String> {
     let frames = stacks.frames(site).rev().filter(|frame| native || !frame.is_native());

@@ -30,6 +30,13 @@ pub struct Least {
     pub reserved: Bytes,
 }
 
+impl Least {
+    /// Returns the memory in which the trace was served: the limit, or what was reserved under it if that is more.
+    pub fn memory(&self) -> Bytes {
+        self.runs.max(self.reserved)
+    }
+}
+
 impl ReplayPolicy {
     /// Returns the least memory in which the policy serves a trace, given its outcome without a limit; `None` if it failed,
     /// held nothing, or knows no limit.

@@ -30,6 +30,7 @@ mod flex;
 mod held;
 mod holders;
 mod least;
+mod map;
 mod measure;
 mod planned;
 pub mod planner;
@@ -52,7 +53,8 @@ pub use self::doubt::Doubt;
 pub use self::held::{Held, HeldGroup, Moment};
 pub use self::holders::{Grouping, Holder, holders};
 pub use self::least::Least;
-pub use self::policy::{Kind, POLICIES, ReplayPolicy, UnknownPolicy, policy};
+pub use self::map::{BlockMap, MappedBlock};
+pub use self::policy::{Kind, MakeLimited, POLICIES, ReplayPolicy, UnknownPolicy, policy};
 pub use self::report::{COLUMNS, LEAST_COLUMNS, Report, Row};
 pub use self::run::{Failure, Outcome, memory_needed, run};
 pub use self::settings::Setting;
@@ -75,6 +77,11 @@ pub trait Target {
 
     /// Returns the number of bytes that it currently holds of the device's memory.
     fn reserved(&self) -> Bytes;
+
+    /// Returns the address of the block with this token; `None` if the target has no addresses.
+    fn address(&self, _token: u64) -> Option<u64> {
+        None
+    }
 
     /// Returns the number of times that it gave its cache back because memory had run out.
     fn retries(&self) -> u64 {

@@ -35,4 +35,9 @@ impl Target for Planned {
     fn reserved(&self) -> Bytes {
         self.committed
     }
+
+    fn address(&self, token: u64) -> Option<u64> {
+        let place = usize::try_from(token).ok()?;
+        self.plan.as_ref().ok()?.offsets.get(place).map(|offset| offset.get())
+    }
 }

@@ -96,8 +96,11 @@ pub struct ReplayPolicy {
     /// Creates an allocator of this policy for a trace.
     pub make: fn(&Trace) -> Box<dyn Target + '_>,
     /// Creates one that may hold no more than a number of bytes; `None` if the policy knows no limit.
-    pub limited: Option<fn(&Trace, Bytes) -> Box<dyn Target + '_>>,
+    pub limited: Option<MakeLimited>,
 }
+
+/// Creates an allocator for a trace that may hold no more than a number of bytes.
+pub type MakeLimited = fn(&Trace, Bytes) -> Box<dyn Target + '_>;
 
 /// Kind of a policy: the knowledge that it requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -220,6 +220,11 @@ impl Target for PyTorch {
         self.device.reserved
     }
 
+    fn address(&self, token: u64) -> Option<u64> {
+        let block = BlockId::from_token(token).filter(|_| token != NOTHING)?;
+        Some(self.blocks[block].address.get())
+    }
+
     /// Counts what PyTorch's own statistics call `num_alloc_retries`.
     fn retries(&self) -> u64 {
         self.retries

@@ -3,8 +3,8 @@
 use super::measure::nanoseconds_per_operation;
 use super::planned::Planned;
 use super::{
-    Doubt, Kind, Least, MemoryUse, Outcome, ReplayPolicy, Setting, Target, doubt, refused, run,
-    settings,
+    BlockMap, Doubt, Kind, Least, MemoryUse, Outcome, ReplayPolicy, Setting, Target, doubt,
+    refused, run, settings,
 };
 use crate::trace::{RecordedBy, Recording, Trace};
 use cubeyard_units::Bytes;
@@ -26,6 +26,8 @@ pub struct Report {
     pub at_failure: Option<MemoryUse>,
     /// Settings of PyTorch: the present one, then others that save memory; empty before [`Report::find_least`].
     pub settings: Vec<Setting>,
+    /// Blocks by address and time, for a page; empty before [`Report::map_blocks`].
+    pub maps: Vec<BlockMap>,
     /// A row for each policy, in the order of presentation.
     pub rows: Vec<Row>,
 }
@@ -59,6 +61,7 @@ impl Report {
             peak: MemoryUse::at_peak(trace),
             at_failure: MemoryUse::at_failure(trace),
             settings: Vec::new(),
+            maps: Vec::new(),
             rows: Vec::new(),
         }
     }
@@ -103,6 +106,19 @@ impl Report {
             }
         }
         self.settings = settings::settings(self, trace);
+    }
+
+    /// Maps the blocks of the trace under PyTorch, with the recorded settings, and under the best policy.
+    pub fn map_blocks(&mut self, trace: &Trace) {
+        let present = self.peak.as_ref().map(|peak| peak.cache.policy);
+        let present = self.rows.iter().find(|row| Some(row.policy.name) == present);
+        let rows = present.into_iter().chain(self.best());
+        // A policy of a front is replayed over its own targets.
+        let known =
+            rows.filter(|row| row.policy.limited.is_some() || row.policy.kind == Kind::Planned);
+        let mut policies: Vec<_> = known.map(|row| row.policy).collect();
+        policies.dedup_by_key(|policy| policy.name);
+        self.maps = policies.iter().filter_map(|policy| BlockMap::new(policy, trace)).collect();
     }
 
     /// Returns the row of the policy of this name, unless the policy failed.
@@ -169,20 +185,20 @@ impl ReplayPolicy {
 
 /// Headings of the columns of [`Row::least_cells`].
 pub const LEAST_COLUMNS: [&str; 6] =
-    ["least memory", "no limit", "runs in", "÷ live", "retries", "fails in"];
+    ["least memory", "no limit", "runs in", "÷ live", "retries", "limit"];
 
 impl Row {
     /// Formats the least memory for the columns of [`LEAST_COLUMNS`], if it was found.
     pub fn least_cells(&self) -> Option<[String; 6]> {
         let least = self.least?;
-        let ratio = least.runs.get() as f64 / self.outcome.peak_live.get().max(1) as f64;
+        let ratio = least.memory().get() as f64 / self.outcome.peak_live.get().max(1) as f64;
         Some([
             self.policy.name.to_owned(),
             self.outcome.peak_reserved.to_string(),
-            least.runs.to_string(),
+            least.memory().to_string(),
             significant(ratio),
             count(least.retries),
-            least.fails.to_string(),
+            least.runs.to_string(),
         ])
     }
 

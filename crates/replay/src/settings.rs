@@ -35,7 +35,7 @@ impl Setting {
         let less = |mine: Bytes, theirs: Bytes| {
             mine.get() as f64 <= theirs.get() as f64 * (1.0 - NOTICEABLE)
         };
-        less(self.reserved, other.reserved) || less(self.least.runs, other.least.runs)
+        less(self.reserved, other.reserved) || less(self.least.memory(), other.least.memory())
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) fn lines(reports: &[&Report]) -> Vec<String> {
     let most = |text: &str| {
         let found = reports.iter().map(|report| {
             let setting = report.settings.iter().find(|setting| setting.text == text)?;
-            Some((setting.reserved, setting.least.runs))
+            Some((setting.reserved, setting.least.memory()))
         });
         let found = found.collect::<Option<Vec<_>>>()?;
         Some((found.iter().map(|it| it.0).max()?, found.iter().map(|it| it.1).max()?))
@@ -120,13 +120,11 @@ mod tests {
 
     /// Blocks of 100 MiB are cut for small requests that stay, so that the next large ones need new memory.
     fn fragmenting() -> String {
-        let mut script = String::new();
-        for round in 0..4 {
-            script += &format!(
-                "alloc large{round} 100 MiB\nfree large{round}\nalloc kept{round} 11 MiB\n"
-            );
-        }
-        script + "alloc last 100 MiB\n"
+        let round = |round| {
+            format!("alloc large{round} 100 MiB\nfree large{round}\nalloc kept{round} 11 MiB\n")
+        };
+        let rounds: Vec<_> = (0..4).map(round).collect();
+        rounds.concat() + "alloc last 100 MiB\n"
     }
 
     #[test]

@@ -47,6 +47,8 @@ class PolicyResult:
     """Least memory in which the policy serves the trace; `None` unless it is PyTorch's or the best of the others."""
     least_fails_bytes: int | None
     """One step of 2 MiB less, in which it does not."""
+    least_reserved_bytes: int | None
+    """Bytes that it held in the least memory; pages of expandable segments may exceed a limit by a few MiB."""
     least_retries: int | None
     """Number of times that the cache was given back in the least memory."""
     peak: MemoryUse | None
@@ -94,7 +96,8 @@ class Comparison(Result):
         "trace": "utf8", "file": "utf8", "policy": "utf8", "events": "int64", "peak_live_bytes": "int64",
         "peak_reserved_bytes": "int64", "waste": "float64", "ns_per_op": "float64", "failed": "utf8",
         "fits_where_memory_ran_out": "bool", "recorded_by": "utf8", "recorded_reserved_bytes": "int64", "doubt": "utf8",
-        "reserved_at_peak_bytes": "int64", "least_bytes": "int64", "least_fails_bytes": "int64", "least_retries": "int64",
+        "reserved_at_peak_bytes": "int64", "least_bytes": "int64", "least_fails_bytes": "int64",
+        "least_reserved_bytes": "int64", "least_retries": "int64",
     }  # fmt: skip
 
     def to_dict(self) -> Any:

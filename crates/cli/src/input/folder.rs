@@ -41,19 +41,16 @@ fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = vec![(String::new(), 0_u64)];
     let mut in_number = false;
     for character in name.chars() {
-        match character.to_digit(10) {
-            Some(digit) => {
-                let number = &mut parts.last_mut().expect("there is a part").1;
-                *number = number.saturating_mul(10).saturating_add(digit.into());
-                in_number = true;
-            }
-            None => {
-                if std::mem::take(&mut in_number) {
-                    parts.push((String::new(), 0));
-                }
-                parts.last_mut().expect("there is a part").0.push(character);
-            }
+        if let Some(digit) = character.to_digit(10) {
+            let number = &mut parts.last_mut().expect("there is a part").1;
+            *number = number.saturating_mul(10).saturating_add(digit.into());
+            in_number = true;
+            continue;
         }
+        if std::mem::take(&mut in_number) {
+            parts.push((String::new(), 0));
+        }
+        parts.last_mut().expect("there is a part").0.push(character);
     }
     parts
 }

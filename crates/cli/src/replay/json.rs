@@ -40,6 +40,8 @@ struct Record<'a> {
     /// policy is one of PyTorch's or the best of the others.
     least_bytes: Option<u64>,
     least_fails_bytes: Option<u64>,
+    /// Bytes that it held in the least memory; pages of expandable segments may exceed a limit.
+    least_reserved_bytes: Option<u64>,
     /// Number of times that the cache was given back in the least memory.
     least_retries: Option<u64>,
     /// Memory at the peak of the live bytes; null if nothing was allocated.
@@ -85,6 +87,7 @@ fn record<'a>(
         reserved_at_peak_bytes: row.outcome.reserved_at_peak.get(),
         least_bytes: row.least.map(|least| least.runs.get()),
         least_fails_bytes: row.least.map(|least| least.fails.get()),
+        least_reserved_bytes: row.least.map(|least| least.reserved.get()),
         least_retries: row.least.map(|least| least.retries),
         peak: moment(&report.peak),
         out_of_memory: moment(&report.at_failure),

@@ -37,6 +37,11 @@ impl FromStr for Plot {
 }
 
 impl Plot {
+    /// Returns whether the file is a page, which shows the blocks over time.
+    pub(super) fn is_page(&self) -> bool {
+        self.path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("html"))
+    }
+
     /// Checks before any work that the file can be written and is not an input.
     pub(super) fn check(&self, files: &[PathBuf]) -> Result<()> {
         let inputs: Vec<_> = files.iter().map(|file| ("a trace", file.as_path())).collect();

@@ -54,7 +54,7 @@ impl Figures {
         Self {
             live: live.unwrap_or_default(),
             held: report.recorded_reserved().or(modelled),
-            runs: pytorch.and_then(|row| row.least).map(|least| least.runs),
+            runs: pytorch.and_then(|row| row.least).map(|least| least.memory()),
             best: report.recommended().map(reserved),
         }
     }

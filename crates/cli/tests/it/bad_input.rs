@@ -199,8 +199,8 @@ fn a_folder() {
     refused(
         &sandbox.run(&["replay", "."]),
         &expect![[r#"
-            error: .: Is a directory (os error 21)
-              help: name the files in it
+            error: .: no file in this folder is named like a trace
+              help: expected names that end in .csv, .pickle, .pkl, .trace, .log, or in one of them and .gz
         "#]],
     );
 }

@@ -53,7 +53,15 @@ fn a_table_shows_every_policy_and_ends_with_advice() {
           lifetime                 5  35.00 MiB      36.00 MiB  1.029 <ns>
           planned                  5  35.00 MiB      36.00 MiB  1.029 <ns>
 
+          least memory         no limit    runs in  ÷ live  retries      limit
+          pytorch             50.00 MiB  50.00 MiB   1.429        0  50.00 MiB
+          pytorch-expandable  40.00 MiB  40.00 MiB   1.143        0  30.00 MiB
+          first-fit           36.00 MiB  36.00 MiB   1.029        0  36.00 MiB
+
         `first-fit` needs 36.00 MiB where PyTorch reserves 50.00 MiB: 28 % less; PyTorch's own `expandable_segments:True` saves 20 %.
+        To type today (newer releases of PyTorch read PYTORCH_ALLOC_CONF instead):
+          PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+            holds 40.00 MiB, not 50.00 MiB; runs in 40.00 MiB, not 50.00 MiB
     "#]].assert_eq(&without_times(&table));
 }
 
@@ -67,6 +75,9 @@ fn a_snapshot_has_a_row_with_what_was_recorded() {
           policy                events  peak live  peak reserved  waste ns/op
           first-fit              3,673   3.54 GiB       3.63 GiB  1.025 <ns>
           PyTorch, as recorded                          4.35 GiB  1.229
+
+          least memory  no limit   runs in  ÷ live  retries     limit
+          first-fit     3.63 GiB  3.55 GiB   1.003        0  3.55 GiB
 
           held at the peak: 3.54 GiB in 539 blocks, event 707 of 3,673
                bytes  share  blocks     largest       age  allocated by
@@ -103,6 +114,10 @@ fn a_snapshot_without_history_is_shown_without_a_star_and_without_advice() {
           pytorch                    1   3.00 MiB      20.00 MiB  6.667 <ns>
           first-fit                  1   3.00 MiB       4.00 MiB  1.333 <ns>
           PyTorch, as recorded                         20.00 MiB  6.667
+
+          least memory   no limit    runs in  ÷ live  retries      limit
+          pytorch       20.00 MiB  20.00 MiB   6.667        0  20.00 MiB
+          first-fit      4.00 MiB   4.00 MiB   1.333        0   4.00 MiB
 
         No advice on `late`: it has no history, only what was live when it was taken; call torch.cuda.memory._record_memory_history() before the work.
     "#]].assert_eq(&without_times(&table));
@@ -158,6 +173,10 @@ fn json_rows_have_every_key() {
           "failed": null,
           "file": "small.trace",
           "fits_where_memory_ran_out": null,
+          "least_bytes": 37748736,
+          "least_fails_bytes": 35651584,
+          "least_reserved_bytes": 37748736,
+          "least_retries": 0,
           "ns_per_op": "some",
           "out_of_memory": null,
           "peak": {

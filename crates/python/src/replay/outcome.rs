@@ -29,7 +29,13 @@ impl ReplayOutcome {
 
     /// Returns the page that the command writes with `--plot OUT.html`.
     fn page(&self, py: Python<'_>) -> String {
-        py.detach(|| chart::html(&self.reports))
+        py.detach(|| {
+            let mut reports = self.reports.clone();
+            for (report, input) in reports.iter_mut().zip(&self.inputs) {
+                report.map_blocks(&input.trace);
+            }
+            chart::html(&reports)
+        })
     }
 
     /// Returns the picture that the command writes with `--plot OUT.svg`.

@@ -38,8 +38,9 @@ fn report(recorded_mib: Option<u64>, rows: &[(&str, Option<u64>)]) -> Report {
     let rows = rows.iter().map(|&(name, reserved)| row(name, reserved)).collect();
     let recording = recorded_mib.map(recording);
     let modelled = recorded_mib.map(Bytes::mib);
-    let (trace, peak, at_failure, settings) = ("training".to_owned(), None, None, Vec::new());
-    Report { trace, recording, modelled, peak, at_failure, settings, rows }
+    let (trace, peak, at_failure) = ("training".to_owned(), None, None);
+    let (settings, maps) = (Vec::new(), Vec::new());
+    Report { trace, recording, modelled, peak, at_failure, settings, maps, rows }
 }
 
 /// A whole recording of PyTorch with its defaults.

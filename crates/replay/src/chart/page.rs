@@ -1,17 +1,20 @@
 //! The page with the charts, their figures and the advice.
 
 use super::figure::figure;
+use super::memory;
 use crate::{COLUMNS, Report, advice};
 use cubeyard_draw::xml::escape;
-use cubeyard_draw::{captioned, cell, header, number, page, section};
+use cubeyard_draw::{captioned, cell, flame, header, number, page, section};
 
-const STYLE: &str = ".best{font-weight:700}.failed td{color:var(--bad)}\n";
+/// Style beside that of flame graphs.
+const STYLE: &str =
+    ".best{font-weight:700}.failed td{color:var(--bad)}.verdict{white-space:pre-line}\n";
 
 /// Draws a self-contained page: the advice on all reports, then a chart and a table for each.
 pub fn html(reports: &[Report]) -> String {
     let sections: String = reports.iter().map(of_report).collect();
     let main = header("Replay", "", &advice(reports)) + &sections;
-    page("Replay", STYLE, &main, "")
+    page("Replay", &format!("{STYLE}{}", flame::STYLE), &main, flame::SCRIPT)
 }
 
 fn of_report(report: &Report) -> String {
@@ -34,7 +37,7 @@ fn of_report(report: &Report) -> String {
     let head = figures.map(|name| format!("<th class=\"n\">{name}</th>")).concat();
     let table =
         captioned("policies", "Figures of each policy", &format!("<th>{policy}</th>{head}"), &rows);
-    section(&report.trace, &(figure(report) + &table))
+    section(&report.trace, &(figure(report) + &table + &memory::sections(report)))
 }
 
 fn row(class: &str, [policy, figures @ ..]: &[String; 6]) -> String {

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::trace::script::Script;
+use crate::trace::{Allocate, CallStacks, Event, Trace, TraceId};
 use crate::{POLICIES, ReplayPolicy};
+use cubeyard_units::Bytes;
+use std::sync::Arc;
 
 fn report(name: &str, script: &str) -> Report {
     let trace = Script::parse(script).unwrap().to_trace(name).unwrap();
@@ -58,4 +61,45 @@ fn coordinates_stay_within_the_picture_whatever_the_trace() {
 fn a_policy_that_failed_says_so() {
     let page = html(&[report("late", "alloc a 1 MiB\nalloc b 17179869183 GiB\n")]);
     assert!(page.contains(">failed<") && page.contains("event 2: out of memory"));
+}
+
+/// A snapshot of two blocks, each with a stack of two frames of which the outer is common.
+fn with_frames() -> Trace {
+    let texts = ["main.py", "site-packages/torch/nn/linear.py", "train", "forward"];
+    let stacks = CallStacks::new(
+        texts.map(str::to_owned).to_vec(),
+        vec![(0, 7, 2), (1, 114, 3), (1, 9, 3)],
+        vec![vec![], vec![1, 0], vec![2, 0]],
+    );
+    let event = |(id, site, mib)| {
+        let (id, size) = (TraceId(id), Bytes::mib(mib));
+        Event::Allocate(Allocate { id, size, stream: 0, site, time_us: 0 })
+    };
+    let events = [(0, 1, 30), (1, 2, 7), (2, 0, 23)].map(event).to_vec();
+    let (name, stacks) = ("framed".to_owned(), Arc::new(stacks));
+    Trace { name, events, allocations: 3, recording: None, stacks }
+}
+
+#[test]
+fn a_page_has_the_holders_a_flame_graph_and_the_blocks_over_time() {
+    let trace = with_frames();
+    let row = |policy: &ReplayPolicy| policy.replay(&trace, &mut || 0, &mut |_| {});
+    let mut report = Report { rows: POLICIES.iter().map(row).collect(), ..Report::new(&trace) };
+    report.find_least(&trace);
+    report.map_blocks(&trace);
+    assert_eq!(
+        report.maps.iter().map(|map| map.policy).collect::<Vec<_>>(),
+        ["pytorch", "pytorch-expandable"]
+    );
+    let page = html(&[report]);
+    for part in [
+        "Held at the peak: 60.00 MiB in 3 blocks",
+        "aria-label=\"main.py:7 train: 37.00 MiB, 61.7 %\" data-up=\"0\" data-down=\"2\"",
+        "aria-label=\"site-packages/torch/nn/linear.py:114 forward: 30.00 MiB, 50 %\"",
+        "aria-label=\"(no Python frame): 23.00 MiB, 38.3 %\"",
+        "<title>main.py:7 train: 30.00 MiB, events 0 to 3</title>",
+        "Least memory in which it runs",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
 }

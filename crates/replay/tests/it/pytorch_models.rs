@@ -70,7 +70,7 @@ fn replay(name: &str, mut model: PyTorch) -> Figures {
 fn the_models_run_in_the_memory_in_which_pytorch_does() {
     let measured = std::fs::read(traces_folder().join("least.json")).expect("it is in testdata");
     let measured: serde_json::Value = serde_json::from_slice(&measured).expect("it is JSON");
-    let mut lines = String::new();
+    let mut lines = Vec::new();
     for (name, theirs) in measured.as_object().expect("least.json lists traces by name") {
         let log = recorded_file(&format!("{name}.csv.gz"));
         let trace = rmm::read(name, &log, LIMIT).expect("a recorded log");
@@ -81,8 +81,9 @@ fn the_models_run_in_the_memory_in_which_pytorch_does() {
             let figure = |key: &str| theirs[settings][key].as_u64().expect("a figure");
             let off = (least.runs.get().cast_signed() - figure("least").cast_signed()) >> 20;
             let (retries, theirs) = (least.retries, figure("retries"));
-            lines +=
-                &format!("{name:<16} {settings:<10} {off:+} MiB, {retries} retries ({theirs})\n");
+            lines.push(format!(
+                "{name:<16} {settings:<10} {off:+} MiB, {retries} retries ({theirs})\n"
+            ));
         }
     }
     expect![[r#"
@@ -97,5 +98,5 @@ fn the_models_run_in_the_memory_in_which_pytorch_does() {
         serving_mix      default    +0 MiB, 3 retries (3)
         serving_mix      expandable +0 MiB, 3 retries (3)
     "#]]
-    .assert_eq(&lines);
+    .assert_eq(&lines.concat());
 }

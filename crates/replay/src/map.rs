@@ -1,0 +1,171 @@
+//! Blocks of a replay by address and time, short enough to draw.
+
+use super::holders::name_of;
+use super::{ReplayPolicy, Target};
+use crate::trace::{Allocate, Event, Trace};
+use cubeyard_units::Bytes;
+
+/// Number of blocks that a map keeps: those with most bytes times events.
+const MOST: usize = 1000;
+
+/// Blocks of a replay by address and time.
+///
+/// Addresses that no block ever used are left out, so that the map is as high as the addresses in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockMap {
+    /// Name of the policy.
+    pub policy: &'static str,
+    /// Number of events of the trace.
+    pub events: usize,
+    /// Number of bytes of all addresses that were used.
+    pub height: Bytes,
+    /// The blocks with most bytes times events, in the order of their allocation.
+    pub blocks: Vec<MappedBlock>,
+    /// Number of blocks that are not among them.
+    pub left_out: usize,
+}
+
+/// A block of a [`BlockMap`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedBlock {
+    /// Number of events before it was allocated.
+    pub from: usize,
+    /// Number of events before it was freed; that of all events if it was not.
+    pub to: usize,
+    /// Bytes of used addresses below it.
+    pub start: Bytes,
+    /// Size as requested.
+    pub size: Bytes,
+    /// Frame of the user that allocated it, or what is known instead.
+    pub name: String,
+}
+
+struct Placed {
+    from: usize,
+    to: usize,
+    address: u64,
+    request: Allocate,
+}
+
+impl Placed {
+    fn weight(&self) -> u128 {
+        u128::from(self.request.size.get()) * (self.to - self.from) as u128
+    }
+}
+
+impl BlockMap {
+    /// Replays a trace under a policy and returns its blocks; `None` if the policy has no addresses.
+    pub fn new(policy: &ReplayPolicy, trace: &Trace) -> Option<Self> {
+        let mut placed = placed(&mut *(policy.make)(trace), trace)?;
+        let ranges = used_ranges(&placed);
+        let height = ranges.last().map_or(0, |&(start, end, below)| below + (end - start));
+        let left_out = placed.len().saturating_sub(MOST);
+        placed.sort_by_key(|block| (std::cmp::Reverse(block.weight()), block.from));
+        placed.truncate(MOST);
+        placed.sort_by_key(|block| block.from);
+        let block = |it: &Placed| MappedBlock {
+            from: it.from,
+            to: it.to,
+            start: Bytes::new(below(&ranges, it.address)),
+            size: it.request.size,
+            name: name_of(it.request.site, &trace.stacks, false),
+        };
+        let blocks = placed.iter().map(block).collect();
+        let (policy, events) = (policy.name, trace.events.len());
+        Some(Self { policy, events, height: Bytes::new(height), blocks, left_out })
+    }
+}
+
+/// Replays a trace up to the first failure, and returns the place of every block.
+fn placed(target: &mut dyn Target, trace: &Trace) -> Option<Vec<Placed>> {
+    let mut blocks = Vec::new();
+    let mut live: Vec<Option<(u64, usize)>> = vec![None; trace.allocations as usize];
+    for (index, event) in trace.events.iter().enumerate() {
+        match event {
+            Event::Allocate(request) if request.size.is_zero() => {}
+            Event::Allocate(request) => {
+                let Ok(token) = target.allocate(request) else { break };
+                live[request.id.index()] = Some((token, blocks.len()));
+                let (from, to, address) = (index, trace.events.len(), target.address(token)?);
+                blocks.push(Placed { from, to, address, request: *request });
+            }
+            Event::Free { id, .. } => {
+                if let Some((token, place)) = live[id.index()].take() {
+                    target.free(token);
+                    blocks[place].to = index;
+                }
+            }
+        }
+    }
+    Some(blocks)
+}
+
+/// Returns the ranges of addresses that were ever used, in order: start, end, and the bytes of the ranges before.
+fn used_ranges(blocks: &[Placed]) -> Vec<(u64, u64, u64)> {
+    let range =
+        |block: &Placed| (block.address, block.address.saturating_add(block.request.size.get()));
+    let mut ranges: Vec<_> = blocks.iter().map(range).collect();
+    ranges.sort_unstable();
+    let mut joined: Vec<(u64, u64, u64)> = Vec::new();
+    for (start, end) in ranges {
+        match joined.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            Some(&mut (first, until, below)) => joined.push((start, end, below + (until - first))),
+            None => joined.push((start, end, 0)),
+        }
+    }
+    joined
+}
+
+/// Returns the bytes of used addresses below an address.
+fn below(ranges: &[(u64, u64, u64)], address: u64) -> u64 {
+    let place = ranges.partition_point(|&(start, ..)| start <= address);
+    let range = place.checked_sub(1).map(|place| ranges[place]);
+    range.map_or(0, |(start, _, below)| below + (address - start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::script::Script;
+    use crate::{POLICIES, policy};
+
+    fn map(name: &str, script: &str) -> BlockMap {
+        let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
+        BlockMap::new(policy(name).unwrap(), &trace).unwrap()
+    }
+
+    #[test]
+    fn blocks_have_the_times_of_their_life_and_no_two_overlap() {
+        let script = "alloc a 3 MiB\nalloc b 2 MiB\nfree a\nalloc c 1 MiB\nalloc d 40 MiB\n";
+        for policy in POLICIES {
+            let map = map(policy.name, script);
+            let lives: Vec<_> = map.blocks.iter().map(|block| (block.from, block.to)).collect();
+            assert_eq!(lives, [(0, 2), (1, 5), (3, 5), (4, 5)], "{}", policy.name);
+            for (place, left) in map.blocks.iter().enumerate() {
+                assert!(left.start + left.size <= map.height, "{}", policy.name);
+                for right in &map.blocks[place + 1..] {
+                    let apart = left.start + left.size <= right.start
+                        || right.start + right.size <= left.start;
+                    assert!(apart || left.to <= right.from, "{}: {map:?}", policy.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unused_addresses_between_segments_are_left_out() {
+        let map = map("pytorch", "alloc a 30 MiB\nalloc b 50 MiB\n");
+        assert_eq!(map.height, Bytes::mib(80));
+        assert_eq!((map.left_out, map.blocks[0].name.as_str()), (0, "(not recorded)"));
+    }
+
+    #[test]
+    fn a_long_trace_keeps_its_largest_blocks() {
+        let lines: Vec<_> =
+            (1..=MOST + 7).map(|size| format!("alloc a{size} {size}\nfree a{size}\n")).collect();
+        let map = map("best-fit", &lines.concat());
+        assert_eq!((map.blocks.len(), map.left_out), (MOST, 7));
+        assert_eq!(map.blocks.iter().map(|block| block.size.get()).min(), Some(8));
+    }
+}
