@@ -156,9 +156,12 @@ impl ReplayPolicy {
         progress: &mut dyn FnMut(usize),
     ) -> Row {
         if self.kind == Kind::Planned {
-            // A plan takes far longer than to follow it.
+            // A plan takes far longer than to follow it. A request that failed makes another trace, with its own plan.
             let planned = Planned::new(trace);
-            let make = maker(move |_| Box::new(planned.clone()));
+            let make = maker(move |given| {
+                let is_same = std::ptr::eq(given, trace);
+                Box::new(if is_same { planned.clone() } else { Planned::new(given) })
+            });
             return self.replay_over(&make, trace, clock, progress);
         }
         self.replay_over(&self.make, trace, clock, progress)
