@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import cubeyard
+from clock import least
 from cubeyard import kernels
 from cubeyard.kernel import Kernel, Ref, RustKernel, Tl
 
@@ -23,16 +23,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 import kernels as examples
 
 ROWS = cubeyard.Placement(cube="row_wise", pe="row_wise")
-
-
-def least(act: Callable[[], Any], times: int = 7) -> float:
-    """Returns the least of several durations, in seconds."""
-    durations = []
-    for _ in range(times):
-        start = time.process_time()
-        act()
-        durations.append(time.process_time() - start)
-    return min(durations)
 
 
 def fresh(kernel: Kernel | RustKernel) -> Kernel | RustKernel:

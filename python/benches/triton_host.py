@@ -20,6 +20,7 @@ import numpy as np
 
 import cubeyard
 import cubeyard.triton
+from clock import least
 from cubeyard import kernels as library
 from cubeyard.kernel import RustKernel
 from cubeyard.triton import _decode, _program
@@ -31,16 +32,6 @@ ROWS, ONE = cubeyard.Placement(cube="row_wise", pe="row_wise"), cubeyard.Placeme
 PRODUCT = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
 
 Launch = Callable[[], Any]
-
-
-def least(act: Launch, times: int = 5) -> float:
-    """Returns the least of several durations, in seconds."""
-    durations = []
-    for _ in range(times):
-        start = time.process_time()
-        act()
-        durations.append(time.process_time() - start)
-    return min(durations)
 
 
 def vector_add(context: cubeyard.Context) -> tuple[Launch, RustKernel, list[Any], dict[str, Any]]:

@@ -6,8 +6,8 @@ use cubeyard_runtime::placement::Split;
 
 use super::inputs::{compare, core, place, spread, takes_turns};
 use super::reference::sum_rounding;
-use super::rows::{RowMatrix, parameters};
-use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
+use super::rows::{RowMatrix, needs, norm_work, parameters};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values};
 use cubeyard_kernels::{EPSILON, layer_norm};
 use cubeyard_tl::numeric::rounding;
 
@@ -27,9 +27,7 @@ impl Bench for LayerNorm {
     }
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
-        let [rows, columns, tile] = values.wholes(["rows", "columns", "tile"]);
-        // A tile is loaded, normalised in a pass, and stored.
-        Needs::elements([2, rows, columns]) + Needs::commands([3, rows.div_ceil(tile)])
+        needs(values)
     }
 
     fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
@@ -57,21 +55,11 @@ impl Bench for LayerNorm {
         // The result is rounded once, two sums in f32 at each term, and the rest a few times.
         let tolerance = rounding(dtype) + 2.0 * sum_rounding(columns + 8);
         let check = compare(lab, &y, tolerance, expected)?;
-        let work = work(lab, rows, columns, dtype);
+        // Each element is squared, multiplied by the deviation, and multiplied and added to gamma and beta. The sum for
+        // the mean is not included, because the matrix engine can compute it.
+        let work = norm_work(lab, rows * columns, dtype);
         Ok(Outcome { work, check, notes: notes(lab, columns, dtype), ..Outcome::default() })
     }
-}
-
-/// Returns the work: each element is squared, summed, multiplied by the deviation, and multiplied and added to gamma and
-/// beta; narrower types are cast to f32 before, and back. The sum for the mean is not included, because the matrix
-/// engine can compute it.
-fn work(lab: &Lab, rows: u64, columns: u64, dtype: DType) -> Work {
-    let math = lab.context.machine(|machine| machine.topology().spec().pe.core.math);
-    let sum = math.simple.bytes_per_second() / math.reduce.bytes_per_second().max(1);
-    let casts = if dtype == DType::F32 { 0 } else { 2 };
-    let (elements, bytes) = (rows * columns, rows * columns * dtype.size());
-    let elements = elements * (sum + 3 + casts);
-    Work { elements, tcm: [bytes; 2], bytes: 2 * bytes, ..Work::default() }
 }
 
 /// Explains why the bound of the vector engine is not reached.

@@ -68,9 +68,8 @@ pub(super) fn links_between(
 ) -> Vec<Bound> {
     let (all, sets) = (0..pes.len(), sets(pes));
     let leaving = sets.iter().map(|near| {
-        let far =
-            |near: &[usize]| all.clone().filter(|rank| !near.contains(rank)).collect::<Vec<_>>();
-        let pairs = near.iter().flat_map(|&from| far(near).into_iter().map(move |to| (from, to)));
+        let far: Vec<_> = all.clone().filter(|rank| !near.contains(rank)).collect();
+        let pairs = near.iter().flat_map(|&from| far.iter().map(move |&to| (from, to)));
         pairs.map(|(from, to)| bytes(from, to)).sum::<u64>()
     });
     let rates = lab.context.machine(|machine| {

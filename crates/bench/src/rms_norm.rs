@@ -1,13 +1,12 @@
 //! RMS norm over the rows of a matrix, spread over PEs.
 
 use cubeyard_device::topology::Topology;
-use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
 use super::inputs::{compare, core, place, spread};
 use super::reference::sum_rounding;
-use super::rows::{RowMatrix, parameters};
-use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
+use super::rows::{RowMatrix, needs, norm_work, parameters};
+use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values};
 use cubeyard_kernels::{EPSILON, rms_norm};
 use cubeyard_tl::numeric::rounding;
 
@@ -27,9 +26,7 @@ impl Bench for RmsNorm {
     }
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
-        let [rows, columns, tile] = values.wholes(["rows", "columns", "tile"]);
-        // A tile is loaded, normalised in a pass, and stored.
-        Needs::elements([2, rows, columns]) + Needs::commands([3, rows.div_ceil(tile)])
+        needs(values)
     }
 
     fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
@@ -46,20 +43,10 @@ impl Bench for RmsNorm {
         // The result is rounded once, the sum in f32 at each term, and the rest a few times.
         let tolerance = rounding(dtype) + sum_rounding(columns + 8);
         let check = compare(lab, &y, tolerance, || reference(&numbers, &factors))?;
-        let work = work(lab, rows * columns, dtype);
+        // Each element is squared, and multiplied by the factor of its row and by gamma.
+        let work = norm_work(lab, rows * columns, dtype);
         Ok(Outcome { work, check, notes: notes(lab, columns), ..Outcome::default() })
     }
-}
-
-/// Returns the work: each element is squared, summed, and multiplied by the factor of its row and by gamma; narrower types
-/// are cast to f32 before, and back.
-fn work(lab: &Lab, elements: u64, dtype: DType) -> Work {
-    let math = core(lab).math;
-    let sum = math.simple.bytes_per_second() / math.reduce.bytes_per_second().max(1);
-    let casts = if dtype == DType::F32 { 0 } else { 2 };
-    let bytes = elements * dtype.size();
-    let elements = elements * (sum + 3 + casts);
-    Work { elements, tcm: [bytes; 2], bytes: 2 * bytes, ..Work::default() }
 }
 
 /// Explains why the bound of the vector engine is not reached.

@@ -3,7 +3,8 @@
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 
-use super::{BenchError, Lab, Parameter, Values};
+use super::inputs::core;
+use super::{BenchError, Lab, Needs, Parameter, Values, Work};
 
 const TYPES: &[DType] = &[DType::F16, DType::Bf16, DType::F32];
 
@@ -17,6 +18,23 @@ pub(super) fn parameters(tile: u64) -> Vec<Parameter> {
         Parameter::whole("cubes", 1, (1, 64), "number of cubes"),
         Parameter::whole("pes", 8, (1, 64), "PEs per cube"),
     ]
+}
+
+/// Returns the needs of a run: a tile is loaded, computed in a pass, and stored.
+pub(super) fn needs(values: &Values) -> Needs {
+    let [rows, columns, tile] = values.wholes(["rows", "columns", "tile"]);
+    Needs::elements([2, rows, columns]) + Needs::commands([3, rows.div_ceil(tile)])
+}
+
+/// Returns the work of a norm that takes a sum and three simple operations of each element; narrower types are cast to
+/// f32 before, and back.
+pub(super) fn norm_work(lab: &Lab, elements: u64, dtype: DType) -> Work {
+    let math = core(lab).math;
+    let sum = math.simple.bytes_per_second() / math.reduce.bytes_per_second().max(1);
+    let casts = if dtype == DType::F32 { 0 } else { 2 };
+    let bytes = elements * dtype.size();
+    let elements = elements * (sum + 3 + casts);
+    Work { elements, tcm: [bytes; 2], bytes: 2 * bytes, ..Work::default() }
 }
 
 /// A matrix whose rows are spread over PEs.

@@ -5,7 +5,7 @@ use cubeyard_runtime::dtype::DType;
 
 use super::inputs::{compare, core, place, special, spread};
 use super::reference::sum_rounding;
-use super::rows::{RowMatrix, parameters};
+use super::rows::{RowMatrix, needs, parameters};
 use super::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
 use cubeyard_kernels::softmax;
 use cubeyard_tl::numeric::rounding;
@@ -26,9 +26,7 @@ impl Bench for Softmax {
     }
 
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
-        let [rows, columns, tile] = values.wholes(["rows", "columns", "tile"]);
-        // A tile is loaded, computed and stored.
-        Needs::elements([2, rows, columns]) + Needs::commands([3, rows.div_ceil(tile)])
+        needs(values)
     }
 
     fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {

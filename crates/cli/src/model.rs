@@ -89,6 +89,7 @@ enum ModelPhase {
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     arguments.page.check(&output::named([
         ("--spec", &arguments.spec),
+        ("--hf", &arguments.hf),
         ("--topology", &arguments.machine.topology),
     ]))?;
     let config = config(arguments)?;

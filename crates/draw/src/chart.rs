@@ -40,7 +40,7 @@ pub enum Quantity {
     Bytes,
     /// Bytes per second, with decimal prefixes.
     BytesPerSecond,
-    /// Microseconds.
+    /// Simulated or measured times in microseconds.
     Microseconds,
     /// Numbers of things.
     Count,

@@ -158,7 +158,11 @@ impl Cut {
         self.held = batch.div_ceil(units);
         self.room = context.div_ceil(self.parts);
         match phase {
-            Phase::Decode => (self.sequences, self.each) = (batch, 1),
+            Phase::Decode => {
+                (self.sequences, self.each) = (batch, 1);
+                // A PE without a token would have no weights to normalise.
+                self.parts = context.div_ceil(self.room);
+            }
             Phase::Prefill => {
                 self.sequences = batch.min(units);
                 let most = (chunk / self.sequences / self.parts).max(1) * self.parts;

@@ -20,7 +20,7 @@ pub struct CacheUse {
     pub cached: Bytes,
     /// Unused bytes beside blocks in use, which it cannot give back.
     pub gaps: Bytes,
-    /// Longest gap.
+    /// Length of the longest gap.
     pub longest_gap: Bytes,
     /// Allocations beside the gaps, with the bytes of the gaps. A gap between two counts for the older.
     pub beside_gaps: Vec<HeldGroup>,

@@ -72,7 +72,7 @@ pub struct HeldGroup {
 /// Allocations that are live at one moment of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// The moment.
+    /// Moment at which they are live.
     pub moment: Moment,
     /// Live bytes: requested sizes, each rounded up to 128.
     pub live: Bytes,

@@ -12,7 +12,7 @@ use cubeyard_units::{Bytes, Span};
 /// Use of memory at one moment of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Live allocations.
+    /// Allocations that are live at the moment.
     pub held: Held,
     /// Memory that PyTorch's allocator holds, according to its model.
     pub cache: CacheUse,
@@ -35,7 +35,7 @@ pub const HOLDER_COLUMNS: [&str; 6] =
 pub struct UseLine {
     /// Name of the part.
     pub name: String,
-    /// Its bytes.
+    /// Bytes of the part.
     pub bytes: Bytes,
     /// Explanation; may be empty.
     pub remark: String,

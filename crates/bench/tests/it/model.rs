@@ -66,9 +66,12 @@ fn a_layer_has_the_numbers_of_its_reference_however_sequences_are_dealt() {
     let bench = find("transformer-layer").unwrap();
     let shape = ["hidden=64", "ffn=64", "heads=8", "kv-heads=2"];
     for more in [
-        // Parts of one sequence, more parts than tokens, some PEs idle, a sequence each, several each.
+        // Parts of one sequence, more parts than tokens, PEs without a token of it, some PEs idle, a sequence each, several
+        // each.
         &["batch=1", "context=50"][..],
         &["batch=1", "context=1"],
+        &["batch=1", "context=5"],
+        &["batch=1", "context=6"],
         &["batch=3", "context=9"],
         &["batch=4", "context=20"],
         &["batch=9", "context=5"],

@@ -114,7 +114,7 @@ fn parts(found: &MemoryUse, native: bool) -> String {
     let parts = found.parts(native);
     let names = parts.iter().map(|part| part.name.chars().count()).max().unwrap_or(0);
     let sizes = parts.iter().map(|part| part.bytes.to_string().len()).max().unwrap_or(0);
-    let left = COLUMNS - (names + sizes + 12);
+    let left = COLUMNS.saturating_sub(names + sizes + 12);
     let line = |(place, part): (usize, &cubeyard_replay::UseLine)| {
         let (indent, name) = if place == 0 { ("  ", names + 2) } else { ("    ", names) };
         let (bytes, remark) = (part.bytes.to_string(), cut(&part.remark, left));

@@ -58,7 +58,7 @@ fn encoded(name: &str) -> String {
 pub(super) fn record(name: &str, path: &Path) -> String {
     let body = match read(path) {
         Err(error) => section("Error", &format!("<p>{}</p>\n", escape(&error))),
-        Ok(values) => section("Values", &table(&values)),
+        Ok(values) => section("Values", &shown(&values)),
     };
     page(name, "", &(header(name, "", "") + &body), "")
 }
@@ -77,7 +77,15 @@ fn read(path: &Path) -> Result<Vec<Value>, String> {
             values.collect::<Result<_, _>>()?
         }
     };
-    Ok(values.into_iter().take(MOST_RECORDS).collect())
+    Ok(values)
+}
+
+/// Shows the first records; a list that is cut says so.
+fn shown(values: &[Value]) -> String {
+    let rest = values.len().saturating_sub(MOST_RECORDS);
+    let remark = format!("<p>{rest} more records are not shown.</p>\n");
+    let remark = if rest > 0 { remark.as_str() } else { "" };
+    table(&values[..values.len() - rest]) + remark
 }
 
 fn table(values: &[Value]) -> String {
@@ -139,6 +147,13 @@ mod tests {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(page.contains("<tr><th scope=\"row\">2</th><td class=\"n\">2</td><td class=\"n\"></td><td class=\"n\">true</td></tr>"));
+    }
+
+    #[test]
+    fn a_list_that_is_cut_says_so() {
+        let values = vec![Value::from(1); MOST_RECORDS + 2];
+        assert!(shown(&values).contains("2 more records are not shown"));
+        assert!(!shown(&values[2..]).contains("not shown"));
     }
 
     #[test]

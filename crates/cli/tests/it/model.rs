@@ -153,6 +153,7 @@ fn a_configuration_of_hugging_face_is_measured_and_says_what_is_padded_and_what_
         (["--weights", "int4"], "int4"),
         (["--experts", "pe"], "expected split, sip or cube"),
         (["--spec", "tiny.yaml"], "cannot be used with"),
+        (["--report", "config.json"], "cannot be written, --hf is read from it"),
     ] {
         let run = run(&more);
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);

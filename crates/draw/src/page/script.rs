@@ -12,7 +12,7 @@ const TIMELINE: [&str; 3] = [
 
 /// The chart library uPlot, as published.
 const UPLOT: &str = include_str!("../../vendor/uPlot.iife.min.js");
-/// Its style.
+/// The style sheet of uPlot, as published.
 const UPLOT_STYLE: &str = include_str!("../../vendor/uPlot.min.css");
 
 /// Returns the script elements that the markup needs, and the page's own.

@@ -64,7 +64,7 @@ pub struct Hit {
     pub expert: u64,
     /// Index of the expert at its place.
     pub matrix: u64,
-    /// First token.
+    /// First of the tokens that use it.
     pub first: u64,
     /// Number of tokens.
     pub count: u64,

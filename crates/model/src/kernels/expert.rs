@@ -14,7 +14,7 @@ struct ExpertRows {
     matrix: u64,
     /// First row of the block.
     row: u64,
-    /// Inner features.
+    /// Inner features of the tokens.
     left: Tile,
     /// Weight of the expert for each token.
     shares: Tile,
@@ -68,6 +68,8 @@ impl Here {
         let (depth, out) = (cut.inner() * cut.pes, self.args.tensor(4).local());
         for rows in self.row_blocks(cut.tokens()) {
             let (experts, count) = (self.experts_of(hits, &rows), rows.end - rows.start);
+            let panels = |of: &ExpertRows| self.panels(depth, first + of.matrix);
+            let panels: Vec<_> = experts.iter().map(panels).collect();
             let mut start = 0;
             for (index, panel) in self.panels(depth, first).iter().enumerate() {
                 let width = panel.dim(1);
@@ -76,8 +78,8 @@ impl Here {
                     Some(before) => tl.eval(&before),
                     None => tl.zeros(&[count, width], DType::F32),
                 };
-                for of in &experts {
-                    let panel = tl.load(&self.panels(depth, first + of.matrix)[index]);
+                for (of, panels) in experts.iter().zip(&panels) {
+                    let panel = tl.load(&panels[index]);
                     let product = self.panel_product(&of.left, &panel, first + of.matrix, start);
                     sum = self.added(&sum, of.row, &(product.lazy() * &of.shares));
                 }

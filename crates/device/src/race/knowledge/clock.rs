@@ -1,44 +1,43 @@
 //! Sets of commands that are done.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::ProgramId;
 use crate::pe::CommandId;
 
-/// Commands that are done, by program. Cheap to clone.
+/// Commands that are done, by program, in the order of the programs. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clock(Option<Rc<BTreeMap<ProgramId, DoneCommands>>>);
+pub(super) struct Clock(Rc<Vec<(ProgramId, DoneCommands)>>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct DoneCommands {
     /// All commands before this one are done.
     below: CommandId,
-    /// Further commands that are done.
-    also: BTreeSet<CommandId>,
+    /// Further commands that are done, in order.
+    also: Rc<Vec<CommandId>>,
 }
 
 impl Clock {
     pub(super) fn has(&self, program: ProgramId, command: CommandId) -> bool {
-        let done = self.0.as_ref().and_then(|known| known.get(&program));
-        done.is_some_and(|done| command < done.below || done.also.contains(&command))
+        self.place(program).is_ok_and(|place| self.0[place].1.has(command))
     }
 
     pub(super) fn join(mut self, other: &Self) -> Self {
-        let (Some(mine), Some(theirs)) = (&mut self.0, &other.0) else {
-            return if self.0.is_some() { self } else { other.clone() };
-        };
-        if Rc::ptr_eq(mine, theirs) {
+        if Rc::ptr_eq(&self.0, &other.0) || other.0.is_empty() {
             return self;
         }
-        let is_new = |(program, done): &(&ProgramId, &DoneCommands)| {
-            !mine.get(program).is_some_and(|mine| mine.covers(done))
-        };
-        let news: Vec<_> = theirs.iter().filter(is_new).collect();
-        if !news.is_empty() {
-            let mine = Rc::make_mut(mine);
-            for (program, done) in news {
-                mine.entry(*program).or_default().add(done.below, &done.also);
+        if self.0.is_empty() {
+            return other.clone();
+        }
+        let mut from = 0;
+        for (program, theirs) in &*other.0 {
+            // Both are in order: the place is not before the last one, and mostly the next.
+            while self.0.get(from).is_some_and(|(mine, _)| mine < program) {
+                from += 1;
+            }
+            if !self.0.get(from).is_some_and(|(mine, done)| mine == program && done.covers(theirs))
+            {
+                self.add_at(from, *program, theirs);
             }
         }
         self
@@ -49,24 +48,46 @@ impl Clock {
         mut self,
         program: ProgramId,
         below: CommandId,
-        also: Vec<CommandId>,
+        mut also: Vec<CommandId>,
     ) -> Self {
-        let known = Rc::make_mut(self.0.get_or_insert_default());
-        known.entry(program).or_default().add(below, &also.into_iter().collect());
+        also.sort_unstable();
+        let place = self.place(program).unwrap_or_else(|place| place);
+        self.add_at(place, program, &DoneCommands { below, also: also.into() });
         self
+    }
+
+    fn place(&self, program: ProgramId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&program, |(program, _)| *program)
+    }
+
+    fn add_at(&mut self, place: usize, program: ProgramId, done: &DoneCommands) {
+        let all = Rc::make_mut(&mut self.0);
+        if all.get(place).is_none_or(|(there, _)| *there != program) {
+            all.insert(place, (program, DoneCommands::default()));
+        }
+        all[place].1.add(done);
     }
 }
 
 impl DoneCommands {
-    fn covers(&self, other: &Self) -> bool {
-        self.below >= other.below
-            && other.also.iter().all(|id| *id < self.below || self.also.contains(id))
+    fn has(&self, command: CommandId) -> bool {
+        command < self.below || self.also.binary_search(&command).is_ok()
     }
 
-    fn add(&mut self, below: CommandId, also: &BTreeSet<CommandId>) {
-        self.below = self.below.max(below);
-        let mut all = self.also.split_off(&self.below);
-        all.extend(also.range(self.below..));
-        self.also = all;
+    fn covers(&self, other: &Self) -> bool {
+        self.below >= other.below
+            && (Rc::ptr_eq(&self.also, &other.also) || other.also.iter().all(|id| self.has(*id)))
+    }
+
+    fn add(&mut self, other: &Self) {
+        if other.covers(self) {
+            return self.clone_from(other);
+        }
+        self.below = self.below.max(other.below);
+        let also = Rc::make_mut(&mut self.also);
+        also.extend(&*other.also);
+        also.retain(|id| *id >= self.below);
+        also.sort_unstable();
+        also.dedup();
     }
 }
