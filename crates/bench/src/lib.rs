@@ -6,6 +6,7 @@
 
 mod attention;
 mod block_sparse;
+pub mod compare;
 mod copy;
 mod ddp;
 mod error;
@@ -22,6 +23,7 @@ mod links;
 mod log;
 mod mlp;
 mod moe;
+mod op_table;
 mod parameter;
 mod path;
 mod peaks;

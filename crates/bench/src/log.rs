@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use cubeyard_device::pe::{CoreReport, OpLog, OpRecord};
 use cubeyard_device::request::PeRef;
-use cubeyard_sim::NodeId;
+use cubeyard_sim::{NodeId, Time};
 
 use super::Lab;
 use super::path::Leg;
@@ -51,6 +51,16 @@ impl RunLog {
     /// Describes an operation in terms of its kernel; `None` for a dispatch after the last command.
     pub fn operation(&self, record: &OpRecord) -> Option<OpDescription> {
         self.ran.get(&(record.request, *self.pes.get(&record.pe)?))?.operation(record)
+    }
+
+    /// Returns the start of the first launch.
+    pub(super) fn started(&self) -> Time {
+        self.phases.first().map_or(Time::ZERO, Phase::started)
+    }
+
+    /// Returns the PE of an operation.
+    pub(super) fn pe(&self, record: &OpRecord) -> Option<PeRef> {
+        self.pes.get(&record.pe).copied()
     }
 
     /// Returns the critical path of the run.

@@ -26,7 +26,7 @@ pub(super) fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
     let mut bounds = engines(work, &topology.spec().pe.core, pes);
     let memories = work.memories.unwrap_or(pes).max(1);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes")]
-    let rate = Bandwidth::from_bytes_per_second(topology.spec().hbm.peak_bytes_per_second() as u64);
+    let rate = Bandwidth::from_bytes_per_second(topology.spec().hbm.peak_both_ways() as u64);
     let hbm = rate.map(|rate| rate.span(work.bytes.div_ceil(memories)));
     bounds.extend(named("the HBM of a PE", hbm));
     bounds.extend(work.links.iter().cloned());

@@ -23,11 +23,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 use thiserror::Error;
 
+use cubeyard_device::input::PlainValue;
+use cubeyard_device::topology::Topology;
+use cubeyard_sim::Span;
 use cubeyard_tl::program::Finding;
 
 use crate::json::checked;
-use crate::report::{Bound, RunReport};
+use crate::report::{Bound, RunReport, SliceKind, UnitUse};
 use crate::{Run, RunInputs, Value};
+
+pub use crate::op_table::OpTable;
 
 /// Version of the format. It grows when a field changes its meaning.
 pub const FORMAT: u32 = 1;
@@ -43,11 +48,14 @@ pub struct Record {
     pub format: u32,
     /// Version of the program whose model gave the figures.
     pub version: String,
+    /// Command that made the record, if it is another than `run`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// Name of the bench or function.
     pub bench: String,
     /// Hash of its source, if it is not built in.
     pub source: Option<String>,
-    /// Hash of the machine, of [`Topology::content_hash`](cubeyard_device::topology::Topology::content_hash).
+    /// Hash of the machine, of [`Topology::content_hash`].
     pub topology: String,
     /// Parameters and options by name, with the defaults filled in.
     pub inputs: Map<String, serde_json::Value>,
@@ -55,6 +63,12 @@ pub struct Record {
     pub figures: Option<Map<String, serde_json::Value>>,
     /// Error of a run that failed.
     pub error: Option<String>,
+    /// Values of the machine in the structure of a topology file, if they were kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<serde_json::Value>,
+    /// Every operation of every unit, if they were kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ops: Option<OpTable>,
 }
 
 /// The error of a line that is no record of this version. Records of another version must be made again.
@@ -73,16 +87,50 @@ pub enum RecordError {
 impl Record {
     /// Makes a record without figures.
     pub fn new(inputs: &RunInputs) -> Self {
+        Self::named(inputs.bench.clone(), inputs.topology.clone(), of_inputs(inputs))
+    }
+
+    /// Makes a record without figures of a bench or function on the machine of a hash.
+    pub fn named(bench: String, topology: String, inputs: Map<String, serde_json::Value>) -> Self {
+        let (format, version) = (FORMAT, VERSION.to_owned());
+        let (command, source, figures, error, machine, ops) = (None, None, None, None, None, None);
         Self {
-            format: FORMAT,
-            version: VERSION.to_owned(),
-            bench: inputs.bench.clone(),
-            source: None,
-            topology: inputs.topology.clone(),
-            inputs: of_inputs(inputs),
-            figures: None,
-            error: None,
+            format,
+            version,
+            command,
+            bench,
+            source,
+            topology,
+            inputs,
+            figures,
+            error,
+            machine,
+            ops,
         }
+    }
+
+    /// Makes the record of a command other than `run`, with the values of the machine.
+    pub fn of_command(
+        command: &str,
+        bench: &str,
+        topology: &Topology,
+        inputs: Map<String, serde_json::Value>,
+    ) -> Self {
+        let hash = topology.content_hash().to_string();
+        let command = Some(command.to_owned());
+        Self { command, ..Self::named(bench.to_owned(), hash, inputs) }.on(topology)
+    }
+
+    /// Adds the values of the machine.
+    #[must_use]
+    pub fn on(self, topology: &Topology) -> Self {
+        Self { machine: Some(plain_json(topology.values())), ..self }
+    }
+
+    /// Adds every operation of a run, if they were recorded.
+    #[must_use]
+    pub fn with_ops(self, run: &Run) -> Self {
+        Self { ops: run.log.as_ref().map(OpTable::of), ..self }
     }
 
     /// Makes the record of a run.
@@ -110,9 +158,12 @@ impl Record {
         serde_json::to_string(self).expect("a record has text keys and finite numbers")
     }
 
-    /// Returns a text that is equal for records of the same run: format, version, source, machine and inputs.
+    /// Returns a text that is equal for records of the same run: format, version, command, source, inputs and the hash
+    /// of the machine.
     pub fn key(&self) -> String {
-        Self { figures: None, error: None, ..self.clone() }.line()
+        let Self { command, bench, source, topology, inputs, .. } = self.clone();
+        let (format, version) = (self.format, self.version.clone());
+        Self { format, version, command, source, ..Self::named(bench, topology, inputs) }.line()
     }
 }
 
@@ -136,6 +187,34 @@ fn plain(value: &Value) -> serde_json::Value {
     }
 }
 
+/// Returns the time of each kind of work on the critical path; `null` if operations were not recorded.
+fn path(report: &RunReport) -> serde_json::Value {
+    let part = |(kind, span): &(SliceKind, Span)| (kind.name().to_owned(), json!(span.ns()));
+    let parts: Map<_, _> = report.breakdown.iter().map(part).collect();
+    if parts.is_empty() { serde_json::Value::Null } else { parts.into() }
+}
+
+/// Returns the mean utilisation of each kind of unit.
+fn utilisation(report: &RunReport) -> serde_json::Value {
+    let unit = |it: &UnitUse| (it.unit.clone(), json!(it.mean));
+    report.units.iter().map(unit).collect::<Map<_, _>>().into()
+}
+
+/// Returns a value of a topology file as JSON.
+pub fn plain_json(value: &PlainValue) -> serde_json::Value {
+    match value {
+        PlainValue::Flag(flag) => json!(flag),
+        PlainValue::Whole(number) => json!(number),
+        PlainValue::Number(number) => json!(number),
+        PlainValue::Text(text) => json!(text),
+        PlainValue::List(list) => list.iter().map(plain_json).collect(),
+        PlainValue::Map(entries) => {
+            let entry = |(key, value): &(String, PlainValue)| (key.clone(), plain_json(value));
+            entries.iter().map(entry).collect::<Map<_, _>>().into()
+        }
+    }
+}
+
 fn figures(report: &RunReport, findings: &[Finding]) -> Map<String, serde_json::Value> {
     let bound = |bound: &Bound| (bound.resource.clone(), json!(bound.span.ns()));
     let bounds: Map<_, _> = report.bounds.iter().map(bound).collect();
@@ -148,6 +227,8 @@ fn figures(report: &RunReport, findings: &[Finding]) -> Map<String, serde_json::
         ("flop", json!(report.flop)),
         ("share_of_bound", json!(report.share())),
         ("bounds_ns", json!(bounds)),
+        ("path_ns", path(report)),
+        ("utilisation", utilisation(report)),
         ("limited_by", json!(report.limited_by)),
         ("check", checked(report)),
         ("findings", json!(findings.len())),

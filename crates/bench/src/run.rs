@@ -190,7 +190,7 @@ fn report(lab: &Lab, outcome: &Outcome, topology: &Topology) -> RunReport {
         traffic,
         flop: outcome.work.gemm.map_or(outcome.work.elements, |(_, flop)| flop),
         peak_rate: peak_rate(&outcome.work, topology) * pes as f64,
-        peak_bandwidth: topology.spec().hbm.peak_bytes_per_second() * memories as f64,
+        peak_bandwidth: topology.spec().hbm.peak_both_ways() * memories as f64,
         bounds,
         units: units(&phases, kernel),
         check: outcome.check,

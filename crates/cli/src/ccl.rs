@@ -3,27 +3,35 @@
 pub(crate) mod json;
 pub(crate) mod table;
 
-use crate::code::Code;
+use crate::code::{Code, Exhausted};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, ValueEnum};
+use cubeyard_bench::compare::Measured;
+use cubeyard_bench::record::Record;
 use cubeyard_collectives::collective::{Operation, ReduceOp};
 use cubeyard_collectives::distributed::ccl::DEFAULT;
 use cubeyard_collectives::distributed::sweep::{
-    CHECKED, Sizes, Sweep, SweepConfig, Which, page, svg,
+    CHECKED, Row, Sizes, Sweep, SweepConfig, Which, page, svg,
 };
 use cubeyard_collectives::distributed::{CclConfig, DistError, Ranks};
 use cubeyard_device::topology::{SipGrid, SipTopology, SipsOverlay, Topology};
 use cubeyard_runtime::dtype::DType;
+use serde_json::json;
 
+use crate::grid::bytes;
 use crate::machine::MachineOptions;
 use crate::page::PageOptions;
+use crate::progress::Busy;
+use crate::record::{self, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
 use crate::{input, memory, output, terminal};
 
 /// Largest number of bytes read from a file; the library's own limit is lower.
 const LIMIT: u64 = 1 << 20;
+
+const EXHAUSTED: &str = "simulated memory or time has run out\n  help: ask for smaller --sizes";
 
 /// Measure collectives over sizes and algorithms, as nccl-tests do
 ///
@@ -65,7 +73,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     print_default: bool,
     #[command(flatten)]
-    machine: MachineOptions,
+    pub(crate) machine: MachineOptions,
     /// Number of SIPs, in place of the machine's own
     #[arg(long, value_name = "N")]
     sips: Option<u32>,
@@ -80,11 +88,13 @@ pub(crate) struct Arguments {
     data: bool,
     /// Plot bus bandwidth over size to an .svg or .html file
     #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    pub(crate) plot: Option<PathBuf>,
     #[command(flatten)]
-    page: PageOptions,
+    pub(crate) page: PageOptions,
     #[command(flatten)]
-    output: OutputOptions,
+    pub(crate) study: StudyOptions,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 /// Unit of the machine that forms a rank.
@@ -115,23 +125,84 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     }
     check_outputs(arguments)?;
     let config = config(arguments)?;
-    let needs = config.needs().map_err(|error| refused(&error))?;
-    if let Err(error) = needs.within(memory::limit(), true) {
-        return Ok(memory::refuse(&error));
-    }
-    let sweep = Sweep::run(&config).map_err(|error| refused(&error))?;
+    let mut rows = table::Stream::new(&config, arguments.output);
+    let sweep =
+        swept(&config, arguments, arguments.study.save.is_some(), &mut |row| rows.row(row))?;
     if let Some(path) = &arguments.plot {
         draw(path, &sweep, arguments.output)?;
     }
     arguments.page.write(arguments.output, || page(&sweep))?;
-    arguments.output.print(|colours| table::render(&sweep, colours), || json::render(&sweep))?;
+    record::save(&arguments.study, arguments.output, || saved(arguments, &config, &sweep))?;
+    let stamped = || json::render(&sweep, &config.topology);
+    match rows.end(&sweep) {
+        Some(rest) => terminal::print(&rest)?,
+        None => arguments.output.print(|colours| table::render(&sweep, colours), stamped)?,
+    }
     if sweep.is_exhausted() {
-        terminal::note(
-            "error: simulated memory or time has run out\n  help: ask for smaller --sizes",
-        );
+        terminal::note(&format!("error: {EXHAUSTED}"));
         return Ok(Code::Exhausted);
     }
     Ok(if sweep.is_right() { Code::Done } else { Code::Failed })
+}
+
+/// Measures the collectives, and returns their record.
+pub(crate) fn recorded(arguments: &Arguments) -> Result<Recorded> {
+    let config = config(arguments)?;
+    let sweep = swept(&config, arguments, true, &mut |_| ())?;
+    if sweep.is_exhausted() {
+        return Err(Exhausted(EXHAUSTED.to_owned()).into());
+    }
+    Ok(Recorded { record: saved(arguments, &config, &sweep), is_well: sweep.is_right() })
+}
+
+fn swept(
+    config: &SweepConfig,
+    arguments: &Arguments,
+    explains: bool,
+    told: &mut dyn FnMut(&Row),
+) -> Result<Sweep> {
+    let needs = config.needs().map_err(|error| refused(&error))?;
+    needs.within(memory::limit(), true).map_err(|error| memory::refuse(&error))?;
+    let progress = Busy::new(arguments.output.quiet, &format!("simulating {}", config.operation));
+    let sweep = Sweep::watched(config, explains, &mut |row| {
+        progress.step(|| told(row));
+    });
+    sweep.map_err(|error| refused(&error))
+}
+
+fn saved(arguments: &Arguments, config: &SweepConfig, sweep: &Sweep) -> Record {
+    let sizes: Vec<_> = config.sizes.iter().map(ToString::to_string).collect();
+    let inputs = [
+        ("op", json!(config.operation.to_string())),
+        ("dtype", json!(config.dtype.name())),
+        ("algorithm", json!(arguments.algorithm)),
+        ("ranks", json!(sweep.ranks.kind())),
+        ("world", json!(sweep.map.world().ranks)),
+        ("sizes", json!(sizes.join(","))),
+        ("--data", json!(arguments.data)),
+        ("--config", json!(arguments.config.as_ref().map(|path| path.to_string_lossy()))),
+    ];
+    let inputs = inputs.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+    let record = Record::of_command("ccl", config.operation.name(), &config.topology, inputs);
+    let rows: Vec<_> = sweep.rows.iter().filter_map(measured).collect();
+    let failed = || sweep.rows.iter().find_map(|row| row.figures.as_ref().err().cloned());
+    let error = if rows.is_empty() { failed() } else { None };
+    Record { figures: Some(Measured::figures(&rows)), error, ..record }
+}
+
+fn measured(row: &Row) -> Option<Measured> {
+    let (figures, explained) =
+        (row.figures.as_ref().ok()?, row.explained.clone().unwrap_or_default());
+    let time_ns = figures.time.ns();
+    let bound = figures.share.map(|share| ("links".to_owned(), time_ns * share));
+    Some(Measured {
+        name: format!("{} {}", row.algorithm, bytes(row.bytes)),
+        time_ns,
+        path_ns: explained.path.into_iter().map(|(name, span)| (name, span.ns())).collect(),
+        utilisation: explained.utilisation,
+        bounds_ns: bound.into_iter().collect(),
+        limited_by: None,
+    })
 }
 
 fn config(arguments: &Arguments) -> Result<SweepConfig> {
@@ -196,14 +267,15 @@ fn is_page(path: &Path) -> Option<bool> {
 }
 
 fn check_outputs(arguments: &Arguments) -> Result<()> {
-    let Arguments { config, machine, plot, page, .. } = arguments;
+    let Arguments { config, machine, plot, page, study, .. } = arguments;
     if let Some(path) = plot {
         is_page(path).with_context(|| {
             format!("{}: cannot be drawn\n  help: name an .svg or an .html file", path.display())
         })?;
     }
     let inputs = output::named([("--config", config), ("--topology", &machine.topology)]);
-    output::check(&inputs, &output::named([("--plot", plot), ("--report", &page.report)]))
+    let outputs = [("--plot", plot), ("--report", &page.report), ("--save", &study.save)];
+    output::check(&inputs, &output::named(outputs))
 }
 
 fn draw(path: &Path, sweep: &Sweep, options: OutputOptions) -> Result<()> {

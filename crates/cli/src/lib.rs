@@ -5,6 +5,7 @@
 
 mod ccl;
 mod code;
+mod compare;
 mod grid;
 mod input;
 mod list;
@@ -18,6 +19,7 @@ mod placement;
 mod probe;
 mod processor_time;
 mod progress;
+mod record;
 mod replay;
 pub mod results;
 mod run;
@@ -26,6 +28,7 @@ mod sweep;
 mod terminal;
 mod topology;
 mod validate;
+mod vary;
 mod view;
 
 pub use anyhow::Result;
@@ -65,6 +68,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Ccl(ccl::Arguments),
+    Compare(compare::Arguments),
     Completions(shell::CompletionArguments),
     List(list::Arguments),
     Man(shell::ManArguments),
@@ -96,8 +100,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Code {
 /// assert_eq!(code, Code::Done);
 /// ```
 pub fn run_with(arguments: impl IntoIterator<Item = OsString>, front: &dyn OwnBenches) -> Code {
-    match Cli::try_parse_from(arguments) {
-        Ok(cli) => execute(cli, front),
+    let words: Vec<OsString> = arguments.into_iter().collect();
+    match Cli::try_parse_from(&words) {
+        Ok(cli) => execute(cli, &words, front),
         Err(error) => refuse(&error),
     }
 }
@@ -109,10 +114,26 @@ fn refuse(error: &clap::Error) -> Code {
     if error.exit_code() == 0 { Code::Done } else { Code::Refused }
 }
 
-fn execute(Cli { command, memory }: Cli, front: &dyn OwnBenches) -> Code {
+fn execute(Cli { command, memory }: Cli, words: &[OsString], front: &dyn OwnBenches) -> Code {
     memory::set(memory);
-    let done = match command.unwrap_or_else(|| Command::Run(run::Arguments::default())) {
+    let command = command.unwrap_or_else(|| Command::Run(run::Arguments::default()));
+    let done = match record::study(&command) {
+        Some(study) if !study.vary.is_empty() => vary::run(&command, study, words, front),
+        _ => alone(command, front),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            terminal::note(&format!("error: {error:#}"));
+            code::of(&error)
+        }
+    }
+}
+
+fn alone(command: Command, front: &dyn OwnBenches) -> Result<Code> {
+    match command {
         Command::Ccl(arguments) => ccl::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments, front),
         Command::Completions(arguments) => shell::completions(&arguments).map(|()| Code::Done),
         Command::Man(arguments) => shell::man(&arguments).map(|()| Code::Done),
         Command::List(arguments) => list::run(&arguments, front).map(|()| Code::Done),
@@ -125,12 +146,5 @@ fn execute(Cli { command, memory }: Cli, front: &dyn OwnBenches) -> Code {
         Command::Topology(arguments) => topology::run(&arguments).map(|()| Code::Done),
         Command::Validate(arguments) => validate::run(&arguments),
         Command::View(arguments) => view::run(&arguments).map(|()| Code::Done),
-    };
-    match done {
-        Ok(code) => code,
-        Err(error) => {
-            terminal::note(&format!("error: {error:#}"));
-            if error.is::<input::MemoryExceeded>() { Code::Exhausted } else { Code::Refused }
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use cubeyard_device::input::PlainValue;
+use cubeyard_device::input::{InputProblem, PlainValue};
 use cubeyard_device::topology::Topology;
 
 use crate::input;
@@ -62,4 +62,22 @@ fn replacement(text: &str) -> Result<(String, PlainValue), String> {
     }
     let value = PlainValue::read(text, value).map_err(|error| error.to_string())?;
     Ok((key.trim().to_owned(), value))
+}
+
+/// Splits a key and its value as they were given.
+pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
+    replacement(text)?;
+    let (key, value) = text.split_once('=').unwrap_or_default();
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// Returns the error of a key that a machine does not have; nothing is said about the value.
+pub(crate) fn check_key(topology: &Topology, key: &str, value: &str) -> Result<()> {
+    let given = replacement(&format!("{key}={value}")).map_err(|error| anyhow!("{error}"))?;
+    match topology.with_overrides(&[given]) {
+        Err(error) if matches!(error.problem, InputProblem::UnknownKey { .. }) => {
+            Err(anyhow!("{error}\n  help: {HELP}"))
+        }
+        _ => Ok(()),
+    }
 }

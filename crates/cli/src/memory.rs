@@ -3,13 +3,11 @@
 mod allocator;
 mod free;
 
-use crate::code::Code;
+use crate::code::Exhausted;
 
 use anyhow::{Result, anyhow};
 use cubeyard_bench::TooLarge;
 use cubeyard_memory::Bytes;
-
-use crate::terminal;
 
 pub use allocator::Limited;
 
@@ -33,11 +31,10 @@ pub(crate) fn limit() -> Bytes {
     allocator::limit()
 }
 
-/// Reports that a command would need more than the limit, judged by its parameters.
-pub(crate) fn refuse(error: &TooLarge) -> Code {
+/// Returns the error of a command that would need more than the limit, judged by its parameters.
+pub(crate) fn refuse(error: &TooLarge) -> anyhow::Error {
     let help = "reduce the work, or raise the limit with --memory";
-    terminal::note(&format!("error: {error} (--memory)\n  help: {help}"));
-    Code::Exhausted
+    Exhausted(format!("{error} (--memory)\n  help: {help}")).into()
 }
 
 /// Returns three quarters of the memory that the host or its control group has free, if that is known.

@@ -4,20 +4,26 @@ pub(crate) mod json;
 mod page;
 pub(crate) mod table;
 
-use crate::code::Code;
+use crate::code::{Code, Exhausted};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
+use cubeyard_bench::compare::Measured;
+use cubeyard_bench::record::Record;
 use cubeyard_model::cut::ExpertPlacement;
+use cubeyard_model::report::{ModelReport, PartReport};
 use cubeyard_model::{HfModel, MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
 use cubeyard_runtime::dtype::DType;
+use cubeyard_sim::Span;
+use serde_json::json;
 
 use crate::machine::MachineOptions;
 use crate::page::PageOptions;
 use crate::progress::Progress;
+use crate::record::{self, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
-use crate::{input, memory, output, terminal};
+use crate::{input, memory, output};
 
 /// Largest number of bytes read from a file; the library's own limit is lower.
 const LIMIT: u64 = 1 << 20;
@@ -71,11 +77,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     positions: Option<u64>,
     #[command(flatten)]
-    machine: MachineOptions,
+    pub(crate) machine: MachineOptions,
     #[command(flatten)]
-    page: PageOptions,
+    pub(crate) page: PageOptions,
     #[command(flatten)]
-    output: OutputOptions,
+    pub(crate) study: StudyOptions,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -87,33 +95,83 @@ enum ModelPhase {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
-    arguments.page.check(&output::named([
-        ("--spec", &arguments.spec),
-        ("--hf", &arguments.hf),
-        ("--topology", &arguments.machine.topology),
-    ]))?;
+    let Arguments { spec, hf, machine, page, study, .. } = arguments;
+    let inputs = [("--spec", spec), ("--hf", hf), ("--topology", &machine.topology)];
+    let inputs = output::named(inputs);
+    let outputs = [("--report", &page.report), ("--save", &study.save)];
+    output::check(&inputs, &output::named(outputs))?;
     let config = config(arguments)?;
-    match config.needs().map(|needs| needs.within(memory::limit(), false)) {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => return Ok(memory::refuse(&error)),
-        Err(error) => return refused(&error, &config),
-    }
-    let mut progress = Progress::new(arguments.output.quiet);
+    let report = measured(&config, arguments.output.quiet)?;
+    page.write(arguments.output, || page::page_of(&report))?;
+    record::save(study, arguments.output, || saved(&config, &report))?;
+    let json = || json::render(&report, &config.topology);
+    arguments.output.print(|colours| table::render(&report, colours), json)?;
+    Ok(Code::Done)
+}
+
+/// Measures the model, and returns its record.
+pub(crate) fn recorded(arguments: &Arguments) -> Result<Recorded> {
+    let config = config(arguments)?;
+    let report = measured(&config, true)?;
+    Ok(Recorded { record: saved(&config, &report), is_well: true })
+}
+
+fn measured(config: &MeasureConfig, quiet: bool) -> Result<ModelReport> {
+    let needs = config.needs().map_err(|error| refused(&error, config))?;
+    needs.within(memory::limit(), false).map_err(|error| memory::refuse(&error))?;
+    let mut progress = Progress::new(quiet);
     let mut known = 0;
-    let report = measure(&config, &mut |done, all| {
+    let report = measure(config, &mut |done, all| {
         progress.expect(all);
         progress.turn_to(format!("{}, run {} of {all}", config.spec.name, (done + 1).min(all)));
         progress.advance(done - known);
         known = done;
     });
     progress.finish();
-    let report = match report {
-        Ok(report) => report,
-        Err(error) => return refused(&error, &config),
-    };
-    arguments.page.write(arguments.output, || page::page_of(&report))?;
-    arguments.output.print(|colours| table::render(&report, colours), || json::render(&report))?;
-    Ok(Code::Done)
+    report.map_err(|error| refused(&error, config))
+}
+
+fn saved(config: &MeasureConfig, report: &ModelReport) -> Record {
+    let work = &config.work;
+    let placement =
+        ExpertPlacement::NAMES.into_iter().find(|(_, it)| *it == work.experts).map(|it| it.0);
+    let inputs = [
+        ("model", json!(config.spec.name)),
+        ("parameters", json!(config.spec.parameters())),
+        ("phase", json!(format!("{:?}", work.phase).to_lowercase())),
+        ("batch", json!(work.batch)),
+        ("context", json!(work.context)),
+        ("chunk", json!(work.chunk)),
+        ("dtype", json!(work.dtype.name())),
+        ("weights", json!(work.weights.name())),
+        ("experts", json!(placement)),
+        ("layers", json!(config.layers)),
+        ("positions", json!(config.positions)),
+    ];
+    let inputs = inputs.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+    let record = Record::of_command("model", &config.spec.name, &config.topology, inputs);
+    Record { figures: Some(Measured::figures(&[step(report)])), ..record }
+}
+
+/// Returns the step: its parts and the launches between them follow each other, so they are its critical path.
+fn step(report: &ModelReport) -> Measured {
+    let part = |it: &PartReport| (it.part.name().to_owned(), it.total.ns());
+    let launches = ("launches".to_owned(), report.launching.ns());
+    let [memory, gemm] =
+        [0, 1].map(|bound| report.parts.iter().map(|part| part.least[bound]).sum::<Span>());
+    let share = |span: Span| span.ps() as f64 / report.total.ps().max(1) as f64;
+    let bounds = [("HBM", memory), ("GEMM", gemm), ("parts, each its own bound", report.bound())];
+    Measured {
+        name: "step".to_owned(),
+        time_ns: report.total.ns(),
+        path_ns: report.parts.iter().map(part).chain([launches]).collect(),
+        utilisation: bounds[..2]
+            .iter()
+            .map(|(name, span)| ((*name).to_owned(), share(*span)))
+            .collect(),
+        bounds_ns: bounds.map(|(name, span)| (name.to_owned(), span.ns())).into(),
+        limited_by: None,
+    }
 }
 
 fn config(arguments: &Arguments) -> Result<MeasureConfig> {
@@ -168,7 +226,7 @@ fn expert_placement(text: &str) -> Result<ExpertPlacement, String> {
 }
 
 /// Adds help to an error. Ends with code 3 if simulated memory or time ran out.
-fn refused(error: &ModelError, config: &MeasureConfig) -> Result<Code> {
+fn refused(error: &ModelError, config: &MeasureConfig) -> anyhow::Error {
     if error.is_exhausted() {
         let help = "a smaller --batch, a shorter --context, or a larger machine with --topology";
         let sips = match config.least_sips() {
@@ -177,13 +235,12 @@ fn refused(error: &ModelError, config: &MeasureConfig) -> Result<Code> {
                 "weights and caches do not fit into 16 such SIPs, the most of a machine".to_owned()
             }
         };
-        terminal::note(&format!("error: {error}\n  help: {help}\n  help: {sips}"));
-        return Ok(Code::Exhausted);
+        return Exhausted(format!("{error}\n  help: {help}\n  help: {sips}")).into();
     }
     let help = match error {
         ModelError::Uneven { .. } => "another model, with --spec or --hf",
         ModelError::Nothing(_) => "raise it to at least 1",
         _ => "change the options that do not fit",
     };
-    Err(anyhow!("{error}\n  help: {help}"))
+    anyhow!("{error}\n  help: {help}")
 }

@@ -49,6 +49,39 @@ pub(crate) fn check(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Result<()> {
             );
         }
     }
+    outputs.iter().try_for_each(|&(option, path)| check_ending(path, option))
+}
+
+/// Endings of the files that options write. Options whose ending chooses the format check it themselves.
+const FORMATS: [(&str, &[&str]); 5] = [
+    ("--trace", &["pftrace", "perfetto-trace", "trace", "pb"]),
+    ("--report", &["html", "htm"]),
+    ("--save", &["json", "jsonl"]),
+    ("--csv", &["csv"]),
+    ("--draw", &["svg"]),
+];
+
+/// Endings of file names that stand for a format.
+const ENDINGS: [&str; 16] = [
+    "csv", "gif", "gz", "htm", "html", "jpg", "json", "jsonl", "md", "pdf", "pftrace", "png",
+    "svg", "txt", "yaml", "yml",
+];
+
+/// Refuses a file name whose ending says another format than those of the output. Names without an ending, or with one
+/// that stands for none, are fine.
+fn check_ending(path: &Path, option: &str) -> Result<()> {
+    let known = FORMATS.iter().find(|(known, _)| *known == option);
+    let Some((_, formats)) = known else { return Ok(()) };
+    let ending = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let is_other = ENDINGS.contains(&ending.as_str()) && !formats.contains(&ending.as_str());
+    if is_other {
+        let name = path.display();
+        let formats: Vec<_> = formats.iter().map(|ending| format!(".{ending}")).collect();
+        let formats = formats.join(" or ");
+        bail!(
+            "{name}: {option} writes {formats}, not .{ending}\n  help: name a file that ends in {formats}"
+        );
+    }
     Ok(())
 }
 

@@ -3,11 +3,12 @@
 mod json;
 mod page;
 mod results;
+mod save;
 mod table;
 
 pub use results::{ProbedCase, ProbedCases, ProbedPattern, Watcher};
 
-use crate::code::Code;
+use crate::code::{Code, Exhausted};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
@@ -22,6 +23,8 @@ use serde_json::Value;
 use crate::machine::MachineOptions;
 use crate::output::Files;
 use crate::page::PageOptions;
+use crate::progress::Busy;
+use crate::record::{self, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
 use crate::{input, output, terminal};
 
@@ -40,7 +43,7 @@ const TRANSFER: &str =
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    machine: MachineOptions,
+    pub(crate) machine: MachineOptions,
     /// Name of the case to measure, such as pe-dma-local; `all` for all cases
     #[arg(long, value_name = "NAME", default_value = "all", conflicts_with = "pattern")]
     case: String,
@@ -49,20 +52,23 @@ pub(crate) struct Arguments {
     pattern: Option<PathBuf>,
     /// Write a trace for Perfetto, of the one case or of the pattern
     #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    pub(crate) trace: Option<PathBuf>,
     /// Show the critical path of each transfer, step by step
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
-    page: PageOptions,
+    pub(crate) page: PageOptions,
     #[command(flatten)]
-    output: OutputOptions,
+    pub(crate) study: StudyOptions,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
-    let Arguments { machine, pattern, trace, page, .. } = arguments;
+    let Arguments { machine, pattern, trace, page, study, .. } = arguments;
     let inputs = output::named([("--topology", &machine.topology), ("--pattern", pattern)]);
-    output::check(&inputs, &output::named([("--trace", trace), ("--report", &page.report)]))?;
+    let outputs = [("--trace", trace), ("--report", &page.report), ("--save", &study.save)];
+    output::check(&inputs, &output::named(outputs))?;
     let topology = arguments.machine.read(arguments.output)?;
     match &arguments.pattern {
         Some(file) => run_pattern(arguments, &topology, file),
@@ -80,37 +86,71 @@ fn run_cases(arguments: &Arguments, topology: &Topology) -> Result<Code> {
     }
     let trace = |machine: &Machine<FlitLog>| write_trace(arguments, machine);
     let watcher = arguments.trace.is_some().then_some(&trace as Watcher<'_, anyhow::Error>);
-    let mut probed = Vec::new();
-    for case in &cases {
-        probed.push(ProbedCase::measure(topology, case, arguments.explain, watcher)?);
-    }
-    let probed = ProbedCases::new(topology, probed);
+    let probed = measured(arguments, topology, &cases, watcher)?;
     arguments.page.write(arguments.output, || page::cases(&probed))?;
-    arguments.output.print(|colours| probed.text(colours), || text(&probed.json()))?;
+    record::save(&arguments.study, arguments.output, || save::of_cases(topology, &probed))?;
+    arguments.output.print(|colours| probed.text(colours), || text(probed.json(), topology))?;
     Ok(if probed.holds() { Code::Done } else { Code::Failed })
 }
 
-fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Result<Code> {
+fn measured(
+    arguments: &Arguments,
+    topology: &Topology,
+    cases: &[Case],
+    watcher: Option<Watcher<'_, anyhow::Error>>,
+) -> Result<ProbedCases> {
+    let mut probed = Vec::new();
+    let _progress = Busy::new(arguments.output.quiet, "simulating transfers");
+    for case in cases {
+        probed.push(ProbedCase::measure(topology, case, arguments.explain, watcher)?);
+    }
+    Ok(ProbedCases::new(topology, probed))
+}
+
+/// Measures the cases or the pattern, and returns their record.
+pub(crate) fn recorded(arguments: &Arguments) -> Result<Recorded> {
+    let topology = &arguments.machine.read(arguments.output)?;
+    let Some(file) = &arguments.pattern else {
+        let probed = measured(arguments, topology, &chosen(topology, &arguments.case)?, None)?;
+        return Ok(Recorded { record: save::of_cases(topology, &probed), is_well: probed.holds() });
+    };
+    let pattern = read(file, topology)?;
+    let probed =
+        ProbedPattern::run(topology, &pattern, false, None).map_err(|error| stopped(&error))?;
+    let record = save::of_pattern(topology, &file.to_string_lossy(), &probed);
+    Ok(Recorded { record, is_well: true })
+}
+
+fn read(file: &Path, topology: &Topology) -> Result<Pattern> {
     let (name, bytes) = input::named_bytes(file, LIMIT)?;
-    let pattern = Pattern::read(&name, &bytes, topology)
-        .map_err(|error| anyhow!("{error}\n  help: a transfer looks like {TRANSFER}"))?;
+    Pattern::read(&name, &bytes, topology)
+        .map_err(|error| anyhow!("{error}\n  help: a transfer looks like {TRANSFER}"))
+}
+
+fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Result<Code> {
+    let pattern = read(file, topology)?;
     let trace = |machine: &Machine<FlitLog>| write_trace(arguments, machine);
     let watcher = arguments.trace.is_some().then_some(&trace as Watcher<'_, anyhow::Error>);
-    let probed = match ProbedPattern::run(topology, &pattern, arguments.explain, watcher) {
-        Ok(probed) => probed,
-        Err(error) => return error.downcast().map(|error| stopped(&error)),
-    };
+    let progress = Busy::new(arguments.output.quiet, "simulating transfers");
+    let probed = ProbedPattern::run(topology, &pattern, arguments.explain, watcher);
+    drop(progress);
+    let probed = probed.map_err(|error: anyhow::Error| {
+        error.downcast::<RunError>().map_or_else(|error| error, |error| stopped(&error))
+    })?;
+    let name = file.to_string_lossy();
     arguments.page.write(arguments.output, || page::pattern(&name, &probed))?;
-    arguments.output.print(|colours| probed.text(colours), || text(&probed.json()))?;
+    let record = || save::of_pattern(topology, &name, &probed);
+    record::save(&arguments.study, arguments.output, record)?;
+    arguments.output.print(|colours| probed.text(colours), || text(probed.json(), topology))?;
     Ok(Code::Done)
 }
 
-fn text(value: &Value) -> Result<String> {
-    Ok(serde_json::to_string_pretty(value)? + "\n")
+fn text(value: Value, topology: &Topology) -> Result<String> {
+    Ok(serde_json::to_string_pretty(&record::stamped(value, topology))? + "\n")
 }
 
-/// Reports a run without a result.
-fn stopped(error: &RunError) -> Code {
+/// Returns the error of a run without a result, with help.
+fn stopped(error: &RunError) -> anyhow::Error {
     let help = match error {
         RunError::Stalled { .. } => "larger buffers in the topology, or none",
         RunError::TooManyRecords { .. } => {
@@ -119,8 +159,7 @@ fn stopped(error: &RunError) -> Code {
         RunError::Interrupted => "run it again",
         RunError::OutOfTime => "fewer or smaller transfers, or a faster machine",
     };
-    terminal::note(&format!("error: {error}\n  help: {help}"));
-    Code::Exhausted
+    Exhausted(format!("{error}\n  help: {help}")).into()
 }
 
 /// Returns the cases with this name.

@@ -3,14 +3,15 @@
 mod explain;
 mod table;
 
-use crate::code::Code;
+use crate::code::{Code, Exhausted};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use cubeyard_bench::{Bench, BenchError, OwnError, ParameterError, Run, RunConfig};
+use cubeyard_bench::record::Record;
+use cubeyard_bench::{Bench, BenchError, OwnError, ParameterError, Run, RunConfig, Values};
 use cubeyard_bench::{json, report};
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
@@ -20,6 +21,8 @@ use crate::machine::MachineOptions;
 use crate::output::{Files, Named};
 use crate::own::{self, OwnBenches};
 use crate::page::PageOptions;
+use crate::progress::Busy;
+use crate::record::{self, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
 use crate::{memory, output, terminal};
 
@@ -39,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
-    machine: MachineOptions,
+    pub(crate) machine: MachineOptions,
     /// SIPs to use: all, or one such as sip:1; if omitted, the first, or all for a bench of several SIPs
     #[arg(long, value_name = "all|sip:N")]
     device: Option<Device>,
@@ -51,14 +54,16 @@ pub(crate) struct Arguments {
     live: bool,
     /// Write a trace for Perfetto with every operation of every unit
     #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    pub(crate) trace: Option<PathBuf>,
     /// Show the critical path, step by step
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
-    page: PageOptions,
+    pub(crate) page: PageOptions,
     #[command(flatten)]
-    output: OutputOptions,
+    pub(crate) study: StudyOptions,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 /// SIPs that a bench runs on.
@@ -84,32 +89,66 @@ impl FromStr for Device {
 /// Reads and runs everything before any output is written, so that a failure leaves no partial result.
 pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code> {
     output::check(&inputs(arguments), &outputs(arguments))?;
-    let topology = arguments.machine.read(arguments.output)?;
-    let config = config(arguments, topology)?;
-    let bench = match chosen(arguments, front).map_err(anyhow::Error::downcast) {
-        Ok(bench) => bench,
-        Err(Ok(error)) => return refused(&error),
-        Err(Err(error)) => return Err(error),
-    };
-    let run = match measured(&*bench, &config) {
-        Ok(run) => run,
-        Err(BenchError::TooLarge(error)) => return Ok(memory::refuse(&error)),
-        Err(error) => return refused(&error),
-    };
+    let (topology, run) = simulated(arguments, front)?;
     remark_on_checks(arguments, &run);
-    write_files(arguments, &run)?;
+    write_files(arguments, &topology, &run)?;
     draw_first(arguments, &run);
     arguments.output.print(
         |colours| table::render(&run, arguments.explain, colours),
         || {
-            Ok(serde_json::to_string_pretty(&json::run(
-                &run.report,
-                &run.findings,
-                arguments.explain,
-            ))? + "\n")
+            let value = json::run(&run.report, &run.findings, arguments.explain);
+            Ok(serde_json::to_string_pretty(&record::stamped(value, &topology))? + "\n")
         },
     )?;
     Ok(if run.is_well() { Code::Done } else { Code::Failed })
+}
+
+/// Runs the bench, and returns its record without the log of its operations.
+pub(crate) fn recorded(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Recorded> {
+    let (topology, run) = simulated(arguments, front)?;
+    Ok(Recorded { record: Record::of(&run).on(&topology), is_well: run.is_well() })
+}
+
+/// Returns whether the bench is a built-in one, which any thread can run.
+pub(crate) fn is_built_in(arguments: &Arguments, front: &dyn OwnBenches) -> bool {
+    let Some(name) = &arguments.name else { return true };
+    let is_own = front.benches().iter().any(|bench| bench.name() == name);
+    !is_own && own::file(name).is_none()
+}
+
+/// Returns the bench, without a remark.
+pub(crate) fn named(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Box<dyn Bench>> {
+    let name = arguments.name.clone();
+    let silent = Arguments { name, output: OutputOptions::quiet(), ..Arguments::default() };
+    chosen(&silent, front).map_err(helped)
+}
+
+/// Checks that a bench has a parameter.
+pub(crate) fn check_parameter(bench: &dyn Bench, name: &str) -> Result<()> {
+    let given = [format!("{name}=")];
+    match Values::new(bench.name(), &bench.parameters(), &given) {
+        Err(error @ ParameterError::NoSuchParameter { .. }) => {
+            Err(anyhow!("{name}: {error}\n  help: cubeyard list -v shows all parameters"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn simulated(arguments: &Arguments, front: &dyn OwnBenches) -> Result<(Topology, Run)> {
+    let topology = arguments.machine.read(arguments.output)?;
+    let config = config(arguments, topology)?;
+    let bench = chosen(arguments, front).map_err(helped)?;
+    let _progress = Busy::new(arguments.output.quiet, &format!("simulating {}", bench.name()));
+    let run = measured(&*bench, &config).map_err(|error| match error {
+        BenchError::TooLarge(error) => memory::refuse(&error),
+        error => refused(&error),
+    })?;
+    Ok((config.topology, run))
+}
+
+/// Adds help to the error of a bench that is not there.
+fn helped(error: anyhow::Error) -> anyhow::Error {
+    error.downcast::<BenchError>().map_or_else(|error| error, |error| refused(&error))
 }
 
 /// Formats the critical path of a run as text.
@@ -146,13 +185,11 @@ fn sips(device: Option<Device>, topology: &Topology) -> Result<Vec<SipId>> {
 }
 
 /// Adds help to an error. Ends with code 3 if simulated memory or time ran out.
-fn refused(error: &BenchError) -> Result<Code> {
+fn refused(error: &BenchError) -> anyhow::Error {
     let help = match error {
         _ if error.is_exhausted() => {
-            terminal::note(&format!(
-                "error: {error}\n  help: use smaller parameters with --set, or a larger machine with --topology"
-            ));
-            return Ok(Code::Exhausted);
+            let help = "use smaller parameters with --set, or a larger machine with --topology";
+            return Exhausted(format!("{error}\n  help: {help}")).into();
         }
         BenchError::NoSuchBench { .. } => "cubeyard list shows all benches",
         BenchError::Parameter(ParameterError::Form(_)) => "as in --set elements=4096",
@@ -160,13 +197,13 @@ fn refused(error: &BenchError) -> Result<Code> {
         BenchError::NeedsData(_) => "add --data",
         BenchError::NothingLaunched(_) => "launch a kernel in it",
         BenchError::Own(OwnError { help: Some(help), .. }) => help,
-        BenchError::Own(_) => return Err(anyhow!("{error}")),
+        BenchError::Own(_) => return anyhow!("{error}"),
         BenchError::Unfit(_)
         | BenchError::TooLarge { .. }
         | BenchError::Runtime(_)
         | BenchError::Distributed(_) => "change the parameters with --set",
     };
-    Err(anyhow!("{error}\n  help: {help}"))
+    anyhow!("{error}\n  help: {help}")
 }
 
 fn remark_on_checks(arguments: &Arguments, run: &Run) {
@@ -181,7 +218,8 @@ fn inputs(arguments: &Arguments) -> Vec<Named<'_>> {
 }
 
 fn outputs(arguments: &Arguments) -> Vec<Named<'_>> {
-    output::named([("--trace", &arguments.trace), ("--report", &arguments.page.report)])
+    let Arguments { trace, page, study, .. } = arguments;
+    output::named([("--trace", trace), ("--report", &page.report), ("--save", &study.save)])
 }
 
 /// Runs a bench if it fits the memory of the host.
@@ -191,7 +229,7 @@ fn measured(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
 }
 
 /// Writes all files before the first is renamed.
-fn write_files(arguments: &Arguments, run: &Run) -> Result<()> {
+fn write_files(arguments: &Arguments, topology: &Topology, run: &Run) -> Result<()> {
     let mut files = Files::default();
     if let Some((path, log)) = arguments.trace.as_ref().zip(run.log.as_ref()) {
         files.write(path, "--trace", |file| log.write_trace(file).map(|_| ()))?;
@@ -200,12 +238,16 @@ fn write_files(arguments: &Arguments, run: &Run) -> Result<()> {
         let page = run.page();
         files.write(path, "--report", |file| file.write_all(page.as_bytes()))?;
     }
+    if let Some(path) = &arguments.study.save {
+        let record = Record::of(run).on(topology).with_ops(run);
+        files.write(path, "--save", |file| record::write(file, &record))?;
+    }
     files.finish()?;
     if let Some(path) = &arguments.trace {
         let line = format!("wrote {}: {}", path.display(), terminal::PERFETTO);
         arguments.output.remark(&line);
     }
-    if let Some(path) = &arguments.page.report {
+    for path in [&arguments.page.report, &arguments.study.save].into_iter().flatten() {
         arguments.output.remark(&format!("wrote {}", path.display()));
     }
     arguments.page.show()

@@ -29,6 +29,16 @@ enum Format {
 }
 
 impl OutputOptions {
+    /// Returns options with which nothing is said beside the result.
+    pub(crate) fn quiet() -> Self {
+        Self { quiet: true, ..Self::default() }
+    }
+
+    /// Returns whether tables are printed to a terminal, so that their rows can be shown as they come.
+    pub(crate) fn is_live(self) -> bool {
+        matches!(self.format, Format::Table) && io::stdout().is_terminal()
+    }
+
     /// Prints a result as text, which may be coloured, or as JSON.
     pub(crate) fn print(
         self,
@@ -65,7 +75,7 @@ pub(crate) fn note(line: &str) {
 
 /// Returns whether results may be coloured: on a terminal, unless the user objects (<https://no-color.org>).
 #[expect(clippy::disallowed_methods, reason = "a front reads the environment")]
-fn colours() -> bool {
+pub(crate) fn colours() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
     io::stdout().is_terminal() && !set("NO_COLOR") && !dumb

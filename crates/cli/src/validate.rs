@@ -11,7 +11,8 @@ use cubeyard_validate::collectives;
 use cubeyard_validate::{Check, Row, Verdict};
 
 use crate::machine::MachineOptions;
-use crate::terminal::OutputOptions;
+use crate::progress::Busy;
+use crate::terminal::{self, OutputOptions};
 
 /// Compare the simulator with published figures, closed forms and golden values
 ///
@@ -28,15 +29,44 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     let topology = arguments.machine.read(arguments.output)?;
-    let mut rows = cubeyard_validate::run(&topology);
-    rows.extend(collectives::checks().iter().map(Check::run));
-    arguments.output.print(|colours| table::render(&rows, colours), || json::render(&rows))?;
+    let mut checks = cubeyard_validate::checks(&topology);
+    checks.extend(collectives::checks());
+    let rows = if arguments.output.is_live() {
+        streamed(&checks, arguments.output)?
+    } else {
+        let progress = Busy::new(arguments.output.quiet, "");
+        let rows: Vec<_> = checks.iter().map(|check| measured(check, &progress)).collect();
+        drop(progress);
+        arguments.output.print(|colours| table::render(&rows, colours), || json::render(&rows))?;
+        rows
+    };
     let left_out = count(&rows, Verdict::LeftOut);
     if left_out > 0 {
         let line = format!("{left_out} checks of the default topology were left out");
         arguments.output.remark(&line);
     }
     Ok(status(&rows))
+}
+
+/// Prints each row as it comes.
+fn streamed(checks: &[Check<'_>], options: OutputOptions) -> Result<Vec<Row>> {
+    let names = checks.iter().map(Check::name);
+    let mut table = table::Stream::new(names, terminal::colours());
+    let progress = Busy::new(options.quiet, "");
+    let mut rows = Vec::new();
+    for check in checks {
+        let row = measured(check, &progress);
+        progress.step(|| terminal::print(&table.lines(&row)))?;
+        rows.push(row);
+    }
+    drop(progress);
+    terminal::print(&table.end(&rows))?;
+    Ok(rows)
+}
+
+fn measured(check: &Check<'_>, progress: &Busy) -> Row {
+    progress.turn_to(format!("measuring {}", check.name()));
+    check.run()
 }
 
 fn count(rows: &[Row], verdict: Verdict) -> usize {
@@ -57,6 +87,17 @@ mod tests {
         let check =
             Check::new(CheckKind::Exact, "made up", Expected::ns(2.0), "nobody", move || ours);
         vec![check.run()]
+    }
+
+    #[test]
+    fn rows_that_come_one_by_one_are_those_of_the_table() {
+        let rows = rows(2.0);
+        let mut stream = table::Stream::new(rows.iter().map(|row| row.name.as_str()), false);
+        let text = stream.lines(&rows[0]) + &stream.lines(&rows[0]) + &stream.end(&rows);
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let table = words(&table::render(&[rows[0].clone(), rows[0].clone()], false));
+        assert_eq!(words(&text)[..table.len() - 16], table[..table.len() - 16], "{text}");
+        assert!(text.ends_with("1 ✓ within tolerance, 0 ✗ out of it, 0 – indicative\n"), "{text}");
     }
 
     /// No input makes one of our checks fail, so the test makes one up.

@@ -1,6 +1,6 @@
 //! Records of runs, and files of sweeps.
 
-use cubeyard_bench::record::{FORMAT, Record, RecordError, VERSION};
+use cubeyard_bench::record::{FORMAT, Record, RecordError};
 use cubeyard_device::input::{Document, Field, InputError};
 use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
@@ -15,9 +15,7 @@ fn make_record(
     topology: String,
     inputs: &str,
 ) -> PyResult<String> {
-    let (format, version, inputs) = (FORMAT, VERSION.to_owned(), object(inputs)?);
-    let (figures, error) = (None, None);
-    Ok(Record { format, version, bench, source, topology, inputs, figures, error }.line())
+    Ok(Record { source, ..Record::named(bench, topology, object(inputs)?) }.line())
 }
 
 /// Adds figures, which are a JSON object, to a record.

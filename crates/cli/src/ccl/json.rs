@@ -2,10 +2,13 @@
 
 use anyhow::Result;
 use cubeyard_collectives::distributed::sweep::{Row, Sweep, Winner};
+use cubeyard_device::topology::Topology;
 use serde_json::{Value, json};
 
-pub(super) fn render(sweep: &Sweep) -> Result<String> {
-    Ok(serde_json::to_string_pretty(&value(sweep))? + "\n")
+use crate::record::stamped;
+
+pub(super) fn render(sweep: &Sweep, topology: &Topology) -> Result<String> {
+    Ok(serde_json::to_string_pretty(&stamped(value(sweep), topology))? + "\n")
 }
 
 /// Returns one object.

@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 
 use cubeyard_collectives::collective::Operation;
-use cubeyard_collectives::distributed::sweep::{Figures, Row, Sweep, Winner};
+use cubeyard_collectives::distributed::sweep::{Figures, Row, Sweep, SweepConfig, Winner};
+use cubeyard_runtime::dtype::DType;
 use cubeyard_units::text::percent_column;
 
 use crate::grid::{BOLD, DIM, GREEN, RED, bytes, paint, table};
+use crate::terminal::{self, OutputOptions};
 
 const HEADING: [&str; 11] = [
     "algorithm",
@@ -24,10 +26,14 @@ const HEADING: [&str; 11] = [
 
 pub(crate) fn render(sweep: &Sweep, colours: bool) -> String {
     let mut text = head(sweep, colours) + "\n";
-    let rows: Vec<_> = sweep.rows.iter().map(|row| cells(sweep, row)).collect();
+    let (operation, dtype) = (sweep.operation, sweep.dtype);
+    let rows: Vec<_> = sweep.rows.iter().map(|row| cells(operation, dtype, row)).collect();
     text += &table(&HEADING, &rows, 1, colours);
-    text += &failures(sweep, colours);
-    text.push('\n');
+    text + &failures(sweep, colours) + "\n" + &summary(sweep, colours)
+}
+
+fn summary(sweep: &Sweep, colours: bool) -> String {
+    let mut text = String::new();
     for winner in sweep.winners() {
         text += &won(&winner);
     }
@@ -39,6 +45,68 @@ pub(crate) fn render(sweep: &Sweep, colours: bool) -> String {
         let _ = writeln!(text, "  left out {name}: {why}");
     }
     text + &verdict(sweep, colours)
+}
+
+/// A table whose rows are printed as they come, on a terminal. Its columns are as wide as the widest cells that there
+/// can be, so far as they are known before.
+#[derive(Debug)]
+pub(super) struct Stream {
+    operation: Operation,
+    dtype: DType,
+    widths: Vec<usize>,
+    is_live: bool,
+    rows: usize,
+    colours: bool,
+}
+
+impl Stream {
+    pub(super) fn new(config: &SweepConfig, options: OutputOptions) -> Self {
+        let mut widths: Vec<_> = HEADING.iter().map(|cell| cell.chars().count()).collect();
+        let names = config.ccl.algorithms.iter().map(|it| it.name.chars().count());
+        widths[0] = names.chain([widths[0]]).max().unwrap_or_default();
+        let digits = config.sizes.iter().max().map_or(1, |size| size.to_string().len());
+        widths[1] = widths[1].max(digits);
+        widths[6] = widths[6].max("12345.678".len());
+        let (is_live, colours) = (options.is_live(), terminal::colours());
+        Self { operation: config.operation, dtype: config.dtype, widths, is_live, rows: 0, colours }
+    }
+
+    /// Prints a row, after the heading if it is the first.
+    pub(super) fn row(&mut self, row: &Row) {
+        if self.is_live {
+            // The terminal may be gone; the end of the command will say so.
+            let _ = terminal::print(&self.lines(row));
+        }
+    }
+
+    fn lines(&mut self, row: &Row) -> String {
+        let cells = cells(self.operation, self.dtype, row);
+        let mut text = line(&cells, &self.widths) + "\n";
+        if self.rows == 0 {
+            let heading = line(&HEADING.map(ToOwned::to_owned), &self.widths);
+            text = paint(&heading, DIM, self.colours) + "\n" + &text;
+        }
+        self.rows += 1;
+        text
+    }
+
+    /// Returns what follows the rows; `None` if they have not been printed.
+    pub(super) fn end(&self, sweep: &Sweep) -> Option<String> {
+        let text = || {
+            let failures = failures(sweep, self.colours);
+            format!("{failures}\n{}{}", head(sweep, self.colours), summary(sweep, self.colours))
+        };
+        self.is_live.then(text)
+    }
+}
+
+/// Formats cells in columns of these widths, the first aligned to the left.
+fn line(cells: &[String], widths: &[usize]) -> String {
+    let cells = cells.iter().zip(widths).enumerate();
+    let cell = |(column, (cell, &width)): (usize, (&String, &usize))| {
+        if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+    };
+    format!("  {}", cells.map(cell).collect::<Vec<_>>().join("  ")).trim_end().to_owned()
 }
 
 fn head(sweep: &Sweep, colours: bool) -> String {
@@ -61,10 +129,10 @@ fn redop(operation: Operation) -> (&'static str, String) {
     }
 }
 
-fn cells(sweep: &Sweep, row: &Row) -> Vec<String> {
-    let (op, root) = redop(sweep.operation);
+fn cells(operation: Operation, dtype: DType, row: &Row) -> Vec<String> {
+    let (op, root) = redop(operation);
     let known = [row.algorithm.clone(), row.bytes.to_string(), row.count.to_string()];
-    let known = known.into_iter().chain([sweep.dtype.to_string(), op.to_owned(), root]);
+    let known = known.into_iter().chain([dtype.to_string(), op.to_owned(), root]);
     let measured = row
         .figures
         .as_ref()
@@ -120,4 +188,37 @@ fn verdict(sweep: &Sweep, colours: bool) -> String {
         (_, wrong) => paint(&format!("{wrong} numbers are wrong"), RED, colours),
     };
     format!("  check    {text}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use cubeyard_collectives::collective::ReduceOp;
+
+    use super::*;
+
+    fn stream() -> Stream {
+        let (operation, dtype) = (Operation::AllReduce(ReduceOp::Sum), DType::F16);
+        let widths = HEADING.map(|cell| cell.chars().count()).to_vec();
+        Stream { operation, dtype, widths, is_live: true, rows: 0, colours: false }
+    }
+
+    #[test]
+    fn rows_that_come_one_by_one_have_one_heading_and_stand_in_its_columns() {
+        let row = |bytes| Row {
+            bytes,
+            count: bytes / 2,
+            algorithm: "ring".to_owned(),
+            figures: Err("too large".to_owned()),
+            explained: None,
+        };
+        let mut stream = stream();
+        let first = stream.lines(&row(256));
+        let second = stream.lines(&row(4096));
+        assert_eq!(first.lines().count(), 2, "{first}");
+        assert_eq!(second.lines().count(), 1, "{second}");
+        let lines: Vec<_> = first.lines().chain(second.lines()).collect();
+        let end = |line: &str, word: &str| line.find(word).map(|at| at + word.len());
+        assert_eq!(end(lines[0], "size B"), end(lines[1], "256"));
+        assert_eq!(end(lines[0], "size B"), end(lines[2], "4096"));
+    }
 }

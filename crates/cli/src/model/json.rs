@@ -1,13 +1,16 @@
 //! Reports on models as JSON.
 
 use anyhow::Result;
+use cubeyard_device::topology::Topology;
 use cubeyard_model::report::{ModelReport, PartReport, Use};
 use cubeyard_model::{HfModel, Phase};
 use cubeyard_runtime::dtype::DType;
 use serde_json::{Value, json};
 
-pub(super) fn render(report: &ModelReport) -> Result<String> {
-    Ok(serde_json::to_string_pretty(&value(report))? + "\n")
+use crate::record::stamped;
+
+pub(super) fn render(report: &ModelReport, topology: &Topology) -> Result<String> {
+    Ok(serde_json::to_string_pretty(&stamped(value(report), topology))? + "\n")
 }
 
 /// Returns one object.

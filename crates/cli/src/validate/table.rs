@@ -29,6 +29,44 @@ pub(crate) fn render(rows: &[Row], colours: bool) -> String {
     format!("{}\n{}{}\n", table.concat(), remarks.lines().concat(), sum(rows))
 }
 
+/// A table whose rows are printed as they come, with a width for the names that is known before.
+pub(super) struct Stream {
+    widths: [usize; 6],
+    family: &'static str,
+    remarks: Remarks,
+    colours: bool,
+}
+
+impl Stream {
+    /// Makes a table of rows with these names.
+    pub(super) fn new<'a>(names: impl Iterator<Item = &'a str>, colours: bool) -> Self {
+        let name = names.map(|name| name.chars().count()).max().unwrap_or_default();
+        let widths = [name, 14, 14, 9, 15, 0];
+        Self { widths, family: "", remarks: Remarks::default(), colours }
+    }
+
+    /// Returns the lines of a row, with the heading of its family if it is the first of it.
+    pub(super) fn lines(&mut self, row: &Row) -> String {
+        let mut lines = Vec::new();
+        if row.family != self.family {
+            lines.extend((!self.family.is_empty()).then(String::new));
+            lines.push(paint(row.family, BOLD, self.colours));
+            let heading = align("  ", &COLUMNS.map(str::to_owned), &self.widths);
+            lines.push(paint(&heading, DIM, self.colours));
+            self.family = row.family;
+        }
+        let (mark, colour) = mark(row.verdict);
+        let cells = cells(row, &mut self.remarks);
+        lines.push(paint(&align(mark, &cells, &self.widths), colour, self.colours));
+        lines.join("\n") + "\n"
+    }
+
+    /// Returns what follows the rows.
+    pub(super) fn end(&self, rows: &[Row]) -> String {
+        format!("\n{}{}\n", self.remarks.lines().concat(), sum(rows))
+    }
+}
+
 fn mark(verdict: Verdict) -> (&'static str, &'static str) {
     match verdict {
         Verdict::Passed => ("✓ ", GREEN),

@@ -7,6 +7,7 @@
 
 mod bad_input;
 mod ccl;
+mod compare;
 mod files;
 mod kernel_pages;
 mod memory;
@@ -21,6 +22,7 @@ mod run;
 mod shell;
 mod topology;
 mod validate;
+mod vary;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

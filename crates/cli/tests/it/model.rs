@@ -6,9 +6,9 @@ use serde_json::Value;
 use crate::{Run, Sandbox};
 
 /// Two SIPs of two cubes with two PEs, and a model that they can divide: done quickly.
-const MACHINE: &str = "sips: {count: 2}\ncubes: {w: 2, h: 1}\npe: {routers: [r0c0, r0c1]}\n\
+pub(crate) const MACHINE: &str = "sips: {count: 2}\ncubes: {w: 2, h: 1}\npe: {routers: [r0c0, r0c1]}\n\
                        hbm: {bytes_per_cube: 16 MiB}\n";
-const MODEL: &str = "{name: tiny, layers: 3, hidden: 256, ffn: 512, heads: 8, kv_heads: 2, \
+pub(crate) const MODEL: &str = "{name: tiny, layers: 3, hidden: 256, ffn: 512, heads: 8, kv_heads: 2, \
                      head_dim: 32, vocab: 64}\n";
 
 fn sandbox(name: &str) -> Sandbox {

@@ -164,6 +164,8 @@ fn json_has_every_figure() {
         "check",
         "findings",
         "notes",
+        "version",
+        "topology",
     ];
     for key in keys {
         assert!(!report[key].is_null(), "{key}");

@@ -290,11 +290,11 @@ fn bandwidth_that_nothing_can_reach_is_told() {
     sandbox.write("fast.yaml", "hbm: {channel_bandwidth_gbs: 64}\n");
     let run = sandbox.run(&["topology", "--topology", "fast.yaml"]);
     expect![[r#"
-        warning: fast.yaml: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, and hbm.link carries 256 GB/s: no more can be reached
+        warning: fast.yaml: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, and hbm.link carries 256 GB/s each way: reads alone, or writes alone, reach no more
     "#]].assert_eq(&run.stderr);
     let table = run.result();
     expect![[r#"
-        warning: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, and hbm.link carries 256 GB/s: no more can be reached"#]]
+        warning: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, and hbm.link carries 256 GB/s each way: reads alone, or writes alone, reach no more"#]]
     .assert_eq(table.lines().last().unwrap());
     sandbox.write(
         "faster.yaml",
@@ -306,8 +306,8 @@ fn bandwidth_that_nothing_can_reach_is_told() {
     assert_eq!(
         figures["warnings"],
         serde_json::json!([
-            "hbm: 512 GB/s for each PE, and pe.link carries 256 GB/s: a PE alone reaches no more of its own HBM",
-            "pcie.link.bandwidth_gbs: 1024 GB/s, and io.endpoint_link carries 512 GB/s: no more can be reached",
+            "hbm: 512 GB/s for each PE, and pe.link carries 256 GB/s each way: a PE alone reads, or writes, no more of its own",
+            "pcie.link.bandwidth_gbs: 1024 GB/s, and io.endpoint_link carries 512 GB/s each way: no more can be reached",
         ])
     );
     let run = sandbox.run(&["probe", "--topology", "fast.yaml", "--case", "pe-dma-local"]);

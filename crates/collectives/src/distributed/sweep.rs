@@ -4,6 +4,7 @@
 //! time is that from the start of the first PE to the end of the last.
 
 mod chart;
+mod explain;
 mod lines;
 mod measure;
 mod page;
@@ -27,6 +28,7 @@ use measure::row;
 use shape::Shape;
 
 pub use chart::svg;
+pub use explain::Explained;
 pub use page::page;
 pub use sizes::{BadSizes, Sizes};
 
@@ -110,6 +112,8 @@ pub struct Row {
     pub algorithm: String,
     /// Figures, or the reason why it could not be measured.
     pub figures: Result<Figures, String>,
+    /// Critical path and utilisation, if they were asked for.
+    pub explained: Option<Explained>,
 }
 
 /// Figures of one collective.
@@ -165,6 +169,16 @@ impl SweepConfig {
 impl Sweep {
     /// Measures all sizes and algorithms.
     pub fn run(config: &SweepConfig) -> Result<Self, DistError> {
+        Self::watched(config, false, &mut |_| ())
+    }
+
+    /// Measures all sizes and algorithms, and calls `told` with each row as it comes; rows have their critical path if
+    /// `explains`, for which every operation is kept while its row is measured.
+    pub fn watched(
+        config: &SweepConfig,
+        explains: bool,
+        told: &mut dyn FnMut(&Row),
+    ) -> Result<Self, DistError> {
         let (algorithms, refused) = measured(config)?;
         let first = algorithms.first().map_or(&config.ccl.defaults, |algorithm| &algorithm.config);
         let map = RankMap::new(&config.topology, first)?;
@@ -172,10 +186,11 @@ impl Sweep {
         let mut rows: Vec<Row> = Vec::new();
         for &size in &config.sizes {
             for algorithm in chosen(config, &algorithms, size)? {
-                let row = row(config, algorithm, size, bound.as_ref())?;
+                let row = row(config, algorithm, size, bound.as_ref(), explains)?;
                 let same =
                     |known: &Row| (known.bytes, &known.algorithm) == (row.bytes, &row.algorithm);
                 if !rows.iter().any(same) {
+                    told(&row);
                     rows.push(row);
                 }
             }

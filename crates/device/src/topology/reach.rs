@@ -1,4 +1,4 @@
-//! Checks a topology for bandwidth that no traffic can reach.
+//! Checks a topology for bandwidth that no traffic in one direction can reach.
 
 use cubeyard_sim::Bandwidth;
 use thiserror::Error;
@@ -12,7 +12,7 @@ use super::{Spec, Topology};
 pub enum Unreachable {
     /// The channels of a PE's HBM together are faster than the link to them.
     #[error(
-        "hbm.channel_bandwidth_gbs: {channels} channels of {channel} are {all}, and hbm.link carries {link}: no more can be reached"
+        "hbm.channel_bandwidth_gbs: {channels} channels of {channel} are {all}, and hbm.link carries {link} each way: reads alone, or writes alone, reach no more"
     )]
     Channels {
         /// Number of channels of a PE's HBM.
@@ -26,7 +26,7 @@ pub enum Unreachable {
     },
     /// The HBM of a PE is faster than the link to the PE's DMA engine.
     #[error(
-        "hbm: {hbm} for each PE, and pe.link carries {link}: a PE alone reaches no more of its own HBM"
+        "hbm: {hbm} for each PE, and pe.link carries {link} each way: a PE alone reads, or writes, no more of its own"
     )]
     OwnHbm {
         /// Bandwidth of the HBM or of its link, whichever is slower.
@@ -36,7 +36,7 @@ pub enum Unreachable {
     },
     /// The link between a SIP and the switch is faster than the link behind its endpoint.
     #[error(
-        "pcie.link.bandwidth_gbs: {pcie}, and io.endpoint_link carries {link}: no more can be reached"
+        "pcie.link.bandwidth_gbs: {pcie}, and io.endpoint_link carries {link} each way: no more can be reached"
     )]
     Pcie {
         /// Bandwidth of the link to the switch.

@@ -280,10 +280,20 @@ pub struct HbmSpec {
 }
 
 impl HbmSpec {
-    /// Returns the peak bandwidth of a PE's slice in bytes per second: that of its channels or of its wire.
+    /// Returns the peak bandwidth of a PE's slice for reads alone or writes alone, in bytes per second: that of its
+    /// channels or of its wire.
     pub fn peak_bytes_per_second(&self) -> f64 {
-        let channels = f64::from(self.channels) * self.channel_bandwidth.bytes_per_second() as f64;
-        channels.min(self.link.bandwidth.bytes_per_second() as f64)
+        self.channels_bytes_per_second().min(self.link.bandwidth.bytes_per_second() as f64)
+    }
+
+    /// Returns the peak bandwidth of a PE's slice for reads and writes together, in bytes per second. Its wire carries
+    /// them in opposite directions, its channels share them.
+    pub fn peak_both_ways(&self) -> f64 {
+        self.channels_bytes_per_second().min(2.0 * self.link.bandwidth.bytes_per_second() as f64)
+    }
+
+    fn channels_bytes_per_second(&self) -> f64 {
+        f64::from(self.channels) * self.channel_bandwidth.bytes_per_second() as f64
     }
 }
 

@@ -5,7 +5,7 @@ use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, ContextConfig, Tensor};
 
 use super::shape::Shape;
-use super::{Figures, Row, SweepConfig, values};
+use super::{Explained, Figures, Row, SweepConfig, values};
 use crate::collective::bound::Bound;
 use crate::distributed::ccl::Resolved;
 use crate::distributed::error::DistError;
@@ -19,13 +19,16 @@ pub(super) fn row(
     resolved: Resolved,
     size: u64,
     bound: Option<&Bound>,
+    explains: bool,
 ) -> Result<Row, DistError> {
     let map = RankMap::new(&config.topology, &resolved.config)?;
     let shape = Shape::new(config, &map, size);
     let ranks = map.world().ranks;
     let (algorithm, estimate) = (resolved.name.clone(), resolved.estimate);
-    let figures = match measure(config, resolved, &map, shape) {
-        Ok((report, wrong)) => {
+    let mut explained = None;
+    let figures = match measure(config, resolved, &map, shape, explains) {
+        Ok((report, wrong, why)) => {
+            explained = why;
             let rate = shape.bytes as f64 / (report.kernel.ps().max(1) as f64 / 1e12);
             let bus = rate * config.operation.bus_factor(ranks);
             let of_bound = bound.map(|bound| bus / bound.bus);
@@ -43,7 +46,7 @@ pub(super) fn row(
         Err(error) => return Err(error),
     };
     let count = shape.bytes / config.dtype.size();
-    Ok(Row { bytes: shape.bytes, count, algorithm, figures })
+    Ok(Row { bytes: shape.bytes, count, algorithm, figures, explained })
 }
 
 /// Runs the collective on a machine of its own.
@@ -52,7 +55,8 @@ fn measure(
     resolved: Resolved,
     map: &RankMap,
     shape: Shape,
-) -> Result<(CollectiveReport, Option<u64>), DistError> {
+    explains: bool,
+) -> Result<(CollectiveReport, Option<u64>, Option<Explained>), DistError> {
     let (topology, data) = (config.topology.clone(), shape.bytes <= config.check_up_to);
     let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
     let group = Group::new(&context, &resolved.config, resolved.algorithm, 0)?;
@@ -69,13 +73,17 @@ fn measure(
     }
     let pairs: Vec<(&Tensor, &Tensor)> =
         tensors.iter().map(|(input, output)| (input, output)).collect();
+    if explains {
+        context.keep_ops();
+    }
     let launcher = Launcher::new(&context);
     let report = group.run(&launcher, config.operation, &pairs)?;
+    let explained = explains.then(|| Explained::of(&context, &report));
     if !data {
-        return Ok((report, None));
+        return Ok((report, None, explained));
     }
     let outputs: Vec<_> = tensors.iter().map(|(_, output)| output).collect();
-    Ok((report, Some(values.wrong(&outputs)?)))
+    Ok((report, Some(values.wrong(&outputs)?), explained))
 }
 
 fn empty(

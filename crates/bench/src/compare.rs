@@ -1,0 +1,281 @@
+//! Comparison of two records: differences of their inputs and machines, and the cause of a difference in time.
+//!
+//! A record has one [`Measured`] time for each thing that its command measured: the kernel of a run, each size and
+//! algorithm of a collective, a step of a model, each case of a probe. The parts of the critical path add up to that time,
+//! so that their differences add up to the difference in time, and the largest of them are its cause.
+//!
+//! ```
+//! use cubeyard_bench::compare::Comparison;
+//! use cubeyard_bench::record::Record;
+//! use cubeyard_bench::{RunConfig, find, run};
+//! use cubeyard_device::topology::Topology;
+//! use cubeyard_tl::launch::Mode;
+//!
+//! let record = |elements: &str| {
+//!     let (topology, set) = (Topology::embedded(), vec![elements.to_owned()]);
+//!     let config = RunConfig { topology, set, data: false, mode: Mode::Recorded, sips: vec![], ops: true };
+//!     run(&*find("vector-add").unwrap(), &config).map(|run| Record::of(&run))
+//! };
+//! let comparison = Comparison::new(&record("elements=4096")?, &record("elements=65536")?);
+//! assert_eq!(comparison.inputs[0].name, "elements");
+//! let row = &comparison.rows[0];
+//! assert!(row.cause().starts_with("B takes "), "{}", row.cause());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod cause;
+mod measured;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use cubeyard_device::input::PlainValue;
+use cubeyard_device::topology::Topology;
+use serde_json::{Map, Value, json};
+
+use crate::record::Record;
+
+pub use measured::Measured;
+
+/// Differences between two records, A and B.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Comparison {
+    /// Inputs with other values: version, bench, parameters, options.
+    pub inputs: Vec<Difference>,
+    /// Keys of the machine with other values; empty if a record does not have its machine.
+    pub machine: Vec<Difference>,
+    /// Whether the machines differ, by their hashes.
+    pub other_machine: bool,
+    /// Bandwidth that cannot be reached, on each of the machines.
+    pub unreachable: [Vec<String>; 2],
+    /// Times that both or one of the records have.
+    pub rows: Vec<RowComparison>,
+    /// Errors of records of failed runs.
+    pub errors: [Option<String>; 2],
+}
+
+/// A value that differs, as JSON; `None` where a record does not have it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Name of the input, or key of the machine with dots.
+    pub name: String,
+    /// Values of A and B.
+    pub values: [Option<Value>; 2],
+}
+
+/// A time of both records with its parts, side by side.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowComparison {
+    /// Name of the measured thing, such as `kernel`.
+    pub name: String,
+    /// Time in nanoseconds; `None` where a record does not have it.
+    pub time_ns: [Option<f64>; 2],
+    /// Parts of the critical path, in nanoseconds, the longest first.
+    pub path_ns: Vec<Pair>,
+    /// Mean utilisation of each kind of unit.
+    pub utilisation: Vec<Pair>,
+    /// Minimum times that each resource allows, in nanoseconds.
+    pub bounds_ns: Vec<Pair>,
+    /// Limiting factor of each, if the command names one.
+    pub limited_by: [Option<String>; 2],
+}
+
+/// A figure of both records; `None` where one does not have it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    /// Name of the figure.
+    pub name: String,
+    /// Values of A and B.
+    pub values: [Option<f64>; 2],
+}
+
+impl Pair {
+    /// Returns by how much B exceeds A, where a missing value counts as zero.
+    pub fn change(&self) -> f64 {
+        let [a, b] = self.values.map(Option::unwrap_or_default);
+        b - a
+    }
+}
+
+impl Comparison {
+    /// Compares two records.
+    pub fn new(a: &Record, b: &Record) -> Self {
+        let machines = [a, b].map(|record| record.machine.clone().unwrap_or_default());
+        let both = a.machine.is_some() && b.machine.is_some();
+        Self {
+            inputs: differences(&inputs(a), &inputs(b)),
+            machine: if both { keys(&machines) } else { Vec::new() },
+            other_machine: a.topology != b.topology,
+            unreachable: machines.map(|machine| unreachable(&machine)),
+            rows: rows(a, b),
+            errors: [a.error.clone(), b.error.clone()],
+        }
+    }
+
+    /// Returns the time that differs most, as a fraction of the smaller one; the first of equals.
+    pub fn most_changed(&self) -> Option<&RowComparison> {
+        let ratio = |row: &RowComparison| row.ratio().map_or(0.0, |ratio| ratio.max(1.0 / ratio));
+        self.rows.iter().rev().max_by(|one, other| ratio(one).total_cmp(&ratio(other)))
+    }
+
+    /// Returns the comparison as one JSON object.
+    pub fn json(&self) -> Value {
+        let list = |all: &[Difference]| all.iter().map(Difference::json).collect::<Vec<_>>();
+        json!({
+            "inputs": list(&self.inputs),
+            "machine": list(&self.machine),
+            "other_machine": self.other_machine,
+            "unreachable": self.unreachable,
+            "rows": self.rows.iter().map(RowComparison::json).collect::<Vec<_>>(),
+            "errors": self.errors,
+        })
+    }
+}
+
+impl Difference {
+    fn json(&self) -> Value {
+        let [a, b] = &self.values;
+        json!({ "name": self.name, "a": a, "b": b })
+    }
+}
+
+impl RowComparison {
+    /// Returns the time of B as a multiple of that of A.
+    pub fn ratio(&self) -> Option<f64> {
+        let [Some(a), Some(b)] = self.time_ns else { return None };
+        (a > 0.0 && b > 0.0).then_some(b / a)
+    }
+
+    fn json(&self) -> Value {
+        let pair = |it: &Pair| json!({ "name": it.name, "a": it.values[0], "b": it.values[1] });
+        let pairs = |all: &[Pair]| all.iter().map(pair).collect::<Vec<_>>();
+        json!({
+            "name": self.name,
+            "a_ns": self.time_ns[0],
+            "b_ns": self.time_ns[1],
+            "b_over_a": self.ratio(),
+            "cause": self.cause(),
+            "path_ns": pairs(&self.path_ns),
+            "utilisation": pairs(&self.utilisation),
+            "bounds_ns": pairs(&self.bounds_ns),
+            "limited_by": self.limited_by,
+        })
+    }
+}
+
+/// Returns everything that was given, by name. The machine is compared key by key.
+fn inputs(record: &Record) -> Map<String, Value> {
+    let mut inputs = record.inputs.clone();
+    let command = record.command.clone().unwrap_or_else(|| "run".to_owned());
+    let others = [
+        ("command", json!(command)),
+        ("bench", json!(record.bench)),
+        ("version", json!(record.version)),
+        ("source", json!(record.source)),
+    ];
+    inputs.extend(others.map(|(name, value)| (name.to_owned(), value)));
+    inputs
+}
+
+fn differences(a: &Map<String, Value>, b: &Map<String, Value>) -> Vec<Difference> {
+    let names: BTreeSet<_> = a.keys().chain(b.keys()).collect();
+    let difference = |name: &String| {
+        let values = [a.get(name).cloned(), b.get(name).cloned()];
+        (values[0] != values[1]).then(|| Difference { name: name.clone(), values })
+    };
+    names.into_iter().filter_map(difference).collect()
+}
+
+/// Returns the keys of two machines with other values.
+fn keys(machines: &[Value; 2]) -> Vec<Difference> {
+    let [a, b] = machines.each_ref().map(|machine| {
+        let mut leaves = Map::new();
+        flatten("", machine, &mut leaves);
+        leaves
+    });
+    differences(&a, &b)
+}
+
+/// Collects the values of a mapping under keys with dots; `none` stands for an absent one.
+fn flatten(prefix: &str, value: &Value, into: &mut Map<String, Value>) {
+    match value {
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                let dot = if prefix.is_empty() { "" } else { "." };
+                flatten(&format!("{prefix}{dot}{key}"), value, into);
+            }
+        }
+        Value::String(text) if text == "none" => {}
+        value => {
+            into.insert(prefix.to_owned(), value.clone());
+        }
+    }
+}
+
+/// Returns the bandwidths of a machine that no traffic can reach; none for a machine that this version cannot read.
+fn unreachable(machine: &Value) -> Vec<String> {
+    let text = plain(machine).to_string();
+    let topology = Topology::read("the record's machine", &text);
+    topology.map_or_else(
+        |_| Vec::new(),
+        |topology| topology.unreachable().iter().map(ToString::to_string).collect(),
+    )
+}
+
+fn plain(value: &Value) -> PlainValue {
+    match value {
+        Value::Null => PlainValue::Map(Vec::new()),
+        Value::Bool(flag) => PlainValue::Flag(*flag),
+        Value::Number(number) => number.as_u64().map_or_else(
+            || PlainValue::of_number(number.as_f64().unwrap_or_default()),
+            PlainValue::Whole,
+        ),
+        Value::String(text) => PlainValue::Text(text.clone()),
+        Value::Array(list) => PlainValue::List(list.iter().map(plain).collect()),
+        Value::Object(entries) => PlainValue::Map(
+            entries.iter().map(|(key, value)| (key.clone(), plain(value))).collect(),
+        ),
+    }
+}
+
+/// Returns the times of both, in the order of A and then of B.
+fn rows(a: &Record, b: &Record) -> Vec<RowComparison> {
+    let [a, b] = [a, b].map(Measured::all);
+    let mut names: Vec<&str> = a.iter().map(|it| it.name.as_str()).collect();
+    names.extend(
+        b.iter().map(|it| it.name.as_str()).filter(|name| a.iter().all(|it| it.name != *name)),
+    );
+    let of = |all: &[Measured], name: &str| all.iter().find(|it| it.name == name).cloned();
+    names.into_iter().map(|name| row(name, &[of(&a, name), of(&b, name)])).collect()
+}
+
+fn row(name: &str, sides: &[Option<Measured>; 2]) -> RowComparison {
+    let sides = sides.each_ref().map(Option::as_ref);
+    let pairs = |of: fn(&Measured) -> &[(String, f64)]| {
+        pairs(sides.map(|it| it.map(of).unwrap_or_default()))
+    };
+    let mut path_ns = pairs(|it| &it.path_ns);
+    let longest =
+        |pair: &Pair| pair.values.map(Option::unwrap_or_default).into_iter().fold(0.0, f64::max);
+    path_ns.sort_by(|one, other| longest(other).total_cmp(&longest(one)));
+    RowComparison {
+        name: name.to_owned(),
+        time_ns: sides.map(|it| it.map(|it| it.time_ns)),
+        path_ns,
+        utilisation: pairs(|it| &it.utilisation),
+        bounds_ns: pairs(|it| &it.bounds_ns),
+        limited_by: sides.map(|it| it.and_then(|it| it.limited_by.clone())),
+    }
+}
+
+fn pairs([a, b]: [&[(String, f64)]; 2]) -> Vec<Pair> {
+    let value = |all: &[(String, f64)], name: &str| {
+        all.iter().find(|(known, _)| known == name).map(|it| it.1)
+    };
+    let mut names: Vec<&String> = a.iter().map(|(name, _)| name).collect();
+    names.extend(b.iter().map(|(name, _)| name).filter(|name| value(a, name).is_none()));
+    let pair =
+        |name: &String| Pair { name: name.clone(), values: [value(a, name), value(b, name)] };
+    names.into_iter().map(pair).collect()
+}

@@ -1,0 +1,218 @@
+//! `cubeyard compare`: compares two records, or two machines under one command.
+
+mod page;
+mod table;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Args;
+use cubeyard_bench::compare::Comparison;
+use cubeyard_bench::record::{Record, RecordError, VERSION};
+use serde_json::{Value, json};
+
+use crate::code::{self, Code};
+use crate::machine;
+use crate::own::OwnBenches;
+use crate::progress::Busy;
+use crate::record::{self, Recorded};
+use crate::terminal::OutputOptions;
+use crate::{Command, input, output};
+
+/// Largest number of bytes read from a file of records.
+const LIMIT: u64 = 1 << 28;
+
+const SYNTAX: &str = "cubeyard compare A.json B.json, with files of --save; or cubeyard compare --with \
+                      hbm.channel_bandwidth_gbs=64 -- run gemm";
+
+/// Compare two runs, or two machines under one command: differences, and their cause
+///
+/// Without a command, A and B are records of --save; `FILE:N` is line N of a file of several. With a command after `--`,
+/// it is run on two machines: A and B are topology files, the default machine if omitted, and the same one if there
+/// is only A; --against changes values of A, and --with those of B: topology keys, parameters of the bench, or options
+/// of the command. Ends with code 1 if a check failed, as the command
+/// itself would.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// First record, or first topology file
+    a: Option<PathBuf>,
+    /// Second record, or second topology file
+    b: Option<PathBuf>,
+    /// Value of a topology key, or of a parameter or option of the command, for B; can be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = machine::assignment)]
+    with: Vec<(String, String)>,
+    /// Value of a topology key, or of a parameter or option of the command, for A; can be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = machine::assignment)]
+    against: Vec<(String, String)>,
+    /// Draw the comparison as one HTML page
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write both records, one line each
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputOptions,
+    /// Command to run on both machines: run, ccl, model or probe with its options
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Two records with their names.
+struct Sides {
+    names: [String; 2],
+    records: [Recorded; 2],
+}
+
+pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code> {
+    let Arguments { a, b, report, save, .. } = arguments;
+    let inputs = output::named([("A", a), ("B", b)]);
+    output::check(&inputs, &output::named([("--report", report), ("--save", save)]))?;
+    let sides =
+        if arguments.command.is_empty() { files(arguments)? } else { runs(arguments, front)? };
+    let [one, other] = sides.records.each_ref().map(|it| &it.record);
+    let comparison = Comparison::new(one, other);
+    write_files(arguments, &sides, &comparison)?;
+    arguments.output.print(
+        |colours| table::render(&sides.names, &comparison, colours),
+        || Ok(serde_json::to_string_pretty(&json(&sides, &comparison))? + "\n"),
+    )?;
+    let well = sides.records.iter().all(|it| it.is_well);
+    Ok(if well { Code::Done } else { Code::Failed })
+}
+
+fn json(sides: &Sides, comparison: &Comparison) -> Value {
+    let mut value = comparison.json();
+    let side = |at: usize| {
+        let record = &sides.records[at].record;
+        json!({ "name": sides.names[at], "version": record.version, "topology": record.topology })
+    };
+    value["version"] = json!(VERSION);
+    value["a"] = side(0);
+    value["b"] = side(1);
+    value
+}
+
+fn write_files(arguments: &Arguments, sides: &Sides, comparison: &Comparison) -> Result<()> {
+    let mut files = output::Files::default();
+    if let Some(path) = &arguments.report {
+        let page = page::render(&sides.names, comparison);
+        files.write(path, "--report", |file| std::io::Write::write_all(file, page.as_bytes()))?;
+    }
+    if let Some(path) = &arguments.save {
+        files.write(path, "--save", |file| {
+            sides.records.iter().try_for_each(|it| record::write(file, &it.record))
+        })?;
+    }
+    files.finish()?;
+    for path in [&arguments.report, &arguments.save].into_iter().flatten() {
+        arguments.output.remark(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+/// Reads two records.
+fn files(arguments: &Arguments) -> Result<Sides> {
+    if !arguments.with.is_empty() || !arguments.against.is_empty() {
+        bail!("--with and --against: expected a command after `--`\n  help: {SYNTAX}");
+    }
+    let (Some(a), Some(b)) = (&arguments.a, &arguments.b) else {
+        bail!("expected two records, or a command after `--`\n  help: {SYNTAX}");
+    };
+    let names = [a, b].map(|path| path.display().to_string());
+    let records = [read(a)?, read(b)?].map(|record| Recorded { record, is_well: true });
+    Ok(Sides { names, records })
+}
+
+/// Reads the record of a file, or of a line of it, as `FILE:N`.
+fn read(path: &Path) -> Result<Record> {
+    let (file, number) = match numbered(path) {
+        Some((file, number)) if !path.exists() => (file, Some(number)),
+        _ => (path.to_owned(), None),
+    };
+    let (name, bytes) = input::named_bytes(&file, LIMIT)?;
+    let help = "name a file that --save has written";
+    let text = String::from_utf8(bytes)
+        .map_err(|_| anyhow!("{name}: expected a record in UTF-8\n  help: {help}"))?;
+    let lines: Vec<&str> = text.lines().collect();
+    let line = match number {
+        None if lines.len() > 1 => {
+            let count = lines.len();
+            bail!(
+                "{name}: expected one record, found {count} lines\n  help: name one, as in {name}:1"
+            )
+        }
+        None => lines.first().copied().unwrap_or_default(),
+        Some(number) => {
+            number.checked_sub(1).and_then(|at| lines.get(at)).copied().with_context(|| {
+                let last = lines.len();
+                format!(
+                    "{name}: expected a line from 1 to {last}, found {number}\n  help: name another"
+                )
+            })?
+        }
+    };
+    Record::read(line).map_err(|error| match error {
+        RecordError::Format(_) => anyhow!("{name}: {error}"),
+        RecordError::Form(_) => anyhow!("{name}: {error}\n  help: {help}"),
+    })
+}
+
+/// Splits `FILE:N`.
+fn numbered(path: &Path) -> Option<(PathBuf, usize)> {
+    let (file, number) = path.to_str()?.rsplit_once(':')?;
+    Some((PathBuf::from(file), number.parse().ok()?))
+}
+
+/// Runs the command on both machines.
+fn runs(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Sides> {
+    let second = arguments.b.as_ref().or(arguments.a.as_ref());
+    let sides = [(arguments.a.as_ref(), &arguments.against), (second, &arguments.with)];
+    if sides[0] == sides[1] {
+        bail!("A and B are the same\n  help: {SYNTAX}");
+    }
+    let words: Vec<OsString> =
+        std::iter::once("cubeyard".into()).chain(arguments.command.clone()).collect();
+    let command = record::parsed(&words, &[])?;
+    for (option, given) in [("--against", &arguments.against), ("--with", &arguments.with)] {
+        for (key, value) in given {
+            record::check_key(option, &command, (key, value), front)?;
+        }
+    }
+    let own = record::machine(&command).filter(|it| it.topology.is_some() || !it.with.is_empty());
+    let base = if own.is_some() { "the machine of the command" } else { "the default machine" };
+    if arguments.a.is_some() && own.is_some_and(|it| it.topology.is_some()) {
+        bail!("--topology: expected none in the command\n  help: A and B are the topology files");
+    }
+    let names = sides.map(|(file, with)| name(file, with, base));
+    let commands = sides.map(|(file, with)| record::parsed(&words, &options(&command, file, with)));
+    let mut records = Vec::new();
+    for (command, name) in commands.into_iter().zip(["A", "B"]) {
+        let command = command?;
+        let _progress = Busy::new(arguments.output.quiet, &format!("running {name}"));
+        let recorded = record::of(&command, front);
+        records.push(recorded.map_err(|error| side(name, &error))?);
+    }
+    let [a, b] = <[Recorded; 2]>::try_from(records).expect("two machines were run");
+    Ok(Sides { names, records: [a, b] })
+}
+
+/// Names the machine at fault, and keeps the exit code.
+fn side(name: &str, error: &anyhow::Error) -> anyhow::Error {
+    match code::of(error) {
+        Code::Exhausted => code::Exhausted(format!("{name}: {error:#}")).into(),
+        _ => anyhow!("{name}: {error:#}"),
+    }
+}
+
+fn options(command: &Command, file: Option<&PathBuf>, with: &[(String, String)]) -> Vec<OsString> {
+    let file = file.into_iter().flat_map(|file| ["--topology".into(), file.into()]);
+    let with = with.iter().flat_map(|(key, value)| record::assigned(command, key, value));
+    std::iter::once("--quiet".into()).chain(file).chain(with).collect()
+}
+
+fn name(file: Option<&PathBuf>, with: &[(String, String)], base: &str) -> String {
+    let file = file.map_or_else(|| base.to_owned(), |it| it.display().to_string());
+    let with: Vec<_> = with.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    if with.is_empty() { file } else { format!("{file} with {}", with.join(", ")) }
+}

@@ -1,0 +1,263 @@
+//! `--vary`: runs a command at every point of a grid, on all cores.
+
+mod chart;
+mod grid;
+mod table;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use cubeyard_bench::compare::Measured;
+use cubeyard_bench::record::{Record, VERSION};
+use serde_json::{Map, Value, json};
+
+use crate::code::Code;
+use crate::output::{self, Files};
+use crate::own::{BuiltIn, OwnBenches};
+use crate::progress::Busy;
+use crate::record::{self, Recorded, StudyOptions};
+use crate::run::is_built_in;
+use crate::terminal::OutputOptions;
+use crate::{Command, terminal};
+
+use grid::Grid;
+
+/// Stack of a thread that simulates, in bytes; as large as that of a main thread.
+const STACK: usize = 8 << 20;
+
+/// Result of a point: a record, or the text of its error.
+type Outcome = Result<Recorded, String>;
+
+/// Results of all points, in the order of the grid.
+struct Study {
+    /// Command with its own arguments, for titles.
+    title: String,
+    grid: Grid,
+    outcomes: Vec<Outcome>,
+}
+
+pub(crate) fn run(
+    command: &Command,
+    study: &StudyOptions,
+    words: &[OsString],
+    front: &dyn OwnBenches,
+) -> Result<Code> {
+    let options = record::output(command);
+    check(command, study)?;
+    let grid = Grid::new(&study.vary)?;
+    check_keys(command, &grid, front)?;
+    let commands = grid.points().map(|point| parsed(command, words, &grid, &point));
+    let commands: Vec<_> = commands.collect::<Result<_>>()?;
+    let outcomes = all(command, &commands, study, front, &mut Told::new(&grid, options));
+    let study_of = Study { title: title(command, words), grid, outcomes };
+    write_files(&study_of, study, options)?;
+    options.print(
+        |colours| table::render(&study_of, colours),
+        || Ok(serde_json::to_string_pretty(&json(&study_of))? + "\n"),
+    )?;
+    let well = study_of.outcomes.iter().all(|it| it.as_ref().is_ok_and(|it| it.is_well));
+    Ok(if well { Code::Done } else { Code::Failed })
+}
+
+/// Returns the name of a command, and of the bench of a run.
+fn title(command: &Command, words: &[OsString]) -> String {
+    let name = record::name(command);
+    let after = words.iter().skip_while(|word| **word != *name).nth(1);
+    let bench = after.map(|word| word.to_string_lossy()).filter(|word| !word.starts_with('-'));
+    bench.map_or_else(|| name.to_owned(), |bench| format!("{name} {bench}"))
+}
+
+/// Checks the outputs before any work; files of a single run have no place in a grid.
+fn check(command: &Command, study: &StudyOptions) -> Result<()> {
+    if let Some(option) = record::single_output(command) {
+        bail!(
+            "{option}: cannot be written with --vary\n  help: --csv, --chart and --save write all points"
+        );
+    }
+    if let Some(path) = &study.chart {
+        chart::is_page(path).with_context(|| {
+            format!("{}: cannot be drawn\n  help: name an .svg or an .html file", path.display())
+        })?;
+    }
+    let StudyOptions { save, csv, chart, .. } = study;
+    let machine = record::machine(command).and_then(|machine| machine.topology.as_deref());
+    let inputs: Vec<_> = machine.map(|path: &Path| ("--topology", path)).into_iter().collect();
+    output::check(&inputs, &output::named([("--save", save), ("--csv", csv), ("--chart", chart)]))
+}
+
+/// Checks that the command or the machine has each key.
+fn check_keys(command: &Command, grid: &Grid, front: &dyn OwnBenches) -> Result<()> {
+    for (key, values) in &grid.axes {
+        record::check_key("--vary", command, (key, &values[0]), front)?;
+    }
+    Ok(())
+}
+
+/// Parses the command with the values of a point.
+fn parsed(command: &Command, words: &[OsString], grid: &Grid, point: &[&str]) -> Result<Command> {
+    let mut more = vec![OsString::from("--quiet")];
+    for ((key, _), value) in grid.axes.iter().zip(point) {
+        more.extend(record::assigned(command, key, value));
+    }
+    record::parsed(words, &more)
+}
+
+/// Runs all points, on threads unless they need the front's own benches.
+fn all(
+    command: &Command,
+    commands: &[Command],
+    study: &StudyOptions,
+    front: &dyn OwnBenches,
+    told: &mut Told<'_>,
+) -> Vec<Outcome> {
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = study.threads.map_or(cores, usize::from).min(commands.len());
+    let on_any_thread = match command {
+        Command::Run(arguments) => is_built_in(arguments, front),
+        _ => true,
+    };
+    if threads > 1 && on_any_thread {
+        return on_threads(commands, threads, told);
+    }
+    let one = |(place, command)| {
+        let outcome = outcome(command, front);
+        told.point(place, &outcome);
+        outcome
+    };
+    commands.iter().enumerate().map(one).collect()
+}
+
+fn outcome(command: &Command, front: &dyn OwnBenches) -> Outcome {
+    record::of(command, front).map_err(|error| format!("{error:#}"))
+}
+
+/// Runs points on threads, each the next one that is left, and returns their results in order.
+fn on_threads(commands: &[Command], threads: usize, told: &mut Told<'_>) -> Vec<Outcome> {
+    let next = AtomicUsize::new(0);
+    let work = |send: mpsc::Sender<(usize, Outcome)>| {
+        let mine = || next.fetch_add(1, Ordering::Relaxed);
+        while let Some((place, command)) = Some(mine()).and_then(|at| Some((at, commands.get(at)?)))
+        {
+            if send.send((place, outcome(command, &BuiltIn))).is_err() {
+                return;
+            }
+        }
+    };
+    let mut outcomes: Vec<Option<Outcome>> = commands.iter().map(|_| None).collect();
+    thread::scope(|scope| {
+        let (send, receive) = mpsc::channel();
+        for _ in 0..threads {
+            let (send, work) = (send.clone(), &work);
+            // A thread that cannot be had leaves its points to the others.
+            let _ =
+                thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || work(send));
+        }
+        drop(send);
+        for (place, outcome) in receive {
+            told.point(place, &outcome);
+            outcomes[place] = Some(outcome);
+        }
+    });
+    let missing = |(place, it): (usize, Option<Outcome>)| {
+        it.unwrap_or_else(|| outcome(&commands[place], &BuiltIn))
+    };
+    outcomes.into_iter().enumerate().map(missing).collect()
+}
+
+/// Reader on a terminal, who is told of each point as it ends.
+struct Told<'a> {
+    grid: &'a Grid,
+    progress: Busy,
+    is_watched: bool,
+    done: usize,
+}
+
+impl<'a> Told<'a> {
+    fn new(grid: &'a Grid, options: OutputOptions) -> Self {
+        let progress = Busy::new(options.quiet, &format!("{} points", grid.len()));
+        Self { grid, progress, is_watched: !options.quiet && terminal::is_watched(), done: 0 }
+    }
+
+    fn point(&mut self, place: usize, outcome: &Outcome) {
+        self.done += 1;
+        if self.is_watched {
+            let line = format!(
+                "{}/{}  {}",
+                self.done,
+                self.grid.len(),
+                table::line(self.grid, place, outcome)
+            );
+            self.progress.step(|| terminal::note(&line));
+        }
+    }
+}
+
+fn write_files(study: &Study, options: &StudyOptions, output: OutputOptions) -> Result<()> {
+    let mut files = Files::default();
+    if let Some(path) = &options.csv {
+        files.write(path, "--csv", |file| file.write_all(table::csv(study).as_bytes()))?;
+    }
+    if let Some(path) = &options.chart {
+        let page = chart::is_page(path) == Some(true);
+        let text = if page { chart::page(study) } else { chart::svg(study) };
+        files.write(path, "--chart", |file| file.write_all(text.as_bytes()))?;
+    }
+    if let Some(path) = &options.save {
+        files.write(path, "--save", |file| save(study, file))?;
+    }
+    files.finish()?;
+    for path in [&options.csv, &options.chart, &options.save].into_iter().flatten() {
+        output.remark(&format!("wrote {}", path.display()));
+    }
+    Ok(())
+}
+
+/// Writes a record for each point; one that failed has its error in place of figures.
+fn save(study: &Study, file: &mut impl std::io::Write) -> Result<()> {
+    for (point, outcome) in study.grid.points().zip(&study.outcomes) {
+        match outcome {
+            Ok(it) => record::write(file, &it.record)?,
+            Err(error) => {
+                let inputs =
+                    study.grid.named(&point).into_iter().map(|(key, value)| (key, json!(value)));
+                let record = Record::named(study.title.clone(), String::new(), inputs.collect());
+                record::write(file, &Record { error: Some(error.clone()), ..record })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn json(study: &Study) -> Value {
+    let point = |(point, outcome): (Vec<&str>, &Outcome)| {
+        let values: Map<_, _> =
+            study.grid.named(&point).into_iter().map(|(key, value)| (key, json!(value))).collect();
+        match outcome {
+            Ok(it) => json!({
+                "values": values,
+                "topology": it.record.topology,
+                "inputs": it.record.inputs,
+                "rows": Measured::figures(&Measured::all(&it.record))["rows"],
+                "ok": it.is_well,
+                "error": null,
+            }),
+            Err(error) => json!({ "values": values, "ok": false, "error": error }),
+        }
+    };
+    let keys: Vec<_> = study.grid.axes.iter().map(|(key, _)| key).collect();
+    let points: Vec<_> = study.grid.points().zip(&study.outcomes).map(point).collect();
+    json!({ "version": VERSION, "command": study.title, "keys": keys, "points": points })
+}
+
+/// Returns the error of values that are not of the form `KEY=A,B`.
+fn malformed(text: &str) -> anyhow::Error {
+    anyhow!(
+        "--vary {text}: expected KEY=A,B,..., such as m=256,512\n  help: values with commas are written in brackets"
+    )
+}

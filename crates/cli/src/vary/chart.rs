@@ -1,0 +1,190 @@
+//! Studies as a chart: time over the values of the first key, a line for each combination of the others.
+
+use std::path::Path;
+
+use cubeyard_bench::compare::Measured;
+use cubeyard_draw::axis::ticks;
+use cubeyard_draw::plot::{Label, Plot};
+use cubeyard_draw::svg::{Area, Canvas, colour};
+use cubeyard_draw::xml::{escape, shorten};
+use cubeyard_draw::{cell, number, section, table};
+use cubeyard_sim::Span;
+use cubeyard_units::text::{TimeUnit, span};
+
+use super::table::is_named;
+use super::{Outcome, Study};
+
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 460.0;
+const AREA: Area = Area { x: 90.0, y: 56.0, width: 590.0, height: 344.0 };
+const PLOT: Plot = Plot { area: AREA, right: WIDTH - 16.0 };
+/// Ratio of numbers from which on their axis is logarithmic.
+const LOGARITHMIC: f64 = 16.0;
+
+/// Returns whether a file is a page; `None` if its name ends in neither .svg nor .html.
+pub(super) fn is_page(path: &Path) -> Option<bool> {
+    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+        "svg" => Some(false),
+        "html" | "htm" => Some(true),
+        _ => None,
+    }
+}
+
+/// A line: its name, and its points by the number of the value and the time in picoseconds.
+type Series = (String, Vec<(usize, f64)>);
+
+pub(super) fn svg(study: &Study) -> String {
+    let (mut canvas, title) = (Canvas::default(), title(study));
+    canvas.text(AREA.x, 26.0, "font-size=\"16\"", &shorten(&title, 90));
+    let lines = series(study);
+    let most = lines.iter().flat_map(|(_, points)| points).map(|point| point.1).fold(0.0, f64::max);
+    if most > 0.0 {
+        draw(&mut canvas, study, &lines, most);
+    }
+    canvas.finish(&title, WIDTH, HEIGHT)
+}
+
+/// Returns the chart with the table of its points as a page.
+pub(super) fn page(study: &Study) -> String {
+    let picture = format!("<div class=\"wide\">{}</div>\n", svg(study));
+    let main = format!("<h1>{}</h1>\n", escape(&title(study)));
+    let main = main + &section("Time", &picture) + &section("Points", &points(study));
+    cubeyard_draw::page(&title(study), "", &main, "")
+}
+
+fn title(study: &Study) -> String {
+    let keys: Vec<_> = study.grid.axes.iter().map(|(key, _)| key.as_str()).collect();
+    format!("{} over {}", study.title, keys.join(", "))
+}
+
+fn series(study: &Study) -> Vec<Series> {
+    let mut lines: Vec<Series> = Vec::new();
+    let rest: usize = study.grid.len() / study.grid.axes[0].1.len();
+    for (place, (point, outcome)) in study.grid.points().zip(&study.outcomes).enumerate() {
+        let Ok(recorded) = outcome else { continue };
+        let named = study.grid.named(&point);
+        let others: Vec<_> =
+            named[1..].iter().map(|(key, value)| format!("{key}={value}")).collect();
+        for measured in Measured::all(&recorded.record) {
+            let own = (is_named(study) || others.is_empty()).then(|| measured.name.clone());
+            let name: Vec<_> = own.into_iter().chain(others.clone()).collect();
+            let (name, at) = (name.join(" "), (place / rest, measured.time_ns * 1e3));
+            match lines.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, points)) => points.push(at),
+                None => lines.push((name, vec![at])),
+            }
+        }
+    }
+    lines
+}
+
+fn draw(canvas: &mut Canvas, study: &Study, lines: &[Series], most: f64) {
+    let (key, values) = &study.grid.axes[0];
+    let (places, most) = (positions(values), most * 1.06);
+    let y = |ps: f64| AREA.bottom() - ps / most * AREA.height;
+    let unit = TimeUnit::of(spanned(most));
+    let up: Vec<_> = ticks(most, unit.ps, 8).into_iter().map(|(ps, text)| (y(ps), text)).collect();
+    let across: Vec<_> =
+        places.iter().zip(values).map(|(x, value)| (*x, shorten(value, 12))).collect();
+    PLOT.axes(canvas, &across, &up, [key, unit.name]);
+    let mut labels = Vec::new();
+    for (place, (name, points)) in lines.iter().enumerate() {
+        let at: Vec<_> = points.iter().map(|(value, ps)| (places[*value], y(*ps))).collect();
+        line(canvas, colour(place), name, &at);
+        labels.extend(points.last().zip(at.last()).map(|(point, at)| Label {
+            name: name.clone(),
+            figures: span(spanned(point.1)),
+            from: *at,
+            leader: format!("stroke=\"{}\"", colour(place)),
+            bold: false,
+        }));
+    }
+    PLOT.labels(canvas, &labels);
+}
+
+fn line(canvas: &mut Canvas, colour: &str, name: &str, at: &[(f64, f64)]) {
+    let path: Vec<_> = at.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+    let dot = |(x, y): &(f64, f64)| {
+        format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>")
+    };
+    canvas.push(&format!(
+        "<g><title>{}</title><path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>{}</g>",
+        escape(name),
+        path.join("L"),
+        at.iter().map(dot).collect::<String>()
+    ));
+}
+
+/// Returns the positions of values on the axis: by their size if they are growing numbers, else evenly.
+fn positions(values: &[String]) -> Vec<f64> {
+    let numbers: Option<Vec<f64>> = values
+        .iter()
+        .map(|value| value.parse().ok().filter(|number: &f64| number.is_finite()))
+        .collect();
+    let numbers =
+        numbers.filter(|all| all.windows(2).all(|pair| pair[0] < pair[1]) && all.len() > 1);
+    let shares: Vec<f64> = match numbers {
+        Some(all) => {
+            let (low, high) = (all[0], all[all.len() - 1]);
+            let is_wide = low > 0.0 && high / low >= LOGARITHMIC;
+            let scaled = |number: f64| if is_wide { number.ln() } else { number };
+            let share =
+                |number: &f64| (scaled(*number) - scaled(low)) / (scaled(high) - scaled(low));
+            all.iter().map(share).collect()
+        }
+        None => (0..values.len()).map(|at| (at as f64 + 0.5) / values.len() as f64).collect(),
+    };
+    shares.into_iter().map(|share| AREA.x + share * AREA.width).collect()
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a time that was a span"
+)]
+fn spanned(ps: f64) -> Span {
+    Span::from_ps(ps as u64)
+}
+
+fn points(study: &Study) -> String {
+    let keys = study.grid.axes.iter().map(|(key, _)| format!("<th>{}</th>", escape(key)));
+    let keys = keys.collect::<Vec<_>>().concat();
+    let rows = study.grid.points().zip(&study.outcomes).flat_map(|(point, outcome)| {
+        let values = point.iter().map(|value| cell(value)).collect::<Vec<_>>().concat();
+        let cells = result_cells(outcome).into_iter();
+        cells.map(move |cells| format!("<tr>{values}{cells}</tr>\n"))
+    });
+    let rows = rows.collect::<Vec<_>>().concat();
+    table("points", &format!("{keys}<th>of</th><th class=\"n\">time</th>"), &rows)
+}
+
+/// Returns the name and the time of each result of a point, as cells.
+fn result_cells(outcome: &Outcome) -> Vec<String> {
+    match outcome {
+        Ok(it) => {
+            let time = |it: &Measured| number(&span(spanned(it.time_ns * 1e3)));
+            let all = Measured::all(&it.record);
+            all.iter().map(|it| cell(&it.name) + &time(it)).collect()
+        }
+        Err(error) => vec![cell(error) + &number("failed")],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(values: &[&str]) -> Vec<f64> {
+        let values: Vec<_> = values.iter().map(|value| (*value).to_owned()).collect();
+        positions(&values).iter().map(|x| (x - AREA.x) / AREA.width).collect()
+    }
+
+    #[test]
+    fn growing_numbers_are_placed_by_size_and_others_evenly() {
+        assert_eq!(at(&["2", "3", "6"]), [0.0, 0.25, 1.0]);
+        let wide = at(&["1", "8", "64"]);
+        assert!((wide[1] - 0.5).abs() < 1e-9, "{wide:?}");
+        assert_eq!(at(&["f16", "f32"]), [0.25, 0.75]);
+        assert_eq!(at(&["4", "2"]), [0.25, 0.75]);
+    }
+}
