@@ -12,10 +12,12 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use cubeyard_memory::Bytes;
-use cubeyard_replay::{Grouping, POLICIES, ReplayPolicy, Report};
+use cubeyard_replay::{Grouping, POLICIES, ReplayPolicy, Report, chart};
 
 use crate::input::{self, Input, MemoryExceeded, Names};
 use crate::memory;
+use crate::output;
+use crate::page::PageOptions;
 use crate::processor_time;
 use crate::progress::Progress;
 use crate::terminal::OutputOptions;
@@ -40,6 +42,8 @@ pub(crate) struct Arguments {
     /// Plot live and reserved bytes over time to OUT.svg, or with all figures to OUT.html
     #[arg(long, value_name = "OUT")]
     plot: Option<Plot>,
+    #[command(flatten)]
+    page: PageOptions,
     /// Number of holders of memory to list; 5 if the recording has call stacks, else none
     #[arg(long, value_name = "N")]
     holders: Option<usize>,
@@ -57,6 +61,19 @@ impl Arguments {
     fn holder_options(&self) -> HolderOptions {
         HolderOptions { count: self.holders, by: self.by, native: self.native_frames }
     }
+
+    /// Returns whether a page is drawn, which shows the blocks over time.
+    fn has_page(&self) -> bool {
+        self.page.report.is_some() || self.plot.as_ref().is_some_and(Plot::is_page)
+    }
+
+    /// Checks before any work that the files can be written and are no inputs.
+    fn check_outputs(&self) -> Result<()> {
+        let inputs: Vec<_> = self.files.iter().map(|file| ("a trace", file.as_path())).collect();
+        let plot = self.plot.as_ref().map(|plot| ("--plot", plot.path()));
+        let page = self.page.report.as_deref().map(|path| ("--report", path));
+        output::check(&inputs, &plot.into_iter().chain(page).collect::<Vec<_>>())
+    }
 }
 
 fn policies_help() -> String {
@@ -67,9 +84,7 @@ fn policies_help() -> String {
 
 /// Reads and replays all files before any output is written, so that a failure leaves no partial result.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    if let Some(plot) = &arguments.plot {
-        plot.check(&arguments.files)?;
-    }
+    arguments.check_outputs()?;
     let mut progress = Progress::new(arguments.output.quiet);
     let limit = memory::limit();
     let inputs = read(arguments, limit, &mut progress)?;
@@ -77,6 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let reports = replay_all(&inputs, arguments, &mut progress);
     progress.finish();
     draw(arguments, &reports)?;
+    arguments.page.write(arguments.output, || chart::html(&reports))?;
     let options = arguments.holder_options();
     arguments.output.print(
         |colours| table::render(&reports, options, colours),
@@ -114,7 +130,6 @@ pub fn check_memory<I: Borrow<Input>>(inputs: &[I], limit: Bytes) -> Result<()> 
 }
 
 fn replay_all(inputs: &[Input], arguments: &Arguments, progress: &mut Progress) -> Vec<Report> {
-    let maps = arguments.plot.as_ref().is_some_and(Plot::is_page);
     let policies = distinct(&arguments.policies);
     // Each policy goes over a trace twice: to count bytes, and to take the time.
     let steps = |input: &Input| 2 * input.trace.events.len();
@@ -132,7 +147,7 @@ fn replay_all(inputs: &[Input], arguments: &Arguments, progress: &mut Progress) 
         }
         progress.turn_to(format!("{}: least memory", input.trace.name));
         report.find_least(&input.trace);
-        if maps {
+        if arguments.has_page() {
             report.map_blocks(&input.trace);
         }
         reports.push(report);
@@ -154,14 +169,14 @@ fn distinct(chosen: &[&'static ReplayPolicy]) -> Vec<&'static ReplayPolicy> {
     policies
 }
 
-/// Draws to the given file; without input files, to the working directory if that can be written.
+/// Draws to the given file; without input files and a page, to the working directory if that can be written.
 fn draw(arguments: &Arguments, reports: &[Report]) -> Result<()> {
     match &arguments.plot {
         Some(plot) => {
             plot.write(reports)?;
             arguments.output.remark(&format!("wrote {plot}"));
         }
-        None if arguments.files.is_empty() => {
+        None if arguments.files.is_empty() && arguments.page.report.is_none() => {
             let plot = Plot::default();
             match plot.write(reports) {
                 Ok(()) => arguments.output.remark(&format!("wrote {plot}")),

@@ -15,7 +15,7 @@ const ROW: f64 = 19.0;
 /// Width of the narrowest box.
 const NARROWEST: f64 = 0.6;
 /// Mean width of a character.
-const CHARACTER: f64 = 6.3;
+const CHARACTER: f64 = 6.8;
 
 /// Script of the pages that hold flame graphs.
 pub const SCRIPT: &str = include_str!("flame.js");
@@ -105,8 +105,8 @@ impl Placed<'_> {
         canvas.rect(inner, &format!("rx=\"2\" fill=\"{}\"", self.node.colour));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a width")]
         let characters = ((width - 6.0) / CHARACTER).max(0.0) as usize;
-        if characters >= 3 {
-            canvas.text(x + 4.0, y + 13.0, "", &shorten(&self.node.name, characters));
+        if characters >= 5 {
+            canvas.text(x + 4.0, y + 13.0, "", &shorten(&self.node.name, characters - 1));
         }
         let mut keys = String::new();
         let ways = [

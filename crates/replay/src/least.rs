@@ -5,7 +5,7 @@
 //! limit above one under which it runs. So a few limits below the answer are tried too, and the answer says only what
 //! was seen: it runs there, and it fails one step below.
 
-use super::{Outcome, ReplayPolicy, Target};
+use super::{Outcome, ReplayPolicy, Target, run};
 use crate::trace::{Event, Trace};
 use cubeyard_units::Bytes;
 
@@ -28,6 +28,10 @@ pub struct Least {
     /// Peak of the reserved bytes under that limit. PyTorch checks a limit before it maps whole pages of expandable
     /// segments, so that this can exceed it by less than a page.
     pub reserved: Bytes,
+    /// Peak of the reserved bytes without a limit.
+    pub unlimited: Bytes,
+    /// Peak of the live bytes.
+    pub live: Bytes,
 }
 
 impl Least {
@@ -43,6 +47,12 @@ impl ReplayPolicy {
     pub fn least(&self, trace: &Trace, unlimited: &Outcome) -> Option<Least> {
         let limited = self.limited?;
         search(trace, &|limit| limited(trace, limit), unlimited)
+    }
+
+    /// Returns the least memory in which the policy serves a trace that it has not replayed yet.
+    pub(super) fn least_of(&self, trace: &Trace) -> Option<Least> {
+        self.limited?;
+        self.least(trace, &run(trace, &mut *(self.make)(trace), &mut |_| {}))
     }
 }
 
@@ -70,11 +80,11 @@ impl Search<'_> {
         let enough = unlimited.peak_reserved.align_up(STEP)?;
         let served = self.attempt(enough)?;
         let Some(less) = self.attempt(enough - STEP) else {
-            return Some(self.probed((enough, served), unlimited.peak_live));
+            return Some(self.probed((enough, served), unlimited));
         };
         let fails = self.failing(unlimited.peak_live.min(enough - STEP - STEP));
         let runs = self.bisect(fails, (enough - STEP, less));
-        Some(self.probed(runs, unlimited.peak_live))
+        Some(self.probed(runs, unlimited))
     }
 
     /// Returns a limit at or below `start` that fails. Less than the live bytes can suffice for expandable segments, whose
@@ -101,7 +111,8 @@ impl Search<'_> {
     }
 
     /// Tries a few limits between the live bytes and one that runs, and continues from the lowest that runs too.
-    fn probed(&self, mut runs: (Bytes, Served), live: Bytes) -> Least {
+    fn probed(&self, mut runs: (Bytes, Served), unlimited: &Outcome) -> Least {
+        let live = unlimited.peak_live;
         let mut fails = live.align_down(STEP).min(runs.0 - STEP);
         let part = Bytes::new((runs.0 - fails).get() / (PROBES + 1)).align_down(STEP);
         let probes = (1..=PROBES).map(|times| fails + Bytes::new(part.get() * times));
@@ -117,7 +128,8 @@ impl Search<'_> {
             }
         }
         let (limit, (reserved, retries)) = runs;
-        Least { runs: limit, fails: limit - STEP, retries, reserved }
+        let unlimited = unlimited.peak_reserved;
+        Least { runs: limit, fails: limit - STEP, retries, reserved, unlimited, live }
     }
 
     /// Replays the trace under a limit; `None` if a request fails.

@@ -38,6 +38,28 @@ fn until(trace: &Trace, failure: &OutOfMemory) -> Option<Trace> {
     Some(Trace { name: trace.name.clone(), events, allocations, ..Trace::default() })
 }
 
+/// Returns the trace with every request that failed, each freed at once; `None` if none failed.
+pub(super) fn served(trace: &Trace) -> Option<Trace> {
+    let recording = trace.recording.as_ref().filter(|it| !it.out_of_memory.is_empty())?;
+    let mut failures = recording.out_of_memory.iter().peekable();
+    let (mut events, mut allocations) = (Vec::with_capacity(trace.events.len()), trace.allocations);
+    let mut time_us = 0;
+    for place in 0..=trace.events.len() {
+        while let Some(failure) = failures.next_if(|failure| failure.event <= place) {
+            let OutOfMemory { size, stream, site, .. } = *failure;
+            let id = TraceId(allocations);
+            allocations = allocations.checked_add(1)?;
+            events.push(Event::Allocate(Allocate { id, size, stream, site, time_us }));
+            events.push(Event::Free { id, time_us });
+        }
+        let Some(event) = trace.events.get(place) else { break };
+        time_us = event.time_us();
+        events.push(*event);
+    }
+    let (name, recording) = (trace.name.clone(), trace.recording.clone());
+    Some(Trace { name, events, allocations, recording, ..Trace::default() })
+}
+
 /// Returns a sentence on the first request that failed when a trace was recorded, and on the policies that would have
 /// served it.
 pub(super) fn sentence(

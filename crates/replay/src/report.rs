@@ -95,17 +95,21 @@ impl Report {
     }
 
     /// Finds the least memory in which PyTorch's models, and the best of the other policies, serve the trace, and the
-    /// settings of PyTorch that save memory.
+    /// settings of PyTorch that save memory. Requests that failed when the trace was recorded are to be served too.
     pub fn find_least(&mut self, trace: &Trace) {
+        let served = refused::served(trace);
         let ours = self.rows.iter().filter(|row| row.policy.kind == Kind::Online);
         let ours = ours.filter(|row| row.outcome.failed.is_none());
         let best = ours.min_by_key(|row| row.outcome.peak_reserved).map(|row| row.policy.name);
         for row in &mut self.rows {
             if row.policy.kind == Kind::PyTorch || best == Some(row.policy.name) {
-                row.least = row.policy.least(trace, &row.outcome);
+                row.least = match &served {
+                    Some(served) => row.policy.least_of(served),
+                    None => row.policy.least(trace, &row.outcome),
+                };
             }
         }
-        self.settings = settings::settings(self, trace);
+        self.settings = settings::settings(self, served.as_ref().unwrap_or(trace));
     }
 
     /// Maps the blocks of the trace under PyTorch, with the recorded settings, and under the best policy.
@@ -194,10 +198,10 @@ impl Row {
     /// Formats the least memory for the columns of [`LEAST_COLUMNS`], if it was found.
     pub fn least_cells(&self) -> Option<[String; 6]> {
         let least = self.least?;
-        let ratio = least.memory().get() as f64 / self.outcome.peak_live.get().max(1) as f64;
+        let ratio = least.memory().get() as f64 / least.live.get().max(1) as f64;
         Some([
             self.policy.name.to_owned(),
-            self.outcome.peak_reserved.to_string(),
+            least.unlimited.to_string(),
             least.memory().to_string(),
             significant(ratio),
             count(least.retries),

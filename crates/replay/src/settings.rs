@@ -25,9 +25,8 @@ pub struct Setting {
 
 impl Setting {
     fn of_row(report: &Report, policy: &str, text: &str) -> Option<Self> {
-        let row = report.served(policy)?;
-        let (reserved, text) = (row.outcome.peak_reserved, text.to_owned());
-        Some(Self { text, reserved, least: row.least? })
+        let least = report.served(policy)?.least?;
+        Some(Self { text: text.to_owned(), reserved: least.unlimited, least })
     }
 
     /// Returns whether this setting saves noticeably over `other`, without a limit or under one.

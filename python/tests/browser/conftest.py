@@ -51,8 +51,7 @@ def drawn(command, tmp_path_factory):
     def draw(name):
         if name not in known:
             path = folder / f"{name}.html"
-            option = "--plot" if name == "replay" else "--report"
-            printed = command(*PAGES[name], option, path, "--format", "json", "--quiet")
+            printed = command(*PAGES[name], "--report", path, "--format", "json", "--quiet")
             known[name] = path, json.loads(printed)
         return known[name]
 

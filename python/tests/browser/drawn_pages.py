@@ -13,6 +13,10 @@ PAGES = {
     "model": ["model", "--context", "256"],
     "topology": ["topology"],
     "replay": ["replay", "crates/cli/src/resnet_train.csv.gz", "--policy", "pytorch", "--policy", "best-fit"],
+    # A recording with call stacks.
+    "memory": [
+        "replay", "testdata/traces/resnet_train_stacks.pickle.gz", "--policy", "pytorch", "--policy", "recycle", "--holders", "20",
+    ],
     # Several launches on 256 PEs.
     "layer": ["run", "transformer-layer", "--set", "launches=parts", "--set", "batch=2", "--set", "context=64"],
 }

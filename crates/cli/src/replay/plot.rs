@@ -1,7 +1,7 @@
 //! Output file of a picture.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::Result;
@@ -42,10 +42,9 @@ impl Plot {
         self.path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("html"))
     }
 
-    /// Checks before any work that the file can be written and is not an input.
-    pub(super) fn check(&self, files: &[PathBuf]) -> Result<()> {
-        let inputs: Vec<_> = files.iter().map(|file| ("a trace", file.as_path())).collect();
-        output::check(&inputs, &[("--plot", &self.path)])
+    /// Returns the path of the file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Draws the reports to the file, replacing its contents.

@@ -18,6 +18,7 @@ mod pictures;
 mod placement;
 mod probe;
 mod replay;
+mod replay_holders;
 mod run;
 mod shell;
 mod topology;

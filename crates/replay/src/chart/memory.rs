@@ -6,7 +6,7 @@ use crate::{Grouping, HOLDER_COLUMNS, Held, LEAST_COLUMNS, MemoryUse, Report, Ro
 use cubeyard_draw::flame::{Node, flame};
 use cubeyard_draw::svg::colour;
 use cubeyard_draw::xml::escape;
-use cubeyard_draw::{cell, number, table};
+use cubeyard_draw::{captioned, cell, number};
 use cubeyard_units::text::percent;
 
 /// Number of holders in a table.
@@ -30,9 +30,10 @@ fn least(report: &Report) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let table = table("least", &head(&LEAST_COLUMNS), &rows);
+    let title = "Least memory in which it runs";
+    let table = captioned("least", title, &head(&LEAST_COLUMNS), &rows);
     format!(
-        "<h3>Least memory in which it runs</h3>\n{table}<p class=\"remark\">With a limit, an allocator gives its cache back \
+        "<h3>{title}</h3>\n{table}<p class=\"remark\">With a limit, an allocator gives its cache back \
          and tries again. Limits were tried in steps of 2 MiB.</p>\n"
     )
 }
@@ -48,9 +49,10 @@ fn moment(found: &MemoryUse) -> String {
     let [figures @ .., name] = HOLDER_COLUMNS;
     let figures = figures.map(|figure| format!("<th class=\"n\">{figure}</th>")).concat();
     let name = if found.has_frames() { name } else { "size of each" };
-    let table = table("holders", &format!("{figures}<th>{name}</th>"), &rows.collect::<String>());
     let mut heading = found.heading();
     heading[..1].make_ascii_uppercase();
+    let columns = format!("{figures}<th>{name}</th>");
+    let table = captioned("holders", &heading, &columns, &rows.collect::<String>());
     let request = found.request(false).map(|it| format!("<p>{}.</p>\n", escape(&it)));
     format!(
         "<h3>{}</h3>\n{}{table}{}{}",
@@ -67,7 +69,8 @@ fn parts(found: &MemoryUse) -> String {
         format!("<tr>{}{}{remark}</tr>\n", cell(&part.name), number(&part.bytes.to_string()))
     };
     let rows: String = found.parts(false).map(row).concat();
-    table("parts", "<th>memory</th><th class=\"n\">bytes</th><th></th>", &rows)
+    let columns = "<th>memory</th><th class=\"n\">bytes</th><th>remark</th>";
+    captioned("parts", &format!("Memory of PyTorch, {}", found.heading()), columns, &rows)
 }
 
 /// Draws the flame graph, if the recording has call stacks.

@@ -1,6 +1,5 @@
 use super::*;
 use crate::policy;
-use crate::run;
 use crate::trace::script::Script;
 
 fn found(name: &str, script: &str) -> Option<Least> {

@@ -1,8 +1,9 @@
 //! The models of PyTorch's allocator against PyTorch itself, on recorded traces.
 
 use cubeyard_replay::pytorch::PyTorch;
-use cubeyard_replay::run;
-use cubeyard_replay::trace::rmm;
+use cubeyard_replay::trace::{rmm, snapshot};
+use cubeyard_replay::{Report, Target as _, run};
+use cubeyard_units::Bytes;
 use expect_test::expect;
 
 use crate::readers::{LIMIT, recorded_file, traces_folder};
@@ -99,4 +100,78 @@ fn the_models_run_in_the_memory_in_which_pytorch_does() {
         serving_mix      expandable +0 MiB, 3 retries (3)
     "#]]
     .assert_eq(&lines.concat());
+}
+
+/// A program that was not used for the design of the models, on an H200 with so much memory left: see
+/// `testdata/traces/out_of_memory.py`.
+#[test]
+fn a_whole_program_runs_and_fails_where_the_models_do() {
+    let measured =
+        std::fs::read(traces_folder().join("out_of_memory.json")).expect("it is in testdata");
+    let measured: serde_json::Value = serde_json::from_slice(&measured).expect("it is JSON");
+    let file = recorded_file("out_of_memory_whole.pickle.gz");
+    let traces = snapshot::read("whole", &file, LIMIT).expect("a snapshot");
+    let mut lines = Vec::new();
+    for (mode, shares) in measured.as_object().expect("modes by name") {
+        for (share, theirs) in shares.as_object().expect("outcomes by share of the live bytes") {
+            let limit = theirs["limit"].as_u64().map(Bytes::new);
+            let mut model = match mode.as_str() {
+                "default" => PyTorch::native(limit),
+                _ => PyTorch::expandable(limit),
+            };
+            let outcome = run(&traces[0], &mut model, &mut |_| {});
+            let ran = outcome.failed.is_none();
+            assert_eq!(Some(ran), theirs["ran"].as_bool(), "{mode} in {share}");
+            let reserved = theirs["peak_reserved"].as_u64().expect("a figure").cast_signed();
+            let off = outcome.peak_reserved.get().cast_signed() - reserved;
+            let (ours, theirs) = (model.retries(), &theirs["retries"]);
+            lines.push(format!(
+                "{mode:<10} {share:<9} {ran:<5} {off:+} B, {ours} retries ({theirs})\n"
+            ));
+        }
+    }
+    expect![[r#"
+        default    1.04      false +0 B, 3 retries (3)
+        default    1.08      false +0 B, 4 retries (4)
+        default    1.09      false +0 B, 4 retries (4)
+        default    1.1       false +0 B, 4 retries (4)
+        default    1.11      false +0 B, 4 retries (4)
+        default    1.12      true  +0 B, 3 retries (3)
+        default    unlimited true  +0 B, 0 retries (0)
+        expandable 1.0       false +0 B, 1 retries (1)
+        expandable 1.01      false +0 B, 1 retries (1)
+        expandable 1.02      true  +0 B, 1 retries (1)
+        expandable 1.03      true  +0 B, 1 retries (1)
+        expandable 1.04      true  +0 B, 1 retries (1)
+        expandable unlimited true  +0 B, 0 retries (0)
+    "#]]
+    .assert_eq(&lines.concat());
+}
+
+/// The snapshot of the program that failed in 1.08 of its bytes tells where it runs: in 1.12 and not in 1.11, or in 1.02 and
+/// not in 1.01 with expandable segments.
+#[test]
+fn a_program_that_ran_out_learns_in_how_much_memory_it_runs() {
+    let measured =
+        std::fs::read(traces_folder().join("out_of_memory.json")).expect("it is in testdata");
+    let measured: serde_json::Value = serde_json::from_slice(&measured).expect("it is JSON");
+    let file = recorded_file("out_of_memory.pickle.gz");
+    let traces = snapshot::read("failed", &file, LIMIT).expect("a snapshot");
+    let row = |name| {
+        let policy = cubeyard_replay::policy(name).expect("a name of the table");
+        policy.replay(&traces[0], &mut || 0, &mut |_| {})
+    };
+    let rows = ["pytorch", "pytorch-expandable"].map(row).to_vec();
+    let mut report = Report { rows, ..Report::new(&traces[0]) };
+    report.find_least(&traces[0]);
+    for (row, mode, fails, runs) in
+        [(0, "default", "1.11", "1.12"), (1, "expandable", "1.01", "1.02")]
+    {
+        let limit =
+            |share: &str| Bytes::new(measured[mode][share]["limit"].as_u64().expect("a limit"));
+        assert_eq!(measured[mode][fails]["ran"], false);
+        assert_eq!(measured[mode][runs]["ran"], true);
+        let least = report.rows[row].least.expect("it was found").memory();
+        assert!(limit(fails) < least && least <= limit(runs), "{mode}: {least}");
+    }
 }
