@@ -68,6 +68,6 @@ pub struct OwnError {
     pub source: Box<dyn std::error::Error + Send + Sync>,
     /// Whether simulated memory or time has run out.
     pub exhausted: bool,
-    /// What the user can do.
+    /// Action that may help the user.
     pub help: Option<String>,
 }

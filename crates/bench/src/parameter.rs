@@ -30,7 +30,7 @@ pub enum ParameterKind {
     Integer(i64, i64),
     /// A finite number.
     Number,
-    /// Any text.
+    /// Text without further rules.
     Text,
     /// One of these words.
     Choice(Vec<Cow<'static, str>>),
@@ -47,7 +47,7 @@ pub enum Value {
     Integer(i64),
     /// A finite number.
     Number(f64),
-    /// A text.
+    /// Text as it was given.
     Text(String),
     /// One of the admitted words.
     Choice(Cow<'static, str>),
