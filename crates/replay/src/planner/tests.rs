@@ -84,12 +84,22 @@ fn every_attempt_is_valid_on_the_beginning_of_every_workload() {
         trace.allocations = u32::try_from(trace.events.iter().filter(allocates).count()).unwrap();
         let blocks = lifetimes(&trace);
         let peak_live = peak(&blocks);
-        for attempt in FIRST.iter().chain(THEN) {
+        for attempt in FIRST.iter().chain(REPLAYS).chain(THEN) {
             let offsets: Vec<_> = attempt(&blocks, peak_live).into_iter().map(Bytes::new).collect();
             let plan = Plan { offsets, extent: Bytes::ZERO, peak_live: Bytes::ZERO };
             assert_eq!(plan.verify(&trace), Ok(()), "{}", trace.name);
         }
     }
+}
+
+#[test]
+fn no_greedy_order_is_tried_where_too_many_blocks_meet() {
+    let count = |blocks, meetings| attempts(blocks, meetings).count();
+    assert_eq!(count(FEW + 1, MANY_MEETINGS), 7);
+    assert_eq!(count(FEW + 1, MANY_MEETINGS + 1), 4);
+    assert_eq!(count(FEW + 1, TOO_MANY_MEETINGS), 4);
+    assert_eq!(count(FEW + 1, TOO_MANY_MEETINGS + 1), REPLAYS.len());
+    assert_eq!(count(FEW, 0), 8);
 }
 
 #[test]
