@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cubeyard import errors, memory, model, replay
     from cubeyard._bench import Bench, bench
+    from cubeyard._compare import RunComparison, compare
     from cubeyard._native import __version__
     from cubeyard._probe import PatternResult, ProbeResult, probe, probe_cases
     from cubeyard._ray import RayExecutor
@@ -34,6 +35,7 @@ __all__ = [
     "RayExecutor",
     "Record",
     "Run",
+    "RunComparison",
     "Sweep",
     "Tensor",
     "Topology",
@@ -41,6 +43,7 @@ __all__ = [
     "__version__",
     "bench",
     "benches",
+    "compare",
     "errors",
     "jit",
     "memory",
@@ -58,6 +61,7 @@ if not TYPE_CHECKING:
     # wait for the simulator.
     _HOMES = {
         "_bench": ("Bench", "bench"),
+        "_compare": ("RunComparison", "compare"),
         "_native": ("__version__",),
         "_probe": ("PatternResult", "ProbeResult", "probe", "probe_cases"),
         "_ray": ("RayExecutor",),

@@ -55,7 +55,7 @@ class Result(ABC):
     """Arrow types of columns whose values may all be missing: `bool`, `int64`, `float64` or `utf8`."""
 
     def to_dict(self) -> Any:
-        """Returns plain data, equal to what the command prints with `--format json`."""
+        """Returns plain data, equal to what the command prints with `--format json` beside version and hash of the machine."""
         return plain(self)
 
     @abstractmethod

@@ -47,6 +47,10 @@ class Record:
     """Figures by name; None if the run failed."""
     error: str | None
     """Error of a run that failed."""
+    command: str | None = None
+    """Command that made the record with `--save`, if it is another than `run`."""
+    machine: dict[str, Any] | None = field(default=None, repr=False)
+    """Values of the machine in the structure of a topology file, if they were kept."""
 
     @staticmethod
     def read(line: str) -> Record:
@@ -59,6 +63,7 @@ class Record:
         key, line = _native.read_record(line)
         fields = json.loads(line)
         fields.pop("format")
+        fields.pop("ops", None)
         return Record(line=line, key=key, **fields)
 
     @property
@@ -140,7 +145,7 @@ class Run(Result):
 
     def record(self) -> Record:
         """Returns inputs and figures as a record, to be kept and compared."""
-        return Record.read(self._run.record(self._source))
+        return Record.read(self._run.record(self._source, False))
 
     def _draw(self, axes: Any) -> None:
         parts = [(part["kind"], part["span_ns"]) for part in self.breakdown]

@@ -72,7 +72,10 @@ class Validation(Result):
         return all(check.ok is not False for check in self.checks)
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """Returns a list with a dictionary for each check, equal to what the command prints with `--format json`."""
+        """Returns a list with a dictionary for each check.
+
+        It is equal to what the command prints with `--format json` beside version and hash of the machine.
+        """
         checks: list[dict[str, Any]] = plain(self.checks)
         return checks
 

@@ -132,7 +132,9 @@ class Command:
         return done.stdout
 
     def __call__(self, *arguments):
-        return json.loads(self.text(*arguments, "--format", "json"))
+        from stamps import unstamped
+
+        return unstamped(json.loads(self.text(*arguments, "--format", "json")))
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from pathlib import Path
 import cubeyard
 import pytest
 from cubeyard import errors
+from stamps import unstamped
 
 SCALE = '''
 import numpy as np
@@ -268,7 +269,7 @@ def test_to_dict_is_the_json_of_the_command(tmp_path: Path) -> None:
     run = cubeyard.run("gemm", m=128, k=128, n=128, data=True, explain=True)
     sets = ["--set", "m=128", "--set", "k=128", "--set", "n=128"]
     done = command("run", "gemm", *sets, "--data", "--explain", "--format", "json", cwd=tmp_path)
-    assert run.to_dict() == json.loads(done.stdout)
+    assert run.to_dict() == unstamped(json.loads(done.stdout))
     text = command("run", "gemm", *sets, "--data", "--explain", cwd=tmp_path).stdout
     assert run.explain() in text
     command("run", "gemm", *sets, "--data", "--report", "a.html", "--trace", "a.pftrace", cwd=tmp_path)

@@ -18,6 +18,7 @@ import pytest
 replay = pytest.importorskip("cubeyard.replay")
 from cubeyard import _native, errors  # noqa: E402
 from cubeyard.memory import Card, FlexAllocator  # noqa: E402
+from stamps import unstamped  # noqa: E402
 
 TRACES = Path(__file__).resolve().parent.parent.parent / "testdata" / "traces"
 NATIVE = json.loads((TRACES / "native.json").read_text())
@@ -29,7 +30,7 @@ def command(*arguments):
     run = [sys.executable, "-m", "cubeyard", "replay", "--quiet", "--format", "json", *arguments]
     done = subprocess.run(run, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return unstamped(json.loads(done.stdout), machine=False)
 
 
 def untimed(records):

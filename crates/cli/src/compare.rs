@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::code::{self, Code};
 use crate::machine;
 use crate::own::OwnBenches;
+use crate::page::PageOptions;
 use crate::progress::Busy;
 use crate::record::{self, Recorded};
 use crate::terminal::OutputOptions;
@@ -45,15 +46,14 @@ pub(crate) struct Arguments {
     /// Value of a topology key, or of a parameter or option of the command, for A; can be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = machine::assignment)]
     against: Vec<(String, String)>,
-    /// Draw the comparison as one HTML page
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    page: PageOptions,
     /// Write both records, one line each
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     #[command(flatten)]
     output: OutputOptions,
-    /// Command to run on both machines: run, ccl, model or probe with its options
+    /// Command to run on both machines: run, ccl, model, probe or validate with its options
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -65,50 +65,91 @@ struct Sides {
 }
 
 pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code> {
-    let Arguments { a, b, report, save, .. } = arguments;
+    let Arguments { a, b, page, save, .. } = arguments;
     let inputs = output::named([("A", a), ("B", b)]);
-    output::check(&inputs, &output::named([("--report", report), ("--save", save)]))?;
+    output::check(&inputs, &output::named([("--report", &page.report), ("--save", save)]))?;
     let sides =
         if arguments.command.is_empty() { files(arguments)? } else { runs(arguments, front)? };
-    let [one, other] = sides.records.each_ref().map(|it| &it.record);
-    let comparison = Comparison::new(one, other);
-    write_files(arguments, &sides, &comparison)?;
-    arguments.output.print(
-        |colours| table::render(&sides.names, &comparison, colours),
-        || Ok(serde_json::to_string_pretty(&json(&sides, &comparison))? + "\n"),
-    )?;
     let well = sides.records.iter().all(|it| it.is_well);
+    let compared = ComparedRecords::new(sides.names, sides.records.map(|it| it.record));
+    write_files(arguments, &compared)?;
+    arguments.output.print(
+        |colours| compared.text(colours),
+        || Ok(serde_json::to_string_pretty(&compared.json())? + "\n"),
+    )?;
     Ok(if well { Code::Done } else { Code::Failed })
 }
 
-fn json(sides: &Sides, comparison: &Comparison) -> Value {
-    let mut value = comparison.json();
-    let side = |at: usize| {
-        let record = &sides.records[at].record;
-        json!({ "name": sides.names[at], "version": record.version, "topology": record.topology })
-    };
-    value["version"] = json!(VERSION);
-    value["a"] = side(0);
-    value["b"] = side(1);
-    value
+/// Two records side by side, as text, JSON and a page.
+#[derive(Debug)]
+pub struct ComparedRecords {
+    names: [String; 2],
+    records: [Record; 2],
+    comparison: Comparison,
 }
 
-fn write_files(arguments: &Arguments, sides: &Sides, comparison: &Comparison) -> Result<()> {
+impl ComparedRecords {
+    /// Compares two records under names of the caller's choice.
+    pub fn new(names: [String; 2], records: [Record; 2]) -> Self {
+        let comparison = Comparison::new(&records[0], &records[1]);
+        Self { names, records, comparison }
+    }
+
+    /// Returns the tables and the cause, as `cubeyard compare` prints them.
+    pub fn text(&self, colours: bool) -> String {
+        table::render(&self.names, &self.comparison, colours)
+    }
+
+    /// Returns the object of `cubeyard compare --format json`.
+    pub fn json(&self) -> Value {
+        let mut value = self.comparison.json();
+        let side = |at: usize| {
+            let Record { version, topology, .. } = &self.records[at];
+            json!({ "name": self.names[at], "version": version, "topology": topology })
+        };
+        value["version"] = json!(VERSION);
+        value["a"] = side(0);
+        value["b"] = side(1);
+        value
+    }
+
+    /// Returns the page of `cubeyard compare --report`.
+    pub fn page(&self) -> String {
+        page::render(&self.title(), &self.names, &self.comparison)
+    }
+
+    /// Returns what was run on both sides.
+    fn title(&self) -> String {
+        let name = |record: &Record| {
+            let command = record.command.as_deref().unwrap_or("run");
+            if command == record.bench {
+                command.to_owned()
+            } else {
+                format!("{command} {}", record.bench)
+            }
+        };
+        let [a, b] = self.records.each_ref().map(name);
+        if a == b { format!("{a}: A and B") } else { format!("{a} and {b}") }
+    }
+}
+
+fn write_files(arguments: &Arguments, compared: &ComparedRecords) -> Result<()> {
     let mut files = output::Files::default();
-    if let Some(path) = &arguments.report {
-        let page = page::render(&sides.names, comparison);
+    let report = &arguments.page.report;
+    if let Some(path) = report {
+        let page = compared.page();
         files.write(path, "--report", |file| std::io::Write::write_all(file, page.as_bytes()))?;
     }
     if let Some(path) = &arguments.save {
         files.write(path, "--save", |file| {
-            sides.records.iter().try_for_each(|it| record::write(file, &it.record))
+            compared.records.iter().try_for_each(|record| record::write(file, record))
         })?;
     }
     files.finish()?;
-    for path in [&arguments.report, &arguments.save].into_iter().flatten() {
+    for path in [report, &arguments.save].into_iter().flatten() {
         arguments.output.remark(&format!("wrote {}", path.display()));
     }
-    Ok(())
+    arguments.page.show()
 }
 
 /// Reads two records.
@@ -120,12 +161,13 @@ fn files(arguments: &Arguments) -> Result<Sides> {
         bail!("expected two records, or a command after `--`\n  help: {SYNTAX}");
     };
     let names = [a, b].map(|path| path.display().to_string());
-    let records = [read(a)?, read(b)?].map(|record| Recorded { record, is_well: true });
+    let records =
+        [read_record(a)?, read_record(b)?].map(|record| Recorded { record, is_well: true });
     Ok(Sides { names, records })
 }
 
 /// Reads the record of a file, or of a line of it, as `FILE:N`.
-fn read(path: &Path) -> Result<Record> {
+pub fn read_record(path: &Path) -> Result<Record> {
     let (file, number) = match numbered(path) {
         Some((file, number)) if !path.exists() => (file, Some(number)),
         _ => (path.to_owned(), None),

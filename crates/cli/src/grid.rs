@@ -1,5 +1,7 @@
 //! Text tables with aligned columns, a heading and optional colours.
 
+use cubeyard_draw::xml::shorten;
+
 pub(crate) const BOLD: &str = "\x1b[1m";
 pub(crate) const DIM: &str = "\x1b[2m";
 pub(crate) const GREEN: &str = "\x1b[32m";
@@ -49,6 +51,16 @@ pub(crate) struct Grid {
 impl Grid {
     pub(crate) fn new(heading: &[&str], rows: Vec<Vec<String>>, left: usize) -> Self {
         Self { heading: heading.iter().map(ToString::to_string).collect(), rows, left }
+    }
+
+    /// Returns it with cells of the first columns shortened to these numbers of characters.
+    pub(crate) fn shortened(mut self, longest: &[usize]) -> Self {
+        for row in &mut self.rows {
+            for (cell, &longest) in row.iter_mut().zip(longest) {
+                *cell = shorten(cell, longest);
+            }
+        }
+        self
     }
 
     /// Formats it as [`table`] does.

@@ -69,7 +69,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(path) = &arguments.draw {
         draw(&layout, path, arguments.output)?;
     }
-    arguments.output.print(|colours| table::render(&layout, colours), || json::render(&layout))
+    let json = || json::render(&layout, &topology);
+    arguments.output.print(|colours| table::render(&layout, colours), json)
 }
 
 /// Formats a layout as `cubeyard placement` prints it.
@@ -77,9 +78,9 @@ pub fn layout_text(layout: &Layout) -> String {
     table::render(layout, false)
 }
 
-/// Formats a layout as `cubeyard placement --format json` prints it.
+/// Formats a layout as `cubeyard placement --format json` prints it, without the version and the hash of the machine.
 pub fn layout_json(layout: &Layout) -> String {
-    json::render(layout).expect("a record of numbers and names is JSON")
+    json::render_alone(layout).expect("a record of numbers and names is JSON")
 }
 
 fn placement(arguments: &Arguments, topology: &Topology) -> Result<Placement> {

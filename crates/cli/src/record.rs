@@ -9,16 +9,17 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _};
 use cubeyard_bench::record::{Record, VERSION};
 use cubeyard_device::input::{PlainValue, nearest};
 use cubeyard_device::topology::Topology;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::machine::{self, MachineOptions};
 use crate::output::Files;
 use crate::own::OwnBenches;
 use crate::terminal::OutputOptions;
-use crate::{Cli, Command, ccl, model, probe, run};
+use crate::{Cli, Command, ccl, model, probe, run, validate};
 
 /// Commands whose results are records.
-const RECORDED: [&str; 4] = ["run", "ccl", "model", "probe"];
+const RECORDED: [&str; 5] = ["run", "ccl", "model", "probe", "validate"];
 
 /// Options of commands that simulate: a record, and a grid of inputs.
 #[derive(Args, Clone, Debug, Default)]
@@ -57,6 +58,7 @@ pub(crate) fn study(command: &Command) -> Option<&StudyOptions> {
         Command::Ccl(it) => Some(&it.study),
         Command::Model(it) => Some(&it.study),
         Command::Probe(it) => Some(&it.study),
+        Command::Validate(it) => Some(&it.study),
         _ => None,
     }
 }
@@ -68,6 +70,7 @@ pub(crate) fn machine(command: &Command) -> Option<&MachineOptions> {
         Command::Ccl(it) => Some(&it.machine),
         Command::Model(it) => Some(&it.machine),
         Command::Probe(it) => Some(&it.machine),
+        Command::Validate(it) => Some(&it.machine),
         _ => None,
     }
 }
@@ -79,6 +82,7 @@ pub(crate) fn of(command: &Command, front: &dyn OwnBenches) -> Result<Recorded> 
         Command::Ccl(it) => ccl::recorded(it),
         Command::Model(it) => model::recorded(it),
         Command::Probe(it) => probe::recorded(it),
+        Command::Validate(it) => validate::recorded(it),
         _ => bail!("expected a command that simulates: {}", RECORDED.join(", ")),
     }
 }
@@ -133,12 +137,35 @@ pub(crate) fn stamped(mut value: Value, topology: &Topology) -> Value {
     value
 }
 
+/// A result with the version of the program and the hash of the machine before its own keys.
+#[derive(Debug, Serialize)]
+pub(crate) struct Stamped<T> {
+    version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topology: Option<String>,
+    #[serde(flatten)]
+    result: T,
+}
+
+impl<T> Stamped<T> {
+    pub(crate) fn new(result: T, topology: &Topology) -> Self {
+        let topology = Some(topology.content_hash().to_string());
+        Self { version: VERSION, topology, result }
+    }
+
+    /// Makes a result without a machine.
+    pub(crate) fn version_alone(result: T) -> Self {
+        Self { version: VERSION, topology: None, result }
+    }
+}
+
 /// Returns the name of a command that simulates.
 pub(crate) fn name(command: &Command) -> &'static str {
     match command {
         Command::Ccl(_) => "ccl",
         Command::Model(_) => "model",
         Command::Probe(_) => "probe",
+        Command::Validate(_) => "validate",
         _ => "run",
     }
 }
@@ -150,6 +177,7 @@ pub(crate) fn output(command: &Command) -> OutputOptions {
         Command::Ccl(it) => it.output,
         Command::Model(it) => it.output,
         Command::Probe(it) => it.output,
+        Command::Validate(it) => it.output,
         _ => OutputOptions::default(),
     }
 }

@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let options = arguments.holder_options();
     arguments.output.print(
         |colours| table::render(&reports, options, colours),
-        || render(&inputs, &reports, options),
+        || json::versioned(&inputs, &reports, options),
     )
 }
 

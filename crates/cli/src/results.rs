@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::{ccl, memory, model, topology, validate};
 
+pub use crate::compare::{ComparedRecords, read_record};
 pub use crate::probe::{ProbedCase, ProbedCases, ProbedPattern, Watcher};
 
 /// Returns the object of `cubeyard topology --format json`.

@@ -7,11 +7,17 @@ use crate::code::Code;
 
 use anyhow::Result;
 use clap::Args;
+use cubeyard_bench::compare::Measured;
+use cubeyard_bench::record::Record;
+use cubeyard_device::topology::Topology;
 use cubeyard_validate::collectives;
 use cubeyard_validate::{Check, Row, Verdict};
+use serde_json::Map;
 
 use crate::machine::MachineOptions;
+use crate::output;
 use crate::progress::Busy;
+use crate::record::{self, Recorded, StudyOptions};
 use crate::terminal::{self, OutputOptions};
 
 /// Compare the simulator with published figures, closed forms and golden values
@@ -22,30 +28,68 @@ use crate::terminal::{self, OutputOptions};
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    machine: MachineOptions,
+    pub(crate) machine: MachineOptions,
     #[command(flatten)]
-    output: OutputOptions,
+    pub(crate) study: StudyOptions,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
+    let inputs = output::named([("--topology", &arguments.machine.topology)]);
+    output::check(&inputs, &output::named([("--save", &arguments.study.save)]))?;
     let topology = arguments.machine.read(arguments.output)?;
-    let mut checks = cubeyard_validate::checks(&topology);
-    checks.extend(collectives::checks());
+    let checks = all(&topology);
     let rows = if arguments.output.is_live() {
         streamed(&checks, arguments.output)?
     } else {
         let progress = Busy::new(arguments.output.quiet, "");
         let rows: Vec<_> = checks.iter().map(|check| measured(check, &progress)).collect();
         drop(progress);
-        arguments.output.print(|colours| table::render(&rows, colours), || json::render(&rows))?;
+        let json = || json::render(&rows, &topology);
+        arguments.output.print(|colours| table::render(&rows, colours), json)?;
         rows
     };
+    record::save(&arguments.study, arguments.output, || saved(&topology, &rows))?;
     let left_out = count(&rows, Verdict::LeftOut);
     if left_out > 0 {
         let line = format!("{left_out} checks of the default topology were left out");
         arguments.output.remark(&line);
     }
     Ok(status(&rows))
+}
+
+/// Runs all checks, and returns their record.
+pub(crate) fn recorded(arguments: &Arguments) -> Result<Recorded> {
+    let topology = arguments.machine.read(arguments.output)?;
+    let rows: Vec<_> = all(&topology).iter().map(Check::run).collect();
+    let is_well = status(&rows) == Code::Done;
+    Ok(Recorded { record: saved(&topology, &rows), is_well })
+}
+
+fn all(topology: &Topology) -> Vec<Check<'_>> {
+    let mut checks = cubeyard_validate::checks(topology);
+    checks.extend(collectives::checks());
+    checks
+}
+
+/// Returns the record: all checks, and the times among them for a comparison.
+fn saved(topology: &Topology, rows: &[Row]) -> Record {
+    let times: Vec<_> = rows.iter().filter_map(time).collect();
+    let mut figures = Measured::figures(&times);
+    figures.insert("checks".to_owned(), json::value(rows));
+    let record = Record::of_command("validate", "validate", topology, Map::new());
+    Record { figures: Some(figures), ..record }
+}
+
+/// Returns a check that measured a time.
+fn time(row: &Row) -> Option<Measured> {
+    let ps = match row.expected.unit {
+        "ps" => 1.0,
+        "ns" => 1e3,
+        _ => return None,
+    };
+    Some(Measured { name: row.name.clone(), time_ns: row.ours? * ps / 1e3, ..Measured::default() })
 }
 
 /// Prints each row as it comes.
@@ -108,7 +152,7 @@ mod tests {
         let table = table::render(&rows(2.001), false);
         assert!(table.contains("✗ made up"), "{table}");
         assert!(table.contains("0 ✓ within tolerance, 1 ✗ out of it, 0 – indicative"), "{table}");
-        let json = json::render(&rows(2.001)).unwrap();
+        let json = json::render(&rows(2.001), &Topology::embedded()).unwrap();
         assert!(json.contains("\"ok\": false"), "{json}");
     }
 }

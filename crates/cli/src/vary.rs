@@ -2,6 +2,7 @@
 
 mod chart;
 mod grid;
+mod page;
 mod table;
 
 use std::ffi::OsString;
@@ -205,7 +206,7 @@ fn write_files(study: &Study, options: &StudyOptions, output: OutputOptions) -> 
     }
     if let Some(path) = &options.chart {
         let page = chart::is_page(path) == Some(true);
-        let text = if page { chart::page(study) } else { chart::svg(study) };
+        let text = if page { page::page_of(study) } else { chart::svg(study) };
         files.write(path, "--chart", |file| file.write_all(text.as_bytes()))?;
     }
     if let Some(path) = &options.save {

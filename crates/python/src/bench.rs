@@ -26,6 +26,7 @@ pub(crate) struct Run {
     report: RunReport,
     findings: Vec<Finding>,
     inputs: RunInputs,
+    topology: cubeyard_device::topology::Topology,
     trace: Vec<u8>,
     timeline: Timeline,
     is_well: bool,
@@ -54,8 +55,10 @@ impl Run {
     }
 
     /// Returns the record as a line of JSON; `source` is the hash of a bench that is not built in.
-    fn record(&self, source: Option<String>) -> String {
+    /// The values of the machine are added if `with_machine`.
+    fn record(&self, source: Option<String>, with_machine: bool) -> String {
         let record = Record::new(&self.inputs).with(&self.report, &self.findings);
+        let record = if with_machine { record.on(&self.topology) } else { record };
         Record { source, ..record }.line()
     }
 
@@ -128,7 +131,8 @@ fn measured(target: Target, config: &RunConfig) -> PyResult<Run> {
     let timeline = run.log.as_ref().map(RunLog::timeline).unwrap_or_default();
     let is_well = run.is_well();
     let cubeyard_bench::Run { report, findings, inputs, .. } = run;
-    Ok(Run { report, findings, inputs, trace, timeline, is_well })
+    let topology = config.topology.clone();
+    Ok(Run { report, findings, inputs, topology, trace, timeline, is_well })
 }
 
 /// Returns the record of a run that has not been made: its inputs with the defaults filled in.

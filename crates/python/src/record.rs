@@ -1,6 +1,9 @@
-//! Records of runs, and files of sweeps.
+//! Records of runs, their comparison, and files of sweeps.
+
+use std::path::PathBuf;
 
 use cubeyard_bench::record::{FORMAT, Record, RecordError};
+use cubeyard_cli::results::{ComparedRecords, read_record as read_record_of_file};
 use cubeyard_device::input::{Document, Field, InputError};
 use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
@@ -35,6 +38,41 @@ fn object(text: &str) -> PyResult<Map<String, Value>> {
 fn read_record(line: &str) -> PyResult<(String, String)> {
     let record = Record::read(line).or_raise()?;
     Ok((record.key(), record.line()))
+}
+
+/// Reads the record of a file, or of a line of it, as `FILE:N`.
+#[pyfunction]
+fn record_of_file(path: PathBuf) -> PyResult<String> {
+    let record = read_record_of_file(&path);
+    Ok(record.map_err(|error| Kind::Input.error(format!("{error:#}")))?.line())
+}
+
+/// Two records side by side.
+#[pyclass(frozen, module = "cubeyard._native")]
+struct RecordComparison(ComparedRecords);
+
+#[pymethods]
+impl RecordComparison {
+    #[new]
+    fn new(names: [String; 2], lines: [String; 2]) -> PyResult<Self> {
+        let [a, b] = lines.each_ref().map(|line| Record::read(line));
+        Ok(Self(ComparedRecords::new(names, [a.or_raise()?, b.or_raise()?])))
+    }
+
+    /// Returns the comparison as JSON.
+    fn json(&self) -> String {
+        self.0.json().to_string()
+    }
+
+    /// Returns the tables and the cause.
+    fn text(&self) -> String {
+        self.0.text(false)
+    }
+
+    /// Returns the HTML page.
+    fn page(&self) -> String {
+        self.0.page()
+    }
 }
 
 /// Adds an error to a record without figures.
@@ -119,6 +157,8 @@ impl IntoPyErr for RecordError {
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("RECORD_FORMAT", FORMAT)?;
+    module.add_class::<RecordComparison>()?;
+    module.add_function(wrap_pyfunction!(record_of_file, module)?)?;
     module.add_function(wrap_pyfunction!(make_record, module)?)?;
     module.add_function(wrap_pyfunction!(read_record, module)?)?;
     module.add_function(wrap_pyfunction!(failed_record, module)?)?;

@@ -101,7 +101,7 @@ class Comparison(Result):
     }  # fmt: skip
 
     def to_dict(self) -> Any:
-        """Returns plain data, equal to what `cubeyard replay` prints with `--format json`."""
+        """Returns plain data, equal to what `cubeyard replay` prints with `--format json` beside the version."""
         return plain(self.results)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -29,6 +29,12 @@ def built():
     return Path(json.loads(told.stdout)["target_directory"]) / "debug" / "cubeyard"
 
 
+def words(page, options):
+    """Returns the command of a page with more options: at its end, or where it says."""
+    at = page.index("{options}") if "{options}" in page else len(page)
+    return [*page[:at], *options, *page[at + 1 :]]
+
+
 @pytest.fixture(scope="session")
 def command():
     """Runs the command and returns what it printed. `CUBEYARD_COMMAND` names one that is built already."""
@@ -51,7 +57,8 @@ def drawn(command, tmp_path_factory):
     def draw(name):
         if name not in known:
             path = folder / f"{name}.html"
-            printed = command(*PAGES[name], "--report", path, "--format", "json", "--quiet")
+            option = "--chart" if name == "vary" else "--report"
+            printed = command(*words(PAGES[name], [option, path, "--format", "json", "--quiet"]))
             known[name] = path, json.loads(printed)
         return known[name]
 

@@ -11,7 +11,13 @@ PAGES = {
     "ccl": ["ccl", "--sizes", "1K:256K:4", "--ranks", "sip"],
     "probe": ["probe"],
     "model": ["model", "--context", "256"],
+    "vary": ["run", "gemm", "--vary", "m=32,64,128", "--vary", "hbm.channel_bandwidth_gbs=16,32"],
     "topology": ["topology"],
+    # Its page is drawn by an option before the command that it runs.
+    "compare": [
+        "compare", "--with", "hbm.channel_bandwidth_gbs=16", "{options}", "--",
+        "ccl", "--ranks", "cube", "--algorithm", "grid", "--sizes", "1K:16K:4",
+    ],
     "replay": ["replay", "crates/cli/src/resnet_train.csv.gz", "--policy", "pytorch", "--policy", "best-fit"],
     # A recording with call stacks.
     "memory": [

@@ -31,6 +31,21 @@ def test_values_are_those_of_the_json(chart, drawn):
     chart.check()
 
 
+def test_a_grid_is_a_chart_over_its_first_key(opened, drawn):
+    page = opened("vary")
+    page.page.wait_for_selector("figure.chart.live")
+    names = page.page.locator(".lines li button").all_inner_texts()
+    columns = page.page.evaluate("document.querySelector('figure.chart').chart.data")
+    _, printed = drawn("vary")
+    assert columns[0] == [32, 64, 128] and len(printed["points"]) == 6
+    for point in printed["points"]:
+        values = point["values"]
+        line = names.index(f"hbm.channel_bandwidth_gbs={values['hbm.channel_bandwidth_gbs']}")
+        shown = columns[1 + line][columns[0].index(int(values["m"]))]
+        assert shown == pytest.approx(point["rows"][0]["time_ns"] / 1e3)
+    page.check()
+
+
 def test_both_axes_are_logarithmic(chart):
     kinds = chart.page.evaluate(
         "['x', 'y'].map(key => document.querySelector('figure.chart').chart.scales[key].distr)"

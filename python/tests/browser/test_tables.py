@@ -67,6 +67,35 @@ def test_probe_shows_the_figures_of_its_json(opened, drawn):
         assert float(row["GB/s"]) == pytest.approx(case["bandwidth_gbs"], abs=0.06)
 
 
+def test_compare_shows_the_figures_of_its_json(opened, drawn):
+    page = opened("compare").page
+    _, printed = drawn("compare")
+    factor = {"ns": 1, "µs": 1e3, "ms": 1e6}
+
+    def nanoseconds(text):
+        number, unit = text.split()
+        return float(number) * factor[unit]
+
+    rows = copied(page, page.get_by_role("table", name="Times of A and B"))
+    assert len(rows) == len(printed["rows"]) == 3
+    for row, times in zip(rows, printed["rows"], strict=True):
+        assert row["time"] == times["name"]
+        assert nanoseconds(row["A"]) == pytest.approx(times["a_ns"], rel=1e-3)
+        assert nanoseconds(row["B"]) == pytest.approx(times["b_ns"], rel=1e-3)
+        assert float(row["B / A"]) == pytest.approx(times["b_over_a"], abs=0.0006)
+    [changed] = copied(page, page.get_by_role("table", name="Differences in the input"))
+    assert changed == {"input": "hbm.channel_bandwidth_gbs", "A": "32", "B": "16"}
+    # One picture and one table of the critical path for each size; the bars are to one scale.
+    pictures = page.locator("svg[role=img]")
+    assert pictures.count() == 3
+    for times, picture in zip(printed["rows"], pictures.all(), strict=True):
+        widths = [float(bar.get_attribute("width")) for bar in picture.locator("g rect").all()]
+        parts = [part[side] or 0 for side in ("a", "b") for part in times["path_ns"]]
+        assert len(widths) == len(parts) > 2
+        scale = max(widths) / max(parts)
+        assert widths == pytest.approx([part * scale for part in parts], abs=0.02)
+
+
 def test_model_shows_the_figures_of_its_json(opened, drawn):
     page = opened("model").page
     _, printed = drawn("model")

@@ -1,94 +1,88 @@
-//! Comparisons as an HTML page.
+//! Comparisons as a page.
 
-use cubeyard_bench::compare::{Comparison, Difference, Pair, RowComparison};
+use cubeyard_bench::compare::{Comparison, RowComparison};
 use cubeyard_draw::svg::{Area, Canvas, END, colour};
 use cubeyard_draw::xml::{escape, shorten};
-use cubeyard_draw::{cell, number, page, section, table};
-use cubeyard_units::text::percent_column;
+use cubeyard_draw::{header, page, section, tile, tiles};
 
-use super::table::{change, points, time, value};
+use super::table::{all_times, figures, inputs, ratio, time, unknown_inputs, warnings};
 
 /// Largest number of times whose parts are drawn.
 const MOST: usize = 24;
 const WIDTH: f64 = 1000.0;
-const LEFT: f64 = 90.0;
+const LEFT: f64 = 40.0;
 const BAR: f64 = 34.0;
 
-pub(super) fn render(names: &[String; 2], comparison: &Comparison) -> String {
+/// Draws what differs in the input, all times, and the parts, utilisation and bounds of each.
+pub(super) fn render(title: &str, names: &[String; 2], comparison: &Comparison) -> String {
     let [a, b] = names;
-    let mut main =
-        vec![format!("<h1>A and B</h1>\n<p>A: {}<br/>B: {}</p>\n", escape(a), escape(b))];
-    main.extend(comparison.most_changed().map(|row| {
-        let (name, cause) = (escape(&row.name), escape(&row.cause()));
-        format!("<p class=\"verdict\">{name}: {cause}</p>\n")
-    }));
-    main.push(section("Differences in the input", &inputs(comparison)));
-    main.push(section("Times", &times(comparison)));
-    main.extend(comparison.rows.iter().take(MOST).map(|row| section(&row.name, &details(row))));
-    page(&format!("{a} and {b}"), "", &main.concat(), "")
+    let changed = comparison.most_changed();
+    let verdict = changed.map(|row| cause(row, comparison.rows.len() > 1)).unwrap_or_default();
+    let main = [
+        header(title, &format!("A: {a}; B: {b}"), &verdict),
+        changed.map(key_figures).unwrap_or_default(),
+        section("Input", &differences(comparison)),
+        section("Times", &all_times(comparison).html("Times of A and B")),
+        comparison.rows.iter().take(MOST).map(details).collect(),
+        left_out(comparison),
+    ];
+    page(title, "", &main.concat(), "")
 }
 
-fn inputs(comparison: &Comparison) -> String {
-    let row = |it: &Difference| {
-        let [a, b] = it.values.each_ref().map(|it| cell(&value(it.as_ref())));
-        format!("<tr>{}{a}{b}</tr>\n", cell(&it.name))
-    };
-    let rows: Vec<_> = comparison.inputs.iter().chain(&comparison.machine).map(row).collect();
-    let sides = ["A", "B"].iter().zip(&comparison.unreachable);
-    let warned = sides.flat_map(|(side, all)| all.iter().map(move |it| format!("{side}: {it}")));
-    let warned: Vec<_> = warned.map(|text| remark(&text)).collect();
-    table("inputs", "<th>input</th><th>A</th><th>B</th>", &rows.concat()) + &warned.concat()
+fn cause(row: &RowComparison, is_one_of_many: bool) -> String {
+    let cause = row.cause();
+    if is_one_of_many { format!("{}, which changed most: {cause}", row.name) } else { cause }
+}
+
+fn key_figures(row: &RowComparison) -> String {
+    let [a, b] = row.time_ns.map(time);
+    let change = tile("B / A", &ratio(row), "below 1: B is faster");
+    tiles(&(tile("time of A", &a, &row.name) + &tile("time of B", &b, &row.name) + &change))
+}
+
+fn differences(comparison: &Comparison) -> String {
+    let table = inputs(comparison).map(|grid| grid.html("Differences in the input"));
+    let table = table.unwrap_or_else(|| remark(unknown_inputs(comparison)));
+    let failed = ["A", "B"].iter().zip(&comparison.errors);
+    let failed =
+        failed.filter_map(|(side, error)| Some(format!("{side} failed: {}", error.as_ref()?)));
+    let remarks = warnings(comparison).into_iter().chain(failed);
+    table + &remarks.map(|text| remark(&text)).collect::<String>()
 }
 
 fn remark(text: &str) -> String {
     format!("<p class=\"remark\">{}</p>\n", escape(text))
 }
 
-fn times(comparison: &Comparison) -> String {
-    let row = |row: &RowComparison| {
-        let [a, b] = row.time_ns.map(|ns| number(&time(ns)));
-        let ratio = row.ratio().map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}"));
-        format!("<tr>{}{a}{b}{}</tr>\n", cell(&row.name), number(&ratio))
-    };
-    let rows: Vec<_> = comparison.rows.iter().map(row).collect();
-    let head =
-        "<th>time</th><th class=\"n\">A</th><th class=\"n\">B</th><th class=\"n\">B / A</th>";
-    table("times", head, &rows.concat())
-}
-
+/// Draws the critical paths of a time, and its figures side by side.
 fn details(row: &RowComparison) -> String {
-    let share = |share: Option<f64>| share.map_or_else(|| "–".to_owned(), percent_column);
-    let mut parts = vec![format!("<p>{}</p>\n", escape(&row.cause()))];
-    for (side, limit) in ["A", "B"].iter().zip(&row.limited_by) {
-        parts.extend(limit.as_ref().map(|it| remark(&format!("{side} is limited by {it}"))));
-    }
-    if !row.path_ns.is_empty() {
-        parts.push(format!("<div class=\"wide\">{}</div>\n", bars(row)));
-    }
-    parts.push(pairs("critical path", &row.path_ns, time, &change));
-    parts.push(pairs("utilisation", &row.utilisation, share, &points));
-    parts.push(pairs("bound", &row.bounds_ns, time, &change));
-    parts.concat()
+    let limits = ["A", "B"].iter().zip(&row.limited_by);
+    let limits =
+        limits.filter_map(|(side, it)| Some(format!("{side} is limited by {}", it.as_ref()?)));
+    let picture = if row.path_ns.is_empty() {
+        String::new()
+    } else {
+        format!("<div class=\"wide\">{}</div>\n", bars(row))
+    };
+    let parts = [
+        format!("<p>{}</p>\n", escape(&row.cause())),
+        limits.map(|text| remark(&text)).collect(),
+        picture,
+        figures(row).iter().map(|grid| grid.html(&capital(&grid.heading[0]))).collect(),
+    ];
+    section(&row.name, &parts.concat())
 }
 
-fn pairs(
-    heading: &str,
-    pairs: &[Pair],
-    shown: fn(Option<f64>) -> String,
-    change: &dyn Fn(&Pair) -> String,
-) -> String {
-    if pairs.is_empty() {
-        return String::new();
+fn left_out(comparison: &Comparison) -> String {
+    match comparison.rows.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => remark(&format!("{more} more times are only in the table; --format json has all")),
     }
-    let row = |pair: &Pair| {
-        let [a, b] = pair.values.map(|value| number(&shown(value)));
-        format!("<tr>{}{a}{b}{}</tr>\n", cell(&pair.name), number(&change(pair)))
-    };
-    let rows: Vec<_> = pairs.iter().map(row).collect();
-    let head = format!(
-        "<th>{heading}</th><th class=\"n\">A</th><th class=\"n\">B</th><th class=\"n\">B − A</th>"
-    );
-    table("pairs", &head, &rows.concat())
+}
+
+fn capital(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().into_iter().flat_map(char::to_uppercase).chain(rest).collect()
 }
 
 /// Draws the critical paths of A and B as bars of their parts, to the same scale.

@@ -1,17 +1,18 @@
 //! Comparisons as text, at most 80 columns wide.
 
 use cubeyard_bench::compare::{Comparison, Difference, Pair, RowComparison};
-use cubeyard_draw::xml::shorten;
 use cubeyard_sim::Span;
 use cubeyard_units::text::{percent_column, significant, span};
 use serde_json::Value;
 
-use crate::grid::{BOLD, paint, table};
+use crate::grid::{BOLD, Grid, paint};
 
 /// Width of the text.
 const WIDTH: usize = 80;
-/// Longest value in a cell.
-const LONGEST: usize = 22;
+/// Longest name, value of A and value of B of an input.
+const LONGEST: [usize; 3] = [28, 22, 22];
+/// Longest name of a time or a figure.
+const NAME: usize = 32;
 /// Units that are not separated from their numbers.
 const UNITS: [&str; 5] = ["% ", "%)", "ns ", "µs ", "ms "];
 /// Space that is not broken.
@@ -43,26 +44,35 @@ fn head(names: &[String; 2], comparison: &Comparison, colours: bool) -> String {
 
 /// Formats what differs in the input.
 fn given(comparison: &Comparison, colours: bool) -> String {
+    match inputs(comparison) {
+        Some(inputs) => inputs.shortened(&LONGEST).text(colours),
+        None => format!("  {}\n", unknown_inputs(comparison)),
+    }
+}
+
+/// Returns what differs in the input; `None` if nothing is known to.
+pub(super) fn inputs(comparison: &Comparison) -> Option<Grid> {
     let all = comparison.inputs.iter().chain(&comparison.machine);
     let rows: Vec<_> = all.map(difference).collect();
-    if !rows.is_empty() {
-        return table(&["input", "A", "B"], &rows, 3, colours);
-    }
-    let text = if comparison.other_machine {
+    (!rows.is_empty()).then(|| Grid::new(&["input", "A", "B"], rows, 3))
+}
+
+/// Says that no input is known to differ.
+pub(super) fn unknown_inputs(comparison: &Comparison) -> &'static str {
+    if comparison.other_machine {
         "the machines differ; the records do not say in which keys"
     } else {
         "the inputs are the same"
-    };
-    format!("  {text}\n")
+    }
 }
 
 fn difference(difference: &Difference) -> Vec<String> {
-    let [a, b] = difference.values.each_ref().map(|it| shorten(&value(it.as_ref()), LONGEST));
-    vec![shorten(&difference.name, 28), a, b]
+    let [a, b] = difference.values.each_ref().map(|it| value(it.as_ref()));
+    vec![difference.name.clone(), a, b]
 }
 
 /// Formats a value of an input; a list without quotes.
-pub(super) fn value(value: Option<&Value>) -> String {
+fn value(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "–".to_owned(),
         Some(Value::String(text)) => text.clone(),
@@ -75,20 +85,29 @@ pub(super) fn value(value: Option<&Value>) -> String {
 }
 
 fn times(comparison: &Comparison, colours: bool) -> String {
-    let row = |row: &RowComparison| {
-        let ratio = row.ratio().map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}"));
-        let [a, b] = row.time_ns.map(time);
-        vec![shorten(&row.name, 32), a, b, ratio]
-    };
-    let rows: Vec<_> = comparison.rows.iter().take(MOST).map(row).collect();
-    if rows.is_empty() {
+    let mut all = all_times(comparison).shortened(&[NAME]);
+    if all.rows.is_empty() {
         return "  no times to compare\n".to_owned();
     }
-    let text = table(&["time", "A", "B", "B / A"], &rows, 1, colours);
-    match comparison.rows.len().saturating_sub(MOST) {
-        0 => text,
-        more => format!("{text}  and {more} more; --format json has all\n"),
-    }
+    let more = all.rows.len().saturating_sub(MOST);
+    all.rows.truncate(MOST);
+    let text = all.text(colours);
+    if more == 0 { text } else { format!("{text}  and {more} more; --format json has all\n") }
+}
+
+/// Returns all times.
+pub(super) fn all_times(comparison: &Comparison) -> Grid {
+    let row = |row: &RowComparison| {
+        let [a, b] = row.time_ns.map(time);
+        vec![row.name.clone(), a, b, ratio(row)]
+    };
+    let rows = comparison.rows.iter().map(row).collect();
+    Grid::new(&["time", "A", "B", "B / A"], rows, 1)
+}
+
+/// Formats the time of B as a multiple of that of A.
+pub(super) fn ratio(row: &RowComparison) -> String {
+    row.ratio().map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}"))
 }
 
 /// Formats the parts, utilisation and bounds of one time, and the cause of its change.
@@ -103,29 +122,30 @@ fn details(row: &RowComparison, is_one_of_many: bool, colours: bool) -> Vec<Stri
             .map(|it| wrapped(&format!("{side} is limited by {it}"), 4))
             .collect::<String>();
     }
-    let path = pairs("critical path", &row.path_ns, time, &change, colours);
+    let figures = figures(row).into_iter().map(|grid| grid.shortened(&[NAME]).text(colours));
+    figures.chain([cause + &limits]).collect()
+}
+
+/// Returns the parts of the critical path, utilisation and bounds of a time, those that there are.
+pub(super) fn figures(row: &RowComparison) -> Vec<Grid> {
     let share = |share: Option<f64>| share.map_or_else(|| "–".to_owned(), percent_column);
-    let used = pairs("utilisation", &row.utilisation, share, &points, colours);
-    let bounds = pairs("bound", &row.bounds_ns, time, &change, colours);
-    vec![path, used, bounds, cause + &limits]
+    let path = pairs("critical path", &row.path_ns, time, change);
+    let used = pairs("utilisation", &row.utilisation, share, points);
+    let bounds = pairs("bound", &row.bounds_ns, time, change);
+    [path, used, bounds].into_iter().filter(|grid| !grid.rows.is_empty()).collect()
 }
 
 fn pairs(
     heading: &str,
     pairs: &[Pair],
     shown: fn(Option<f64>) -> String,
-    change: &dyn Fn(&Pair) -> String,
-    colours: bool,
-) -> String {
-    if pairs.is_empty() {
-        return String::new();
-    }
+    change: fn(&Pair) -> String,
+) -> Grid {
     let row = |pair: &Pair| {
         let [a, b] = pair.values.map(shown);
-        vec![shorten(&pair.name, 32), a, b, change(pair)]
+        vec![pair.name.clone(), a, b, change(pair)]
     };
-    let rows: Vec<_> = pairs.iter().map(row).collect();
-    table(&[heading, "A", "B", "B − A"], &rows, 1, colours)
+    Grid::new(&[heading, "A", "B", "B − A"], pairs.iter().map(row).collect(), 1)
 }
 
 /// Formats a time in nanoseconds.
@@ -135,7 +155,7 @@ pub(super) fn time(ns: Option<f64>) -> String {
 }
 
 /// Formats the change of a time, with its sign.
-pub(super) fn change(pair: &Pair) -> String {
+fn change(pair: &Pair) -> String {
     let change = pair.change();
     let sign = if change < 0.0 { "−" } else { "+" };
     if change.abs() < 0.0005 {
@@ -146,16 +166,20 @@ pub(super) fn change(pair: &Pair) -> String {
 }
 
 /// Formats the change of a share in percentage points, with its sign.
-pub(super) fn points(pair: &Pair) -> String {
+fn points(pair: &Pair) -> String {
     let change = (pair.change() * 1000.0).round() / 10.0;
     let sign = if change < 0.0 { "−" } else { "+" };
     if change == 0.0 { "0".to_owned() } else { format!("{sign}{:.1} points", change.abs()) }
 }
 
 fn unreachable(comparison: &Comparison) -> String {
+    warnings(comparison).iter().map(|text| wrapped(text, 4)).collect()
+}
+
+/// Returns the bandwidths that no traffic can reach, each after the name of its machine.
+pub(super) fn warnings(comparison: &Comparison) -> Vec<String> {
     let sides = ["A", "B"].iter().zip(&comparison.unreachable);
-    let lines = sides.flat_map(|(name, all)| all.iter().map(move |it| (name, it)));
-    lines.map(|(name, text)| wrapped(&format!("{name}: {text}"), 4)).collect()
+    sides.flat_map(|(side, all)| all.iter().map(move |it| format!("{side}: {it}"))).collect()
 }
 
 /// Breaks text into lines that begin with spaces, more of them from the second line on.

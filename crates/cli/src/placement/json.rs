@@ -2,8 +2,11 @@
 
 use anyhow::Result;
 use cubeyard_device::request::PeRef;
+use cubeyard_device::topology::Topology;
 use cubeyard_runtime::placement::{Layout, MappingGroup, Shard};
 use serde::Serialize;
+
+use crate::record::Stamped;
 
 /// Record of a placement. Ranges exclude their end. `mapping_groups.shards` are indices into `shards`.
 #[derive(Debug, Serialize)]
@@ -39,10 +42,21 @@ struct GroupRecord {
     shards: Vec<usize>,
 }
 
-pub(super) fn render(layout: &Layout) -> Result<String> {
+/// Renders a placement on a machine.
+pub(super) fn render(layout: &Layout, topology: &Topology) -> Result<String> {
+    let stamped = Stamped::new(record(layout), topology);
+    Ok(serde_json::to_string_pretty(&stamped)? + "\n")
+}
+
+/// Renders a placement alone.
+pub(super) fn render_alone(layout: &Layout) -> Result<String> {
+    Ok(serde_json::to_string_pretty(&record(layout))? + "\n")
+}
+
+fn record(layout: &Layout) -> Record {
     let [sip, cube, pe] = layout.splits().map(cubeyard_runtime::placement::Split::name);
     let (least, most) = layout.bytes_of_holders();
-    let record = Record {
+    Record {
         shape: layout.shape().dimensions().to_vec(),
         dtype: layout.dtype().name(),
         sip,
@@ -55,8 +69,7 @@ pub(super) fn render(layout: &Layout) -> Result<String> {
         most_bytes_per_holder: most,
         shards: layout.shards().iter().map(shard).collect(),
         mapping_groups: layout.mapping_groups().into_iter().map(group).collect(),
-    };
-    Ok(serde_json::to_string_pretty(&record)? + "\n")
+    }
 }
 
 fn shard(shard: &Shard) -> ShardRecord {

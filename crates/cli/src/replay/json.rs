@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::holders::{HolderOptions, MomentRecord};
 use crate::input::Input;
+use crate::record::Stamped;
 
 /// Result of one policy on one trace.
 #[derive(Debug, Serialize)]
@@ -56,11 +57,29 @@ pub fn render<I: Borrow<Input>>(
     reports: &[Report],
     options: HolderOptions,
 ) -> Result<String> {
+    let records: Vec<_> = records(inputs, reports, options).collect();
+    Ok(serde_json::to_string_pretty(&records)? + "\n")
+}
+
+/// Renders the same with the version of the program in each object.
+pub(super) fn versioned(
+    inputs: &[Input],
+    reports: &[Report],
+    options: HolderOptions,
+) -> Result<String> {
+    let records: Vec<_> = records(inputs, reports, options).map(Stamped::version_alone).collect();
+    Ok(serde_json::to_string_pretty(&records)? + "\n")
+}
+
+fn records<'a, I: Borrow<Input>>(
+    inputs: &'a [I],
+    reports: &'a [Report],
+    options: HolderOptions,
+) -> impl Iterator<Item = Record<'a>> {
     let pairs = inputs.iter().map(Borrow::borrow).zip(reports);
-    let records = pairs.flat_map(|(input, report)| {
+    pairs.flat_map(move |(input, report)| {
         report.rows.iter().map(move |row| record(input, report, row, options))
-    });
-    Ok(serde_json::to_string_pretty(&records.collect::<Vec<_>>())? + "\n")
+    })
 }
 
 fn record<'a>(

@@ -8,6 +8,8 @@ use cubeyard_sim::Bandwidth;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::record::Stamped;
+
 /// Figures of a machine. Bandwidths are for one direction; null if there is nothing to cut.
 #[derive(Debug, Serialize)]
 struct Record {
@@ -46,7 +48,8 @@ struct Record {
 }
 
 pub(super) fn render(topology: &Topology) -> Result<String> {
-    Ok(serde_json::to_string_pretty(&record(topology))? + "\n")
+    let stamped = Stamped::new(record(topology), topology);
+    Ok(serde_json::to_string_pretty(&stamped)? + "\n")
 }
 
 /// Returns one object.

@@ -1,9 +1,12 @@
 //! Results of checks as JSON.
 
 use anyhow::Result;
+use cubeyard_device::topology::Topology;
 use cubeyard_validate::{Relation, Row, Verdict};
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::record::Stamped;
 
 /// Result of one check.
 #[derive(Debug, Serialize)]
@@ -29,9 +32,9 @@ struct Record<'a> {
     reason: Option<&'a str>,
 }
 
-/// Renders an array with an object for each check.
-pub(super) fn render(rows: &[Row]) -> Result<String> {
-    let records: Vec<_> = rows.iter().map(record).collect();
+/// Renders an array with an object for each check, each with the version and the hash of the machine.
+pub(super) fn render(rows: &[Row], topology: &Topology) -> Result<String> {
+    let records: Vec<_> = rows.iter().map(|row| Stamped::new(record(row), topology)).collect();
     Ok(serde_json::to_string_pretty(&records)? + "\n")
 }
 

@@ -7,19 +7,18 @@ use cubeyard_draw::axis::ticks;
 use cubeyard_draw::plot::{Label, Plot};
 use cubeyard_draw::svg::{Area, Canvas, colour};
 use cubeyard_draw::xml::{escape, shorten};
-use cubeyard_draw::{cell, number, section, table};
 use cubeyard_sim::Span;
 use cubeyard_units::text::{TimeUnit, span};
 
+use super::Study;
 use super::table::is_named;
-use super::{Outcome, Study};
 
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 460.0;
 const AREA: Area = Area { x: 90.0, y: 56.0, width: 590.0, height: 344.0 };
 const PLOT: Plot = Plot { area: AREA, right: WIDTH - 16.0 };
 /// Ratio of numbers from which on their axis is logarithmic.
-const LOGARITHMIC: f64 = 16.0;
+pub(super) const LOGARITHMIC: f64 = 16.0;
 
 /// Returns whether a file is a page; `None` if its name ends in neither .svg nor .html.
 pub(super) fn is_page(path: &Path) -> Option<bool> {
@@ -31,7 +30,7 @@ pub(super) fn is_page(path: &Path) -> Option<bool> {
 }
 
 /// A line: its name, and its points by the number of the value and the time in picoseconds.
-type Series = (String, Vec<(usize, f64)>);
+pub(super) type Series = (String, Vec<(usize, f64)>);
 
 pub(super) fn svg(study: &Study) -> String {
     let (mut canvas, title) = (Canvas::default(), title(study));
@@ -44,20 +43,12 @@ pub(super) fn svg(study: &Study) -> String {
     canvas.finish(&title, WIDTH, HEIGHT)
 }
 
-/// Returns the chart with the table of its points as a page.
-pub(super) fn page(study: &Study) -> String {
-    let picture = format!("<div class=\"wide\">{}</div>\n", svg(study));
-    let main = format!("<h1>{}</h1>\n", escape(&title(study)));
-    let main = main + &section("Time", &picture) + &section("Points", &points(study));
-    cubeyard_draw::page(&title(study), "", &main, "")
-}
-
-fn title(study: &Study) -> String {
+pub(super) fn title(study: &Study) -> String {
     let keys: Vec<_> = study.grid.axes.iter().map(|(key, _)| key.as_str()).collect();
     format!("{} over {}", study.title, keys.join(", "))
 }
 
-fn series(study: &Study) -> Vec<Series> {
+pub(super) fn series(study: &Study) -> Vec<Series> {
     let mut lines: Vec<Series> = Vec::new();
     let rest: usize = study.grid.len() / study.grid.axes[0].1.len();
     for (place, (point, outcome)) in study.grid.points().zip(&study.outcomes).enumerate() {
@@ -117,13 +108,7 @@ fn line(canvas: &mut Canvas, colour: &str, name: &str, at: &[(f64, f64)]) {
 
 /// Returns the positions of values on the axis: by their size if they are growing numbers, else evenly.
 fn positions(values: &[String]) -> Vec<f64> {
-    let numbers: Option<Vec<f64>> = values
-        .iter()
-        .map(|value| value.parse().ok().filter(|number: &f64| number.is_finite()))
-        .collect();
-    let numbers =
-        numbers.filter(|all| all.windows(2).all(|pair| pair[0] < pair[1]) && all.len() > 1);
-    let shares: Vec<f64> = match numbers {
+    let shares: Vec<f64> = match growing(values) {
         Some(all) => {
             let (low, high) = (all[0], all[all.len() - 1]);
             let is_wide = low > 0.0 && high / low >= LOGARITHMIC;
@@ -137,37 +122,20 @@ fn positions(values: &[String]) -> Vec<f64> {
     shares.into_iter().map(|share| AREA.x + share * AREA.width).collect()
 }
 
+/// Returns values as numbers, if there are several and each is larger than the one before.
+pub(super) fn growing(values: &[String]) -> Option<Vec<f64>> {
+    let number = |value: &String| value.parse().ok().filter(|number: &f64| number.is_finite());
+    let numbers: Vec<f64> = values.iter().map(number).collect::<Option<_>>()?;
+    (numbers.len() > 1 && numbers.is_sorted_by(|one, next| one < next)).then_some(numbers)
+}
+
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a time that was a span"
 )]
-fn spanned(ps: f64) -> Span {
+pub(super) fn spanned(ps: f64) -> Span {
     Span::from_ps(ps as u64)
-}
-
-fn points(study: &Study) -> String {
-    let keys = study.grid.axes.iter().map(|(key, _)| format!("<th>{}</th>", escape(key)));
-    let keys = keys.collect::<Vec<_>>().concat();
-    let rows = study.grid.points().zip(&study.outcomes).flat_map(|(point, outcome)| {
-        let values = point.iter().map(|value| cell(value)).collect::<Vec<_>>().concat();
-        let cells = result_cells(outcome).into_iter();
-        cells.map(move |cells| format!("<tr>{values}{cells}</tr>\n"))
-    });
-    let rows = rows.collect::<Vec<_>>().concat();
-    table("points", &format!("{keys}<th>of</th><th class=\"n\">time</th>"), &rows)
-}
-
-/// Returns the name and the time of each result of a point, as cells.
-fn result_cells(outcome: &Outcome) -> Vec<String> {
-    match outcome {
-        Ok(it) => {
-            let time = |it: &Measured| number(&span(spanned(it.time_ns * 1e3)));
-            let all = Measured::all(&it.record);
-            all.iter().map(|it| cell(&it.name) + &time(it)).collect()
-        }
-        Err(error) => vec![cell(error) + &number("failed")],
-    }
 }
 
 #[cfg(test)]

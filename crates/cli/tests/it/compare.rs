@@ -281,8 +281,8 @@ fn what_the_command_would_refuse_is_refused() {
     refused(
         &run(&["--with", "sips.count=1", "--", "topology"]),
         &expect![[r#"
-        error: expected a command that simulates after `--`: run, ccl, model, probe
-    "#]],
+            error: expected a command that simulates after `--`: run, ccl, model, probe, validate
+        "#]],
     );
     refused(
         &run(&["--with", "sips.count=1", "--", "run", "gem"]),
@@ -332,4 +332,109 @@ fn reads_and_writes_together_reach_more_than_a_link_carries_one_way() {
         assert!(bound[side].as_f64().unwrap() <= time, "{side}: {bound} of {time}");
     }
     assert!(row["b_over_a"].as_f64().unwrap() < 0.9, "{row}");
+}
+
+/// Checks that the parts of a time differ by as much as the time, and that no line is too wide.
+#[track_caller]
+fn consistent(value: &Value, text: &str) {
+    for row in value["rows"].as_array().unwrap() {
+        let number = |value: &Value| value.as_f64().unwrap_or_default();
+        let parts = row["path_ns"].as_array().unwrap();
+        assert!(!parts.is_empty());
+        let change: f64 = parts.iter().map(|part| number(&part["b"]) - number(&part["a"])).sum();
+        let expected = number(&row["b_ns"]) - number(&row["a_ns"]);
+        assert!((change - expected).abs() < 0.01, "{change} {expected}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn an_all_reduce_on_eight_and_sixteen_cubes_takes_what_it_takes_alone() {
+    let sandbox = Sandbox::new("compare-ccl");
+    let ccl = ["ccl", "--ranks", "cube", "--algorithm", "grid", "--sizes", "4K:16K:4"];
+    let compare = |more: &[&str]| {
+        sandbox.run(&[&["compare", "--against", "cubes.h=2", "-q"], more, &["--"], &ccl].concat())
+    };
+    let value = json(compare(&["--format", "json", "--report", "c.html"]));
+    consistent(&value, &compare(&[]).result());
+    assert!(sandbox.read("c.html").contains("Critical paths of A and B: grid 16.00 KiB"));
+    let names: Vec<_> = value["machine"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["cubes.h"]);
+    let world = value["inputs"].as_array().unwrap().iter().find(|it| it["name"] == "world");
+    assert_eq!((&world.unwrap()["a"], &world.unwrap()["b"]), (&16.into(), &32.into()));
+    for (side, more) in [("a_ns", &["--with", "cubes.h=2"][..]), ("b_ns", &[])] {
+        let alone = json(sandbox.run(&[&ccl, more, &["--format", "json", "-q"]].concat()));
+        let (rows, alone) =
+            (value["rows"].as_array().unwrap(), alone["rows"].as_array().unwrap().clone());
+        assert_eq!((rows.len(), alone.len()), (2, 2));
+        for (row, alone) in rows.iter().zip(&alone) {
+            assert!(
+                close(row[side].as_f64().unwrap(), alone["time_us"].as_f64().unwrap() * 1e3),
+                "{row}"
+            );
+        }
+    }
+}
+
+/// The least time for the bytes of a decode step halves where the channels of the HBM and their links are twice as fast.
+#[test]
+fn a_decode_step_of_8b_gains_less_than_its_memory_bound() {
+    let sandbox = Sandbox::new("compare-model");
+    let keys = [
+        "hbm.channel_bandwidth_gbs=64",
+        "hbm.link.bandwidth_gbs=512",
+        "pe.link.bandwidth_gbs=512",
+        "routers.link.bandwidth_gbs=512",
+    ];
+    let with: Vec<_> = keys.iter().flat_map(|key| ["--with", key]).collect();
+    let model = ["--", "model", "--llm", "llama-8b", "--context", "256"];
+    let compare =
+        |more: &[&str]| sandbox.run(&[&["compare", "-q"], &with[..], more, &model].concat());
+    let value = json(compare(&["--format", "json", "--report", "m.html", "--save", "m.jsonl"]));
+    let text = sandbox.run(&["compare", "m.jsonl:1", "m.jsonl:2"]).result();
+    consistent(&value, &text);
+    assert!(sandbox.read("m.html").contains("Critical paths of A and B: step"));
+    let row = &value["rows"][0];
+    let bound = row["bounds_ns"].as_array().unwrap().iter().find(|it| it["name"] == "HBM").unwrap();
+    let ratio = bound["b"].as_f64().unwrap() / bound["a"].as_f64().unwrap();
+    assert!((ratio - 0.5).abs() < 1e-3, "{bound}");
+    let gain = row["b_over_a"].as_f64().unwrap();
+    assert!((0.5..0.98).contains(&gain), "{gain}");
+}
+
+#[test]
+fn checks_are_saved_and_their_times_compared() {
+    let sandbox = Sandbox::new("compare-validate");
+    sandbox.run(&["validate", "--save", "a.json", "-q"]).result();
+    let record: Value = serde_json::from_str(&sandbox.read("a.json")).unwrap();
+    let checks = record["figures"]["checks"].as_array().unwrap();
+    let rows = record["figures"]["rows"].as_array().unwrap();
+    assert!(rows.len() > 90 && rows.len() < checks.len(), "{} {}", rows.len(), checks.len());
+    for row in rows {
+        let check = checks.iter().find(|check| check["name"] == row["name"]).unwrap();
+        let factor = if check["unit"] == "ps" { 1e-3 } else { 1.0 };
+        assert!(close(row["time_ns"].as_f64().unwrap(), check["ours"].as_f64().unwrap() * factor));
+    }
+    let same = sandbox.run(&["compare", "a.json", "a.json"]).result();
+    assert!(same.contains("the inputs are the same") && same.contains("and "), "{same}");
+}
+
+#[test]
+fn results_tell_the_version_and_the_hash_of_their_machine() {
+    let sandbox = Sandbox::new("compare-stamps");
+    let with = ["--with", "cubes.h=2", "--format", "json", "-q"];
+    let of = |words: &[&str], more: &[&str]| json(sandbox.run(&[words, more].concat()));
+    let hash = of(&["topology"], &with)["topology"].clone();
+    assert_ne!(hash, of(&["topology"], &with[2..])["topology"]);
+    for words in [&["placement", "--shape", "64x64"][..], &["probe", "--case", "pe-dma-local"]] {
+        let value = of(words, &with);
+        assert_eq!(value["topology"], hash, "{words:?}");
+        assert_eq!(value["version"], env!("CARGO_PKG_VERSION"), "{words:?}");
+    }
+    let checks = of(&["validate"], &with);
+    assert!(checks.as_array().unwrap().iter().all(|check| check["topology"] == hash));
+    let replayed = of(&["replay"], &with[2..]);
+    let versions = replayed.as_array().unwrap().iter().map(|row| &row["version"]);
+    assert!(versions.clone().count() > 1);
+    assert!(versions.clone().all(|version| version == env!("CARGO_PKG_VERSION")));
 }

@@ -113,6 +113,8 @@ fn long_tables_end_with_a_count() {
 fn the_same_for_programs() {
     expect![[r#"
         {
+          "version": "0.1.0",
+          "topology": "2ab6a994dac14853c030e65dbf15c438",
           "shape": [
             5
           ],

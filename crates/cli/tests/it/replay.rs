@@ -247,6 +247,7 @@ fn json_rows_have_every_key() {
           "recorded_reserved_bytes": null,
           "reserved_at_peak_bytes": 37748736,
           "trace": "small",
+          "version": "0.1.0",
           "waste": 1.0285714285714285
         }"#]]
     .assert_eq(&serde_json::to_string_pretty(&rows[2]).unwrap());

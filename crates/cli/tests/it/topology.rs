@@ -50,6 +50,8 @@ fn the_figures_for_programs() {
     let sandbox = Sandbox::new("topology-json");
     expect![[r#"
         {
+          "version": "0.1.0",
+          "topology": "2ab6a994dac14853c030e65dbf15c438",
           "sips": 2,
           "sip_topology": "ring_1d",
           "sip_grid": [

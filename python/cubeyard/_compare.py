@@ -1,0 +1,109 @@
+"""Comparison of two runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+from cubeyard import _native
+from cubeyard._result import HIDDEN, Result
+from cubeyard._run import Record, Run
+
+__all__ = ["RecordLike", "RunComparison", "compare"]
+
+RecordLike: TypeAlias = Run | Record | str | os.PathLike[str]
+"""A run, a record, or a file of `--save`; `FILE:N` is line N of a file of several."""
+
+
+@dataclass(frozen=True)
+class RunComparison(Result):
+    """Differences of two runs in input and result, with the cause. `print` shows the tables of `cubeyard compare`."""
+
+    version: str
+    """Version of the package."""
+    a: dict[str, Any]
+    """Name, version and hash of the machine of the first."""
+    b: dict[str, Any]
+    """Name, version and hash of the machine of the second."""
+    inputs: list[dict[str, Any]]
+    """Inputs that differ: name and both values."""
+    machine: list[dict[str, Any]]
+    """Topology keys that differ, if both records hold their machines."""
+    other_machine: bool
+    """Whether the machines differ, by their hashes."""
+    unreachable: list[list[str]]
+    """Bandwidths of each machine that no traffic can reach."""
+    times: list[dict[str, Any]]
+    """Times of both with cause, critical path, utilisation and bounds side by side."""
+    errors: list[str | None]
+    """Errors of records without a result."""
+    _compared: _native.RecordComparison = field(repr=False, compare=False, metadata=HIDDEN)
+
+    _title: ClassVar[str] = "Comparison"
+    _types: ClassVar[Mapping[str, str]] = {"a_ns": "float64", "b_ns": "float64", "b_over_a": "float64"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data, equal to what `cubeyard compare` prints with `--format json`."""
+        found: dict[str, Any] = json.loads(self._compared.json())
+        return found
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns the times: name, both times in nanoseconds, their ratio and the cause of the change."""
+        names = ("name", "a_ns", "b_ns", "b_over_a", "cause")
+        return [{name: time[name] for name in names} for time in self.times]
+
+    def page(self) -> str:
+        """Returns the comparison as a self-contained HTML page."""
+        return self._compared.page()
+
+    def __str__(self) -> str:
+        return self._compared.text()
+
+    def _draw(self, axes: Any) -> None:
+        parts = self.times[0]["path_ns"] if self.times else []
+        for place, side in enumerate(("a", "b")):
+            heights = [number + (place - 0.5) * 0.4 for number in range(len(parts))]
+            axes.barh(heights, [part[side] or 0.0 for part in parts], height=0.4, label=side.upper())
+        axes.set_yticks(range(len(parts)), [part["name"] for part in parts])
+        axes.invert_yaxis()
+        axes.set_xlabel("time on the critical path, ns")
+        axes.legend()
+
+
+def compare(a: RecordLike, b: RecordLike, *, names: tuple[str, str] = ("A", "B")) -> RunComparison:
+    """Compares two runs: what differs in the input, what in the result, and why.
+
+    Args:
+        a: First run: a result of `cubeyard.run`, a record, or a file that `--save` has written.
+        b: Second run.
+        names: Names of both in text and page.
+
+    Raises:
+        InputError: A file cannot be read, or holds no record.
+        VersionError: A record has another format; make it again.
+
+    >>> import cubeyard
+    >>> slow = {"hbm": {"channel_bandwidth_gbs": 8}}
+    >>> found = cubeyard.compare(
+    ...     cubeyard.run("gemm", m=64, k=128, n=64), cubeyard.run("gemm", m=64, k=128, n=64, topology=slow)
+    ... )
+    >>> found.machine
+    [{'a': 32, 'b': 8, 'name': 'hbm.channel_bandwidth_gbs'}]
+    >>> found.rows()[0]["b_over_a"] > 1
+    True
+    >>> "DMA read takes" in found.rows()[0]["cause"]
+    True
+    """
+    compared = _native.RecordComparison(names, [_line(a), _line(b)])
+    data = json.loads(compared.json())
+    data["times"] = data.pop("rows")
+    return RunComparison(**data, _compared=compared)
+
+
+def _line(given: RecordLike) -> str:
+    if isinstance(given, Run):
+        return str(given._run.record(given._source, True))
+    return given.line if isinstance(given, Record) else _native.record_of_file(given)
