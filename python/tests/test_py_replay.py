@@ -227,7 +227,7 @@ def test_a_policy_that_holds_no_number_is_refused():
     [
         (lambda: replay.compare(), "sources: nothing to replay"),
         (lambda: replay.compare("no/such/file"), "no/such/file: No such file or directory"),
-        (lambda: replay.compare(TRACES), "help: name the files in it"),
+        (lambda: replay.compare(TRACES.parent), "no file in this folder is named like a trace"),
         (lambda: replay.compare(b"{}"), "trace: byte 0: this is JSON, which holds no trace"),
         (lambda: replay.compare(b""), "trace: byte 0: the file is empty"),
         (lambda: replay.compare({"segments": 3}), "trace: snapshot, "),

@@ -102,6 +102,21 @@ def named(stack):
     return tuple(f"{place}:{function}" for place, function in frames)
 
 
+def test_holders_when_memory_ran_out_are_those_of_a_plain_walk():
+    path = TRACES / "out_of_memory.pickle.gz"
+    entries = pickle.loads(gzip.decompress(path.read_bytes()))["device_traces"][0]
+    [moment] = [number for number, entry in enumerate(entries) if entry["action"] == "oom"]
+    live = {}
+    for entry in entries[:moment]:
+        if entry["action"] == "alloc":
+            live[entry["addr"]] = entry
+        elif entry["action"] == "free_completed":
+            del live[entry["addr"]]
+    failed = replay.compare(path, policies="pytorch", by="stack", holders=ALL).results[0].out_of_memory
+    assert {holder.stack: holder.requested_bytes for holder in failed.holders} == added_up(live.values())
+    assert (failed.failed_bytes, failed.blocks) == (entries[moment]["size"], len(live))
+
+
 def test_frames_of_your_own_code_hold_the_memory():
     peak = replay.compare(RECORDED, policies="pytorch").results[0].peak
     assert peak.by == "frame"
