@@ -17,7 +17,7 @@
 //! assert_eq!(report.share(), 0.75);
 //! assert_eq!(
 //!     report.verdict(),
-//!     "Limited by the HBM of each PE. HBM of a PE alone would need 150 ns of the 200 ns (75 %)."
+//!     "Limited by the HBM of each PE. Alone, HBM of a PE would need 150 ns of the 200 ns (75 %)."
 //! );
 //! assert!(page(&report).starts_with("<!DOCTYPE html>"));
 //! ```

@@ -75,7 +75,7 @@ impl RunReport {
         let bound = self.bound()?;
         let (least, share) = (span(bound.span), percent(self.of_kernel(bound.span)?));
         let kernel = span(self.kernel);
-        Some(format!("{} alone would need {least} of the {kernel} ({share})", bound.resource))
+        Some(format!("Alone, {} would need {least} of the {kernel} ({share})", bound.resource))
     }
 
     fn unit_clause(&self) -> Option<String> {
@@ -215,7 +215,7 @@ mod tests {
         };
         assert_eq!(
             report.verdict(),
-            "Limited by DMA of B tiles. B alone would need 1 µs of the 2 µs (50 %); DMA read, the \
+            "Limited by DMA of B tiles. Alone, B would need 1 µs of the 2 µs (50 %); DMA read, the \
              busiest unit, works 93.7 % of the time."
         );
     }
