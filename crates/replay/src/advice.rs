@@ -31,7 +31,8 @@ pub fn advice(reports: &[Report]) -> String {
     lines
         .extend(doubts.map(|(report, doubt)| format!("No advice on `{}`: {doubt}.", report.trace)));
     lines.extend(telling.iter().filter_map(|report| on_refusal(report)));
-    lines.extend(settings::lines(&sound));
+    let offered: Vec<_> = sound.iter().map(|report| &report.settings[..]).collect();
+    lines.extend(settings::lines(&offered));
     lines.join("\n")
 }
 

@@ -109,7 +109,8 @@ impl Report {
                 };
             }
         }
-        self.settings = settings::settings(self, served.as_ref().unwrap_or(trace));
+        let least = |policy: &str| self.served(policy)?.least;
+        self.settings = settings::settings(least, served.as_ref().unwrap_or(trace));
     }
 
     /// Maps the blocks of the trace under PyTorch, with the recorded settings, and under the best policy.

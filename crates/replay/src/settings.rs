@@ -3,7 +3,7 @@
 use super::least::{self, Least};
 use super::policy::{EXPANDABLE, PYTORCH};
 use super::pytorch::PyTorch;
-use super::{Outcome, Report, Target, run};
+use super::{Outcome, Target, run};
 use crate::trace::{RecordedBy, Trace};
 use cubeyard_units::Bytes;
 
@@ -24,9 +24,8 @@ pub struct Setting {
 }
 
 impl Setting {
-    fn of_row(report: &Report, policy: &str, text: &str) -> Option<Self> {
-        let least = report.served(policy)?.least?;
-        Some(Self { text: text.to_owned(), reserved: least.unlimited, least })
+    fn new(text: &str, least: Least) -> Self {
+        Self { text: text.to_owned(), reserved: least.unlimited, least }
     }
 
     /// Returns whether this setting saves noticeably over `other`, without a limit or under one.
@@ -38,17 +37,19 @@ impl Setting {
     }
 }
 
-/// Returns the present setting of a report with its least memory found, then others that save memory.
+/// Returns the present setting, then others that save memory, given the least memory of policies by name.
 ///
 /// Empty if the trace was recorded by another allocator or with expandable segments, beside which nothing helps, or if
 /// PyTorch's default was not replayed.
-pub(super) fn settings(report: &Report, trace: &Trace) -> Vec<Setting> {
+pub(super) fn settings(least: impl Fn(&str) -> Option<Least>, trace: &Trace) -> Vec<Setting> {
     let recording = trace.recording.as_ref();
     if recording.is_some_and(|it| it.by == RecordedBy::Cubeyard || it.expandable) {
         return Vec::new();
     }
-    let Some(present) = Setting::of_row(report, PYTORCH, "") else { return Vec::new() };
-    let expandable = Setting::of_row(report, EXPANDABLE, "expandable_segments:True");
+    let Some(present) = least(PYTORCH).map(|least| Setting::new("", least)) else {
+        return Vec::new();
+    };
+    let expandable = least(EXPANDABLE).map(|least| Setting::new("expandable_segments:True", least));
     let others = expandable.into_iter().chain(best_split(trace, present.reserved));
     let saving: Vec<_> = others.filter(|setting| setting.saves(&present)).collect();
     [present].into_iter().chain(saving).collect()
@@ -75,20 +76,20 @@ fn outcome(trace: &Trace, mib: u64) -> Outcome {
     run(trace, &mut PyTorch::splitting_below(Bytes::mib(mib), None), &mut |_| {})
 }
 
-/// Returns lines with the settings that can be typed for all of these reports; empty if none saves memory.
+/// Returns lines with the settings that can be typed for all of these traces; empty if none saves memory.
 ///
 /// Several traces are those of several devices: the figures are those of the device that needs the most.
-pub(super) fn lines(reports: &[&Report]) -> Vec<String> {
+pub(super) fn lines(traces: &[&[Setting]]) -> Vec<String> {
     let most = |text: &str| {
-        let found = reports.iter().map(|report| {
-            let setting = report.settings.iter().find(|setting| setting.text == text)?;
+        let found = traces.iter().map(|settings| {
+            let setting = settings.iter().find(|setting| setting.text == text)?;
             Some((setting.reserved, setting.least.memory()))
         });
         let found = found.collect::<Option<Vec<_>>>()?;
         Some((found.iter().map(|it| it.0).max()?, found.iter().map(|it| it.1).max()?))
     };
     let Some((held, ran)) = most("") else { return Vec::new() };
-    let offered = reports.first().map_or(&[][..], |report| &report.settings);
+    let offered = traces.first().copied().unwrap_or_default();
     let mut lines = Vec::new();
     for setting in offered.iter().filter(|setting| !setting.text.is_empty()) {
         let Some((holds, runs)) = most(&setting.text) else { continue };
@@ -106,7 +107,7 @@ pub(super) fn lines(reports: &[&Report]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::trace::script::Script;
-    use crate::{advice, policy};
+    use crate::{Report, advice, policy};
 
     fn report(script: &str) -> Report {
         let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
