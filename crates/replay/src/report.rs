@@ -113,6 +113,15 @@ impl Report {
         self.settings = settings::settings(least, served.as_ref().unwrap_or(trace));
     }
 
+    /// Returns a remark on the trace for which the least memory was found, if requests failed when it was recorded.
+    pub fn least_remark(&self) -> Option<&'static str> {
+        match self.recording.as_ref()?.out_of_memory[..] {
+            [] => None,
+            [_] => Some("The request that failed is served here, and freed at once."),
+            _ => Some("The requests that failed are served here, and each is freed at once."),
+        }
+    }
+
     /// Maps the blocks of the trace under PyTorch, with the recorded settings, and under the best policy.
     pub fn map_blocks(&mut self, trace: &Trace) {
         let present = self.peak.as_ref().map(|peak| peak.cache.policy);

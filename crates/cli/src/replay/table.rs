@@ -25,7 +25,8 @@ fn least(report: &Report, colours: bool) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    grid::table(&LEAST_COLUMNS, &rows, 1, colours) + "\n"
+    let remark = report.least_remark().map(|remark| format!("  {remark}\n"));
+    grid::table(&LEAST_COLUMNS, &rows, 1, colours) + &remark.unwrap_or_default() + "\n"
 }
 
 /// A line of a table with its colour.

@@ -2,11 +2,14 @@
 
 use crate::xml::escape;
 
-/// Returns the title with a summary and a verdict below; those that are empty are left out.
+/// Returns the title with a summary and a verdict below; those that are empty are left out. A verdict can have several lines.
 pub fn header(title: &str, summary: &str, verdict: &str) -> String {
     let line = |class: &str, text: &str| match text {
         "" => String::new(),
-        text => format!("<p class=\"{class}\">{}</p>\n", joined(text)),
+        text => {
+            let lines: Vec<_> = text.lines().map(joined).collect();
+            format!("<p class=\"{class}\">{}</p>\n", lines.join("<br>\n"))
+        }
     };
     let (title, summary, verdict) =
         (escape(title), line("summary", summary), line("verdict", verdict));
@@ -33,4 +36,15 @@ pub fn tile(name: &str, figure: &str, remark: &str) -> String {
 /// Escapes text, with percentages that no line break divides.
 fn joined(text: &str) -> String {
     escape(text).replace(" %", "\u{a0}%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_verdict_stay_apart() {
+        let head = header("title", "", "one <b>\ntwo 3 %");
+        assert!(head.contains("one &lt;b&gt;<br>\ntwo 3\u{a0}%</p>"), "{head}");
+    }
 }

@@ -34,7 +34,8 @@ fn least(report: &Report) -> String {
     let table = captioned("least", title, &head(&LEAST_COLUMNS), &rows);
     format!(
         "<h3>{title}</h3>\n{table}<p class=\"remark\">With a limit, an allocator gives its cache back \
-         and tries again. Limits were tried in steps of 2 MiB.</p>\n"
+         and tries again. Limits were tried in steps of 2 MiB. {}</p>\n",
+        report.least_remark().unwrap_or_default()
     )
 }
 
