@@ -19,7 +19,7 @@ use crate::page::PageOptions;
 use crate::progress::Busy;
 use crate::record::{self, Recorded};
 use crate::terminal::OutputOptions;
-use crate::{Command, input, output};
+use crate::{Command, input, output, simulating};
 
 /// Largest number of bytes read from a file of records.
 const LIMIT: u64 = 1 << 28;
@@ -215,24 +215,26 @@ fn runs(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Sides> {
     }
     let words: Vec<OsString> =
         std::iter::once("cubeyard".into()).chain(arguments.command.clone()).collect();
-    let command = record::parsed(&words, &[])?;
+    let command = simulating::parsed(&words, &[])?;
     for (option, given) in [("--against", &arguments.against), ("--with", &arguments.with)] {
         for (key, value) in given {
-            record::check_key(option, &command, (key, value), front)?;
+            simulating::check_key(option, &command, (key, value), front)?;
         }
     }
-    let own = record::machine(&command).filter(|it| it.topology.is_some() || !it.with.is_empty());
+    let own =
+        simulating::machine(&command).filter(|it| it.topology.is_some() || !it.with.is_empty());
     let base = if own.is_some() { "the machine of the command" } else { "the default machine" };
     if arguments.a.is_some() && own.is_some_and(|it| it.topology.is_some()) {
         bail!("--topology: expected none in the command\n  help: A and B are the topology files");
     }
     let names = sides.map(|(file, with)| name(file, with, base));
-    let commands = sides.map(|(file, with)| record::parsed(&words, &options(&command, file, with)));
+    let commands =
+        sides.map(|(file, with)| simulating::parsed(&words, &options(&command, file, with)));
     let mut records = Vec::new();
     for (command, name) in commands.into_iter().zip(["A", "B"]) {
         let command = command?;
         let _progress = Busy::new(arguments.output.quiet, &format!("running {name}"));
-        let recorded = record::of(&command, front);
+        let recorded = simulating::of(&command, front);
         records.push(recorded.map_err(|error| side(name, &error))?);
     }
     let [a, b] = <[Recorded; 2]>::try_from(records).expect("two machines were run");
@@ -249,7 +251,7 @@ fn side(name: &str, error: &anyhow::Error) -> anyhow::Error {
 
 fn options(command: &Command, file: Option<&PathBuf>, with: &[(String, String)]) -> Vec<OsString> {
     let file = file.into_iter().flat_map(|file| ["--topology".into(), file.into()]);
-    let with = with.iter().flat_map(|(key, value)| record::assigned(command, key, value));
+    let with = with.iter().flat_map(|(key, value)| simulating::assigned(command, key, value));
     std::iter::once("--quiet".into()).chain(file).chain(with).collect()
 }
 

@@ -2,6 +2,11 @@
 
 use cubeyard_draw::xml::shorten;
 
+/// Width of text that people read.
+pub(crate) const WIDTH: usize = 80;
+/// Units that are not separated from their numbers; of rates, the end.
+const UNITS: [&str; 10] = ["%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "FLOP"];
+
 pub(crate) const BOLD: &str = "\x1b[1m";
 pub(crate) const DIM: &str = "\x1b[2m";
 pub(crate) const GREEN: &str = "\x1b[32m";
@@ -63,6 +68,15 @@ impl Grid {
         self
     }
 
+    /// Returns some of its columns, the first `left` of them aligned to the left.
+    pub(crate) fn columns(&self, columns: &[usize], left: usize) -> Self {
+        let chosen = |cells: &Vec<String>| {
+            columns.iter().filter_map(|&column| cells.get(column).cloned()).collect::<Vec<_>>()
+        };
+        let rows = self.rows.iter().map(chosen).collect();
+        Self { heading: chosen(&self.heading), rows, left }
+    }
+
     /// Formats it as [`table`] does.
     pub(crate) fn text(&self, colours: bool) -> String {
         table(&self.names(), &self.rows, self.left, colours)
@@ -78,7 +92,62 @@ impl Grid {
     }
 }
 
+/// Breaks text into lines of at most [`WIDTH`] characters, with these numbers of spaces before the first and the others.
+/// A number and its unit stay together.
+pub(crate) fn wrapped(text: &str, [first, others]: [usize; 2]) -> String {
+    let (mut lines, mut line) = (String::new(), " ".repeat(first));
+    let text = text.replace('\n', " ");
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match words.last_mut().filter(|last| is_unit(word) && last.ends_with(char::is_numeric)) {
+            Some(last) => last.extend([" ", word]),
+            None => words.push(word.to_owned()),
+        }
+    }
+    let mut is_empty = true;
+    for word in &words {
+        let room = line.chars().count() + usize::from(!is_empty) + word.chars().count();
+        if room > WIDTH && !is_empty {
+            lines += &(line + "\n");
+            (line, is_empty) = (" ".repeat(others), true);
+        }
+        line += if is_empty { "" } else { " " };
+        line += word;
+        is_empty = false;
+    }
+    lines + &line + "\n"
+}
+
+/// Returns whether a word is a unit, perhaps with punctuation behind it.
+fn is_unit(word: &str) -> bool {
+    let word = word.trim_end_matches([',', '.', ';', ':', ')']);
+    UNITS.contains(&word) || word.ends_with("B/s") || word.ends_with("FLOP/s")
+}
+
 /// Formats a size with its unit.
 pub(crate) fn bytes(bytes: u64) -> String {
     cubeyard_memory::Bytes::new(bytes).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_broken_at_the_width() {
+        let text = wrapped(&"word ".repeat(40), [2, 4]);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(text.starts_with("  word word"), "{text}");
+        assert!(text.lines().nth(1).unwrap().starts_with("    word"), "{text}");
+        assert_eq!(text.matches("word").count(), 40);
+    }
+
+    #[test]
+    fn a_number_and_its_unit_stay_on_one_line() {
+        for unit in ["%)", "GB/s,", "µs", "TFLOP/s"] {
+            let text = wrapped(&format!("{} 12 {unit} more", "a".repeat(75)), [0, 0]);
+            let expected = format!("{}\n12 {unit} more\n", "a".repeat(75));
+            assert_eq!(text, expected);
+        }
+    }
 }

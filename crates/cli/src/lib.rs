@@ -24,6 +24,7 @@ mod replay;
 pub mod results;
 mod run;
 mod shell;
+mod simulating;
 mod sweep;
 mod terminal;
 mod topology;
@@ -117,7 +118,7 @@ fn refuse(error: &clap::Error) -> Code {
 fn execute(Cli { command, memory }: Cli, words: &[OsString], front: &dyn OwnBenches) -> Code {
     memory::set(memory);
     let command = command.unwrap_or_else(|| Command::Run(run::Arguments::default()));
-    let done = match record::study(&command) {
+    let done = match simulating::study(&command) {
         Some(study) if !study.vary.is_empty() => vary::run(&command, study, words, front),
         _ => alone(command, front),
     };

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use cubeyard_draw::xml::escape;
 
 use crate::output::{self, Named};
 use crate::terminal::OutputOptions;
@@ -46,6 +47,12 @@ impl PageOptions {
     pub(crate) fn show(&self) -> Result<()> {
         self.report.as_deref().filter(|_| self.open).map_or(Ok(()), open)
     }
+}
+
+/// Returns a list for a page; empty if there is nothing in it.
+pub(crate) fn list<'a>(items: impl IntoIterator<Item = &'a str>) -> String {
+    let items: Vec<_> = items.into_iter().map(|it| format!("<li>{}</li>\n", escape(it))).collect();
+    if items.is_empty() { String::new() } else { format!("<ul>\n{}</ul>\n", items.concat()) }
 }
 
 /// Opens a file or an address with the first program that succeeds.

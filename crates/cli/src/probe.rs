@@ -1,5 +1,6 @@
 //! `cubeyard probe`: measures latency and bandwidth of a machine's fabric.
 
+mod chart;
 mod json;
 mod page;
 mod results;

@@ -1,25 +1,17 @@
-//! Records of commands that simulate: `--save`, and the record of any command line.
+//! Records of commands that simulate: options, the file of `--save`, and what JSON says of version and machine.
 
-use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, bail};
-use clap::{Args, CommandFactory as _, FromArgMatches as _};
+use anyhow::Result;
+use clap::Args;
 use cubeyard_bench::record::{Record, VERSION};
-use cubeyard_device::input::{PlainValue, nearest};
 use cubeyard_device::topology::Topology;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::machine::{self, MachineOptions};
 use crate::output::Files;
-use crate::own::OwnBenches;
 use crate::terminal::OutputOptions;
-use crate::{Cli, Command, ccl, model, probe, run, validate};
-
-/// Commands whose results are records.
-const RECORDED: [&str; 5] = ["run", "ccl", "model", "probe", "validate"];
 
 /// Options of commands that simulate: a record, and a grid of inputs.
 #[derive(Args, Clone, Debug, Default)]
@@ -49,65 +41,6 @@ pub(crate) struct Recorded {
     pub(crate) record: Record,
     /// Whether all checks passed.
     pub(crate) is_well: bool,
-}
-
-/// Returns the options of a command that simulates.
-pub(crate) fn study(command: &Command) -> Option<&StudyOptions> {
-    match command {
-        Command::Run(it) => Some(&it.study),
-        Command::Ccl(it) => Some(&it.study),
-        Command::Model(it) => Some(&it.study),
-        Command::Probe(it) => Some(&it.study),
-        Command::Validate(it) => Some(&it.study),
-        _ => None,
-    }
-}
-
-/// Returns the machine of a command that simulates.
-pub(crate) fn machine(command: &Command) -> Option<&MachineOptions> {
-    match command {
-        Command::Run(it) => Some(&it.machine),
-        Command::Ccl(it) => Some(&it.machine),
-        Command::Model(it) => Some(&it.machine),
-        Command::Probe(it) => Some(&it.machine),
-        Command::Validate(it) => Some(&it.machine),
-        _ => None,
-    }
-}
-
-/// Runs a command, and returns its record in place of its output.
-pub(crate) fn of(command: &Command, front: &dyn OwnBenches) -> Result<Recorded> {
-    match command {
-        Command::Run(it) => run::recorded(it, front),
-        Command::Ccl(it) => ccl::recorded(it),
-        Command::Model(it) => model::recorded(it),
-        Command::Probe(it) => probe::recorded(it),
-        Command::Validate(it) => validate::recorded(it),
-        _ => bail!("expected a command that simulates: {}", RECORDED.join(", ")),
-    }
-}
-
-/// Parses a command line, the first word of which is the program, with more options, which take the place of the same
-/// ones before them.
-pub(crate) fn parsed(words: &[OsString], more: &[OsString]) -> Result<Command> {
-    let mut words = words.to_vec();
-    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    words.splice(end..end, more.iter().cloned());
-    let over = |program: clap::Command, name| {
-        program.mut_subcommand(name, |it| it.args_override_self(true))
-    };
-    let program = RECORDED.iter().fold(Cli::command(), over);
-    let cli = program.try_get_matches_from(words).and_then(|it| Cli::from_arg_matches(&it));
-    let command = cli.map_err(|error| refused(&error))?.command;
-    command.filter(|command| study(command).is_some()).ok_or_else(|| {
-        anyhow!("expected a command that simulates after `--`: {}", RECORDED.join(", "))
-    })
-}
-
-/// Returns the text of a usage error without its heading, which is written before every error.
-fn refused(error: &clap::Error) -> anyhow::Error {
-    let text = error.to_string();
-    anyhow!("{}", text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned())
 }
 
 /// Writes the record of a command, if one was asked for.
@@ -157,93 +90,4 @@ impl<T> Stamped<T> {
     pub(crate) fn version_alone(result: T) -> Self {
         Self { version: VERSION, topology: None, result }
     }
-}
-
-/// Returns the name of a command that simulates.
-pub(crate) fn name(command: &Command) -> &'static str {
-    match command {
-        Command::Ccl(_) => "ccl",
-        Command::Model(_) => "model",
-        Command::Probe(_) => "probe",
-        Command::Validate(_) => "validate",
-        _ => "run",
-    }
-}
-
-/// Returns the options of a command's output.
-pub(crate) fn output(command: &Command) -> OutputOptions {
-    match command {
-        Command::Run(it) => it.output,
-        Command::Ccl(it) => it.output,
-        Command::Model(it) => it.output,
-        Command::Probe(it) => it.output,
-        Command::Validate(it) => it.output,
-        _ => OutputOptions::default(),
-    }
-}
-
-/// Returns an option that was given and writes a file of a single run.
-pub(crate) fn single_output(command: &Command) -> Option<&'static str> {
-    let given = match command {
-        Command::Run(it) => vec![("--trace", &it.trace), ("--report", &it.page.report)],
-        Command::Ccl(it) => vec![("--plot", &it.plot), ("--report", &it.page.report)],
-        Command::Probe(it) => vec![("--trace", &it.trace), ("--report", &it.page.report)],
-        Command::Model(it) => vec![("--report", &it.page.report)],
-        _ => Vec::new(),
-    };
-    given.into_iter().find_map(|(option, path)| path.as_ref().map(|_| option))
-}
-
-/// Checks that a command has an option that takes a value and can be varied.
-fn check_option(command: &Command, key: &str) -> Result<()> {
-    const FIXED: [&str; 10] =
-        ["save", "vary", "threads", "csv", "chart", "format", "plot", "trace", "report", "with"];
-    let (program, name) = (Cli::command(), name(command));
-    let subcommand = program.find_subcommand(name).expect("it is a command of the program");
-    let takes_value = |it: &&clap::Arg| it.get_action().takes_values();
-    let options = subcommand.get_arguments().filter(takes_value).filter_map(clap::Arg::get_long);
-    let options: Vec<_> = options.filter(|option| !FIXED.contains(option)).collect();
-    if options.contains(&key) {
-        return Ok(());
-    }
-    let nearest = nearest(key, options.iter().copied()).unwrap_or_default();
-    bail!(
-        "{key}: expected an option of {name} or a topology key with a dot; the nearest is `{nearest}`\n  \
-         help: options are {}",
-        options.join(", ")
-    )
-}
-
-/// Returns the options that give a value to a key of a command: a topology key, a parameter of a run, or an option.
-pub(crate) fn assigned(command: &Command, key: &str, value: &str) -> [OsString; 2] {
-    let [option, value] = match command {
-        _ if is_of_machine(key) => ["--with".to_owned(), format!("{key}={value}")],
-        Command::Run(_) => ["--set".to_owned(), format!("{key}={value}")],
-        _ => [format!("--{key}"), value.to_owned()],
-    };
-    [option.into(), value.into()]
-}
-
-/// Returns whether a key is of the machine: it has a dot, or is a plain value at the top of a topology file.
-fn is_of_machine(key: &str) -> bool {
-    let is_plain = |value: &PlainValue| !matches!(value, PlainValue::Map(_));
-    key.contains('.') || Topology::embedded().values().get(key).is_some_and(is_plain)
-}
-
-/// Checks that a command or its machine has the key that an option names; nothing is said about the value.
-pub(crate) fn check_key(
-    option: &str,
-    command: &Command,
-    (key, value): (&str, &str),
-    front: &dyn OwnBenches,
-) -> Result<()> {
-    let machine = machine(command).expect("a command that simulates has a machine");
-    let checked = match command {
-        _ if is_of_machine(key) => {
-            machine::check_key(&machine.read(OutputOptions::quiet())?, key, value)
-        }
-        Command::Run(arguments) => run::check_parameter(&*run::named(arguments, front)?, key),
-        command => check_option(command, key),
-    };
-    checked.map_err(|error| anyhow!("{option} {error}"))
 }

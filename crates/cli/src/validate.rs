@@ -94,8 +94,7 @@ fn time(row: &Row) -> Option<Measured> {
 
 /// Prints each row as it comes.
 fn streamed(checks: &[Check<'_>], options: OutputOptions) -> Result<Vec<Row>> {
-    let names = checks.iter().map(Check::name);
-    let mut table = table::Stream::new(names, terminal::colours());
+    let mut table = table::Stream::new(terminal::colours());
     let progress = Busy::new(options.quiet, "");
     let mut rows = Vec::new();
     for check in checks {
@@ -131,17 +130,6 @@ mod tests {
         let check =
             Check::new(CheckKind::Exact, "made up", Expected::ns(2.0), "nobody", move || ours);
         vec![check.run()]
-    }
-
-    #[test]
-    fn rows_that_come_one_by_one_are_those_of_the_table() {
-        let rows = rows(2.0);
-        let mut stream = table::Stream::new(rows.iter().map(|row| row.name.as_str()), false);
-        let text = stream.lines(&rows[0]) + &stream.lines(&rows[0]) + &stream.end(&rows);
-        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let table = words(&table::render(&[rows[0].clone(), rows[0].clone()], false));
-        assert_eq!(words(&text)[..table.len() - 16], table[..table.len() - 16], "{text}");
-        assert!(text.ends_with("1 ✓ within tolerance, 0 ✗ out of it, 0 – indicative\n"), "{text}");
     }
 
     /// No input makes one of our checks fail, so the test makes one up.

@@ -25,7 +25,7 @@ use crate::progress::Busy;
 use crate::record::{self, Recorded, StudyOptions};
 use crate::run::is_built_in;
 use crate::terminal::OutputOptions;
-use crate::{Command, terminal};
+use crate::{Command, simulating, terminal};
 
 use grid::Grid;
 
@@ -49,7 +49,7 @@ pub(crate) fn run(
     words: &[OsString],
     front: &dyn OwnBenches,
 ) -> Result<Code> {
-    let options = record::output(command);
+    let options = simulating::output(command);
     check(command, study)?;
     let grid = Grid::new(&study.vary)?;
     check_keys(command, &grid, front)?;
@@ -68,7 +68,7 @@ pub(crate) fn run(
 
 /// Returns the name of a command, and of the bench of a run.
 fn title(command: &Command, words: &[OsString]) -> String {
-    let name = record::name(command);
+    let name = simulating::name(command);
     let after = words.iter().skip_while(|word| **word != *name).nth(1);
     let bench = after.map(|word| word.to_string_lossy()).filter(|word| !word.starts_with('-'));
     bench.map_or_else(|| name.to_owned(), |bench| format!("{name} {bench}"))
@@ -76,7 +76,7 @@ fn title(command: &Command, words: &[OsString]) -> String {
 
 /// Checks the outputs before any work; files of a single run have no place in a grid.
 fn check(command: &Command, study: &StudyOptions) -> Result<()> {
-    if let Some(option) = record::single_output(command) {
+    if let Some(option) = simulating::single_output(command) {
         bail!(
             "{option}: cannot be written with --vary\n  help: --csv, --chart and --save write all points"
         );
@@ -87,7 +87,7 @@ fn check(command: &Command, study: &StudyOptions) -> Result<()> {
         })?;
     }
     let StudyOptions { save, csv, chart, .. } = study;
-    let machine = record::machine(command).and_then(|machine| machine.topology.as_deref());
+    let machine = simulating::machine(command).and_then(|machine| machine.topology.as_deref());
     let inputs: Vec<_> = machine.map(|path: &Path| ("--topology", path)).into_iter().collect();
     output::check(&inputs, &output::named([("--save", save), ("--csv", csv), ("--chart", chart)]))
 }
@@ -95,7 +95,7 @@ fn check(command: &Command, study: &StudyOptions) -> Result<()> {
 /// Checks that the command or the machine has each key.
 fn check_keys(command: &Command, grid: &Grid, front: &dyn OwnBenches) -> Result<()> {
     for (key, values) in &grid.axes {
-        record::check_key("--vary", command, (key, &values[0]), front)?;
+        simulating::check_key("--vary", command, (key, &values[0]), front)?;
     }
     Ok(())
 }
@@ -104,9 +104,9 @@ fn check_keys(command: &Command, grid: &Grid, front: &dyn OwnBenches) -> Result<
 fn parsed(command: &Command, words: &[OsString], grid: &Grid, point: &[&str]) -> Result<Command> {
     let mut more = vec![OsString::from("--quiet")];
     for ((key, _), value) in grid.axes.iter().zip(point) {
-        more.extend(record::assigned(command, key, value));
+        more.extend(simulating::assigned(command, key, value));
     }
-    record::parsed(words, &more)
+    simulating::parsed(words, &more)
 }
 
 /// Runs all points, on threads unless they need the front's own benches.
@@ -135,7 +135,7 @@ fn all(
 }
 
 fn outcome(command: &Command, front: &dyn OwnBenches) -> Outcome {
-    record::of(command, front).map_err(|error| format!("{error:#}"))
+    simulating::of(command, front).map_err(|error| format!("{error:#}"))
 }
 
 /// Runs points on threads, each the next one that is left, and returns their results in order.

@@ -31,6 +31,21 @@ def test_values_are_those_of_the_json(chart, drawn):
     chart.check()
 
 
+def test_probe_has_the_bandwidths_of_its_json(opened, drawn):
+    page = opened("probe")
+    page.page.wait_for_selector("figure.chart.live")
+    names = [name.split(", ") for name in page.page.locator(".lines li button").all_inner_texts()]
+    columns = page.page.evaluate("document.querySelector('figure.chart').chart.data")
+    _, printed = drawn("probe")
+    # Cases with the same bandwidths share a line.
+    assert sum(map(len, names)) == len(printed["cases"]) > len(names)
+    for case in printed["cases"]:
+        [line] = [at for at, known in enumerate(names) if case["name"] in known]
+        assert columns[0] == [point["bytes"] for point in case["sweep"]]
+        assert columns[1 + line] == pytest.approx([point["bandwidth_gbs"] * 1e9 for point in case["sweep"]])
+    page.check()
+
+
 def test_a_grid_is_a_chart_over_its_first_key(opened, drawn):
     page = opened("vary")
     page.page.wait_for_selector("figure.chart.live")

@@ -1,33 +1,17 @@
 //! Sweeps as text: a row for each size and algorithm, the bound, and the quickest algorithm by size.
 
-use std::fmt::Write as _;
-
-use cubeyard_collectives::collective::Operation;
 use cubeyard_collectives::distributed::sweep::{Figures, Row, Sweep, SweepConfig, Winner};
-use cubeyard_runtime::dtype::DType;
 use cubeyard_units::text::percent_column;
 
-use crate::grid::{BOLD, DIM, GREEN, RED, bytes, paint, table};
+use crate::grid::{BOLD, DIM, GREEN, RED, bytes, paint, table, wrapped};
 use crate::terminal::{self, OutputOptions};
 
-const HEADING: [&str; 11] = [
-    "algorithm",
-    "size B",
-    "count",
-    "type",
-    "redop",
-    "root",
-    "time µs",
-    "algbw GB/s",
-    "busbw GB/s",
-    "of bound",
-    "#wrong",
-];
+const HEADING: [&str; 7] =
+    ["algorithm", "size B", "time µs", "algbw GB/s", "busbw GB/s", "of bound", "#wrong"];
 
 pub(crate) fn render(sweep: &Sweep, colours: bool) -> String {
     let mut text = head(sweep, colours) + "\n";
-    let (operation, dtype) = (sweep.operation, sweep.dtype);
-    let rows: Vec<_> = sweep.rows.iter().map(|row| cells(operation, dtype, row)).collect();
+    let rows: Vec<_> = sweep.rows.iter().map(cells).collect();
     text += &table(&HEADING, &rows, 1, colours);
     text + &failures(sweep, colours) + "\n" + &summary(sweep, colours)
 }
@@ -39,10 +23,11 @@ fn summary(sweep: &Sweep, colours: bool) -> String {
     }
     if let Some(bound) = &sweep.bound {
         let bus = bound.bus / 1e9;
-        let _ = writeln!(text, "  bound    {bus:.1} GB/s of bus bandwidth by {bound}");
+        let line = format!("bound    {bus:.1} GB/s of bus bandwidth by {bound}");
+        text += &wrapped(&line, [2, 11]);
     }
     for (name, why) in &sweep.refused {
-        let _ = writeln!(text, "  left out {name}: {why}");
+        text += &wrapped(&format!("left out {name}: {why}"), [2, 11]);
     }
     text + &verdict(sweep, colours)
 }
@@ -51,8 +36,6 @@ fn summary(sweep: &Sweep, colours: bool) -> String {
 /// can be, so far as they are known before.
 #[derive(Debug)]
 pub(super) struct Stream {
-    operation: Operation,
-    dtype: DType,
     widths: Vec<usize>,
     is_live: bool,
     rows: usize,
@@ -66,9 +49,9 @@ impl Stream {
         widths[0] = names.chain([widths[0]]).max().unwrap_or_default();
         let digits = config.sizes.iter().max().map_or(1, |size| size.to_string().len());
         widths[1] = widths[1].max(digits);
-        widths[6] = widths[6].max("12345.678".len());
+        widths[2] = widths[2].max("12345.678".len());
         let (is_live, colours) = (options.is_live(), terminal::colours());
-        Self { operation: config.operation, dtype: config.dtype, widths, is_live, rows: 0, colours }
+        Self { widths, is_live, rows: 0, colours }
     }
 
     /// Prints a row, after the heading if it is the first.
@@ -80,8 +63,7 @@ impl Stream {
     }
 
     fn lines(&mut self, row: &Row) -> String {
-        let cells = cells(self.operation, self.dtype, row);
-        let mut text = line(&cells, &self.widths) + "\n";
+        let mut text = line(&cells(row), &self.widths) + "\n";
         if self.rows == 0 {
             let heading = line(&HEADING.map(ToOwned::to_owned), &self.widths);
             text = paint(&heading, DIM, self.colours) + "\n" + &text;
@@ -112,32 +94,19 @@ fn line(cells: &[String], widths: &[usize]) -> String {
 fn head(sweep: &Sweep, colours: bool) -> String {
     let (world, positions) = (sweep.map.world(), sweep.map.positions());
     let grid: Vec<_> = world.grid.iter().map(ToString::to_string).collect();
-    let title = paint(&sweep.operation.to_string(), BOLD, colours);
+    let title = format!("{} of {}", sweep.operation, sweep.dtype);
+    let title = paint(&title, BOLD, colours);
     let (ranks, kind) = (world.ranks, sweep.ranks.kind());
     format!("{title}: {ranks} {kind} of {positions} PEs each, grid {}\n", grid.join("×"))
 }
 
-/// Returns the reduction operator and the root of an operation, as nccl-tests print them.
-fn redop(operation: Operation) -> (&'static str, String) {
-    match operation {
-        Operation::AllReduce(op) | Operation::ReduceScatter(op) => (op.name(), "-1".to_owned()),
-        Operation::Reduce(op, root) => (op.name(), root.to_string()),
-        Operation::Broadcast(root) | Operation::Gather(root) | Operation::Scatter(root) => {
-            ("none", root.to_string())
-        }
-        Operation::AllGather | Operation::AllToAll => ("none", "-1".to_owned()),
-    }
-}
-
-fn cells(operation: Operation, dtype: DType, row: &Row) -> Vec<String> {
-    let (op, root) = redop(operation);
-    let known = [row.algorithm.clone(), row.bytes.to_string(), row.count.to_string()];
-    let known = known.into_iter().chain([dtype.to_string(), op.to_owned(), root]);
+fn cells(row: &Row) -> Vec<String> {
+    let known = [row.algorithm.clone(), row.bytes.to_string()];
     let measured = row
         .figures
         .as_ref()
         .map_or_else(|_| ["failed", "–", "–", "–", "–"].map(ToOwned::to_owned), figures);
-    known.chain(measured).collect()
+    known.into_iter().chain(measured).collect()
 }
 
 fn figures(figures: &Figures) -> [String; 5] {
@@ -153,8 +122,8 @@ fn figures(figures: &Figures) -> [String; 5] {
 fn failures(sweep: &Sweep, colours: bool) -> String {
     let failed = sweep.rows.iter().filter_map(|row| Some((row, row.figures.as_ref().err()?)));
     let line = |(row, why): (&Row, &String)| {
-        let name = format!("  {} of {}: {why}\n", row.algorithm, bytes(row.bytes));
-        paint(&name, DIM, colours)
+        let text = format!("{} of {}: {why}", row.algorithm, bytes(row.bytes));
+        paint(&wrapped(&text, [2, 4]), DIM, colours)
     };
     failed.map(line).collect()
 }
@@ -192,14 +161,11 @@ fn verdict(sweep: &Sweep, colours: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cubeyard_collectives::collective::ReduceOp;
-
     use super::*;
 
     fn stream() -> Stream {
-        let (operation, dtype) = (Operation::AllReduce(ReduceOp::Sum), DType::F16);
         let widths = HEADING.map(|cell| cell.chars().count()).to_vec();
-        Stream { operation, dtype, widths, is_live: true, rows: 0, colours: false }
+        Stream { widths, is_live: true, rows: 0, colours: false }
     }
 
     #[test]

@@ -5,18 +5,12 @@ use cubeyard_sim::Span;
 use cubeyard_units::text::{percent_column, significant, span};
 use serde_json::Value;
 
-use crate::grid::{BOLD, Grid, paint};
+use crate::grid::{BOLD, Grid, paint, wrapped};
 
-/// Width of the text.
-const WIDTH: usize = 80;
 /// Longest name, value of A and value of B of an input.
 const LONGEST: [usize; 3] = [28, 22, 22];
 /// Longest name of a time or a figure.
 const NAME: usize = 32;
-/// Units that are not separated from their numbers.
-const UNITS: [&str; 5] = ["% ", "%)", "ns ", "µs ", "ms "];
-/// Space that is not broken.
-const GLUE: char = '\u{a0}';
 /// Largest number of times that are listed.
 const MOST: usize = 64;
 
@@ -33,10 +27,10 @@ pub(super) fn render(names: &[String; 2], comparison: &Comparison, colours: bool
 
 fn head(names: &[String; 2], comparison: &Comparison, colours: bool) -> String {
     let [a, b] = names;
-    let mut text = wrapped(&format!("{}  {a}", paint("A", BOLD, colours)), 5);
-    text += &wrapped(&format!("{}  {b}", paint("B", BOLD, colours)), 5);
+    let mut text = wrapped(&format!("{}  {a}", paint("A", BOLD, colours)), [2, 5]);
+    text += &wrapped(&format!("{}  {b}", paint("B", BOLD, colours)), [2, 5]);
     for (name, error) in ["A", "B"].iter().zip(&comparison.errors) {
-        let error = error.iter().map(|error| wrapped(&format!("{name} failed: {error}"), 4));
+        let error = error.iter().map(|error| wrapped(&format!("{name} failed: {error}"), [2, 4]));
         text += &error.collect::<String>();
     }
     text
@@ -114,12 +108,12 @@ pub(super) fn ratio(row: &RowComparison) -> String {
 fn details(row: &RowComparison, is_one_of_many: bool, colours: bool) -> Vec<String> {
     let name =
         if is_one_of_many { format!("{}, which changed most: ", row.name) } else { String::new() };
-    let cause = wrapped(&(name + &row.cause()), 2);
+    let cause = wrapped(&(name + &row.cause()), [2, 2]);
     let mut limits = String::new();
     for (side, limit) in ["A", "B"].iter().zip(&row.limited_by) {
         limits += &limit
             .iter()
-            .map(|it| wrapped(&format!("{side} is limited by {it}"), 4))
+            .map(|it| wrapped(&format!("{side} is limited by {it}"), [2, 4]))
             .collect::<String>();
     }
     let figures = figures(row).into_iter().map(|grid| grid.shortened(&[NAME]).text(colours));
@@ -173,44 +167,11 @@ fn points(pair: &Pair) -> String {
 }
 
 fn unreachable(comparison: &Comparison) -> String {
-    warnings(comparison).iter().map(|text| wrapped(text, 4)).collect()
+    warnings(comparison).iter().map(|text| wrapped(text, [2, 4])).collect()
 }
 
 /// Returns the bandwidths that no traffic can reach, each after the name of its machine.
 pub(super) fn warnings(comparison: &Comparison) -> Vec<String> {
     let sides = ["A", "B"].iter().zip(&comparison.unreachable);
     sides.flat_map(|(side, all)| all.iter().map(move |it| format!("{side}: {it}"))).collect()
-}
-
-/// Breaks text into lines that begin with spaces, more of them from the second line on.
-fn wrapped(text: &str, hanging: usize) -> String {
-    let (mut lines, mut line) = (String::new(), " ".to_owned());
-    // A number and its unit stay together.
-    let text = UNITS.iter().fold(text.replace('\n', " "), |text, unit| {
-        text.replace(&format!(" {unit}"), &format!("{GLUE}{unit}"))
-    });
-    for word in text.split(' ') {
-        let is_full = line.chars().count() + 1 + word.chars().count() > WIDTH;
-        if is_full && !line.trim().is_empty() {
-            lines += &(line + "\n");
-            line = " ".repeat(hanging.saturating_sub(1));
-        }
-        line += " ";
-        line += word;
-    }
-    (lines + &line + "\n").replace(GLUE, " ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_is_broken_at_the_width() {
-        let text = wrapped(&"word ".repeat(40), 4);
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert!(text.starts_with("  word word"), "{text}");
-        assert!(text.lines().nth(1).unwrap().starts_with("    word"), "{text}");
-        assert_eq!(text.matches("word").count(), 40);
-    }
 }

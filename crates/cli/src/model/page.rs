@@ -6,6 +6,7 @@ use cubeyard_units::text::percent_column;
 
 use super::table;
 use crate::grid::bytes;
+use crate::page::list;
 
 /// Draws the times of the step and its parts, and the memory of a PE.
 pub(super) fn page_of(report: &ModelReport) -> String {
@@ -16,8 +17,17 @@ pub(super) fn page_of(report: &ModelReport) -> String {
         figures(report),
         section("Parts", &table::parts(report).html("Times of one step")),
         section("Memory", &table::memory(report).html("Bytes of a PE")),
+        notes(report),
     ];
     page(name, "", &main.concat(), "")
+}
+
+/// Draws the statements on placement, and on features that are not simulated.
+fn notes(report: &ModelReport) -> String {
+    let notes = table::statements(report);
+    let notes =
+        notes.iter().map(|(title, notes)| section(title, &list(notes.iter().map(String::as_str))));
+    notes.collect()
 }
 
 fn figures(report: &ModelReport) -> String {

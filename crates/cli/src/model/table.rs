@@ -7,7 +7,7 @@ use cubeyard_model::{Phase, Workload};
 use cubeyard_sim::Span;
 use cubeyard_units::text::{count, percent, percent_column, significant, span};
 
-use crate::grid::{BOLD, Grid, bytes, paint};
+use crate::grid::{BOLD, Grid, bytes, paint, wrapped};
 
 const HEADING: [&str; 7] = ["part", "count", "each µs", "total ms", "share", "read GB", "of bound"];
 
@@ -31,15 +31,19 @@ pub(super) fn parts(report: &ModelReport) -> Grid {
 
 /// Returns the statements on placement, and on features that are not simulated.
 fn notes(report: &ModelReport) -> String {
-    let placement = report.cut.placement_notes();
     let mut text = String::new();
-    for (title, notes) in [("placement", &placement), ("not simulated", &report.notes)] {
-        if !notes.is_empty() {
-            let _ = writeln!(text, "\n  {title}");
-            notes.iter().for_each(|note| _ = writeln!(text, "    {note}"));
-        }
+    for (title, notes) in statements(report) {
+        let _ = writeln!(text, "\n  {}", title.to_lowercase());
+        notes.iter().for_each(|note| text += &wrapped(note, [4, 6]));
     }
     text
+}
+
+/// Returns the statements of both kinds that there are, with the titles of their lists.
+pub(super) fn statements(report: &ModelReport) -> Vec<(&'static str, Vec<String>)> {
+    let (placement, left_out) = (report.cut.placement_notes(), report.notes.clone());
+    let all = [("Placement", placement), ("Not simulated", left_out)];
+    all.into_iter().filter(|(_, notes)| !notes.is_empty()).collect()
 }
 
 fn head(report: &ModelReport, colours: bool) -> String {

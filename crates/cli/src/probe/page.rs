@@ -5,7 +5,7 @@ use cubeyard_draw::xml::escape;
 use cubeyard_draw::{header, page, section};
 
 use super::results::{Explained, ProbedCases, ProbedPattern};
-use super::table;
+use super::{chart, table};
 use crate::grid::Grid;
 
 /// Draws cases: their figures, their bandwidth over sizes, their routes and the properties of the machine.
@@ -18,12 +18,17 @@ pub(super) fn cases(probed: &ProbedCases) -> String {
     let main = [
         header("Probe", "Latency and bandwidth of the fabric", &verdict(probed)),
         section("Latency", &table::references(&reports).html(&table::references_title())),
-        section("Bandwidth over size", &table::sweep(&reports).html(table::SWEEP)),
+        section("Bandwidth over size", &bandwidths(&reports)),
         section("Critical paths", &explanations(explained)),
         section("Routes", &routes),
         section("Properties", &properties(probed)),
     ];
     page("Probe", "", &main.concat(), "")
+}
+
+/// Returns the chart with its table below.
+fn bandwidths(reports: &[&CaseReport]) -> String {
+    chart::figure(reports) + &table::sweep(reports).html(table::SWEEP)
 }
 
 /// Draws a pattern: its transfers, the links in use and the critical paths.

@@ -5,7 +5,7 @@ use cubeyard_sim::Span;
 use cubeyard_units::text::whole_percent;
 
 use super::results::{Explained, NamedStep, ProbedCases, ProbedPattern};
-use crate::grid::{BOLD, GREEN, Grid, RED, bytes, paint};
+use crate::grid::{BOLD, GREEN, Grid, RED, bytes, paint, wrapped};
 
 /// Largest number of links that are listed.
 const LINKS: usize = 10;
@@ -23,17 +23,22 @@ fn parts(measured: &Measured) -> Vec<String> {
         .to_vec()
 }
 
-fn rate(measured: &Measured) -> Vec<String> {
-    vec![format!("{:.1}", measured.gb_per_second()), whole_percent(measured.utilisation())]
+fn rate(measured: &Measured) -> [String; 2] {
+    [format!("{:.1}", measured.gb_per_second()), whole_percent(measured.utilisation())]
 }
 
 /// Formats the cases, their sweeps, their routes, and the invariants.
 fn cases(probed: &ProbedCases, colours: bool) -> String {
     let reports: Vec<_> = probed.cases.iter().map(|case| &case.report).collect();
     let mut text = paint(&references_title(), BOLD, colours) + "\n";
-    text += &references(&reports).text(colours);
-    text.extend([format!("\n{}\n", paint(SWEEP, BOLD, colours))]);
-    text += &sweep(&reports).text(colours);
+    let all = references(&reports);
+    text += &all.columns(&[0, 2, 3, 4, 10, 11], 2).text(colours);
+    text += "\n";
+    text += &all.columns(&[0, 5, 6, 7, 8, 9], 1).text(colours);
+    text.extend([format!("\n{}\n", paint(BANDWIDTHS, BOLD, colours))]);
+    text += &over_sizes(&reports, |rate| rate[0].clone()).text(colours);
+    text.extend([format!("\n{}\n", paint(SHARES, BOLD, colours))]);
+    text += &over_sizes(&reports, |rate| rate[1].clone()).text(colours);
     for report in &reports {
         let title = paint(&route_title(report), BOLD, colours);
         text.extend([format!("\n{title}\n{}", route(&report.route).text(colours))]);
@@ -43,12 +48,15 @@ fn cases(probed: &ProbedCases, colours: bool) -> String {
     for invariant in &probed.invariants {
         let (mark, colour) = if invariant.holds { ("✓", GREEN) } else { ("✗", RED) };
         let line = format!("{mark} {}: {}", invariant.claim, invariant.evidence);
-        text += &(paint(&line, colour, colours) + "\n");
+        text += &(paint(wrapped(&line, [0, 2]).trim_end(), colour, colours) + "\n");
     }
     text
 }
 
-/// Title of the table of bandwidths over sizes.
+const BANDWIDTHS: &str = "GB/s by size";
+const SHARES: &str = "share of the slowest link or memory by size";
+
+/// Title of the table of bandwidths and shares over sizes.
 pub(super) const SWEEP: &str = "GB/s, and the share of the slowest link or memory";
 
 pub(super) fn references_title() -> String {
@@ -76,12 +84,18 @@ pub(super) fn references(reports: &[&CaseReport]) -> Grid {
     Grid::new(&heading, reports.iter().map(row).collect(), 3)
 }
 
+/// Returns bandwidths and shares over sizes.
 pub(super) fn sweep(reports: &[&CaseReport]) -> Grid {
+    over_sizes(reports, |rate| rate.join(" "))
+}
+
+/// Returns a cell for each case and size, made of the bandwidth and the share.
+fn over_sizes(reports: &[&CaseReport], cell: fn([String; 2]) -> String) -> Grid {
     let sizes = SWEEP_BYTES.map(bytes);
     let mut heading = vec!["case"];
     heading.extend(sizes.iter().map(String::as_str));
     let row = |report: &&CaseReport| {
-        let cells = report.sweep.iter().map(|measured| rate(measured).join(" "));
+        let cells = report.sweep.iter().map(|measured| cell(rate(measured)));
         std::iter::once(report.case.name.clone()).chain(cells).collect()
     };
     Grid::new(&heading, reports.iter().map(row).collect(), 1)
@@ -137,11 +151,22 @@ fn pattern(probed: &ProbedPattern, colours: bool) -> String {
     let (report, explained) = (&probed.report, &probed.explained);
     let title = format!("{} transfers in {}", report.transfers.len(), report.makespan);
     let mut text = format!("{}\n", paint(&title, BOLD, colours));
-    text += &transfers(probed).text(colours);
+    let all = transfers(probed);
+    text += &all.columns(&[0, 1, 2, 3, 4, 5, 7], 4).text(colours);
+    text += "\n";
+    text += &all.columns(&[0, 6, 8, 9, 10, 11, 12, 13, 14], 0).text(colours);
+    text += &held_up(&all, colours);
     text.extend([format!("\n{}\n", paint("the links in use for the longest", BOLD, colours))]);
     text += &links(probed).text(colours);
     text + &explanations(explained, colours)
         + &format!("\norder of events {:016x}\n", report.order_hash)
+}
+
+/// Formats for each transfer that waited where it was held up the longest.
+fn held_up(transfers: &Grid, colours: bool) -> String {
+    let mut held = transfers.columns(&[0, 15], 2);
+    held.rows.retain(|row| !row[1].is_empty());
+    if held.rows.is_empty() { String::new() } else { "\n".to_owned() + &held.text(colours) }
 }
 
 /// Returns the transfers of a pattern, in ns.

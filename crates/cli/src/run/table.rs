@@ -2,10 +2,11 @@
 
 use cubeyard_bench::Run;
 use cubeyard_bench::report::{Bound, Check, RunReport, UnitUse};
+use cubeyard_tl::program::Finding;
 use cubeyard_units::text::{bytes, count, percent, quantity, significant, span};
 
 use super::explain;
-use crate::grid::{BOLD, GREEN, RED, paint, table};
+use crate::grid::{BOLD, GREEN, RED, paint, table, wrapped};
 
 /// Formats the figures, the bounds, the units, and the findings.
 pub(super) fn render(run: &Run, explains: bool, colours: bool) -> String {
@@ -21,7 +22,9 @@ fn head(report: &RunReport, colours: bool) -> String {
     let parameter = |(name, value): &(String, String)| format!("{name}={value}");
     let asked: Vec<_> = report.parameters.iter().map(parameter).collect();
     let title = paint(&report.bench, BOLD, colours);
-    format!("{title}: {}\n  {}\n  on {}\n", report.summary, asked.join(" "), report.machine)
+    let title = wrapped(&format!("{title}: {}", report.summary), [0, 2]);
+    let asked = if asked.is_empty() { String::new() } else { wrapped(&asked.join(" "), [2, 2]) };
+    format!("{title}{asked}  on {}\n", report.machine)
 }
 
 fn figures(report: &RunReport, colours: bool) -> String {
@@ -44,8 +47,7 @@ fn figures(report: &RunReport, colours: bool) -> String {
     }
     rows.push(("limited by", report.limited_by.clone()));
     rows.extend(checks(report, colours).map(|text| ("check", text)));
-    let lines: Vec<_> = rows.iter().map(|(name, value)| format!("  {name:<10}  {value}")).collect();
-    lines.join("\n") + "\n"
+    rows.iter().map(|(name, value)| wrapped(&format!("{name:<10}  {value}"), [2, 14])).collect()
 }
 
 fn of_peak(rate: f64, peak: f64, unit: &str) -> String {
@@ -100,8 +102,10 @@ fn units(report: &RunReport, colours: bool) -> String {
 }
 
 fn remarks(run: &Run, colours: bool) -> Option<String> {
-    let notes = run.report.notes.iter().map(|note| format!("  note: {note}\n"));
-    let found = |finding| format!("  {}: {finding}\n", paint("found", RED, colours));
+    let notes = run.report.notes.iter().map(|note| wrapped(&format!("note: {note}"), [2, 4]));
+    let found = |finding: &Finding| {
+        wrapped(&format!("{}: {finding}", paint("found", RED, colours)), [2, 4])
+    };
     let lines: String = notes.chain(run.findings.iter().map(found)).collect();
     (!lines.is_empty()).then_some(lines)
 }

@@ -6,6 +6,7 @@ use cubeyard_draw::{header, page, section, tile, tiles};
 use cubeyard_units::text::{count, quantity};
 
 use super::table;
+use crate::page::list;
 
 /// Draws the figures of a machine, and a picture of each of its levels.
 pub(super) fn page_of(topology: &Topology) -> String {
@@ -13,6 +14,7 @@ pub(super) fn page_of(topology: &Topology) -> String {
     let main = [
         header("Topology", &table::title(topology, &summary), &warnings(topology)),
         figures(topology),
+        section("Rules", &list(table::options(topology.spec()).lines())),
         section("Memory", &table::capacities(&summary).html("Capacities")),
         section(
             "Links",

@@ -94,7 +94,7 @@ pub(super) fn counts(summary: &Summary) -> String {
 }
 
 /// Formats the rules of time that a topology has turned on; nothing for a machine as published.
-fn options(spec: &Spec) -> String {
+pub(super) fn options(spec: &Spec) -> String {
     let (engines, serial, header) =
         (spec.pe.core.compute_engines, spec.serial_nodes, spec.flit_header);
     let lines = [

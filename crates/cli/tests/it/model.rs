@@ -141,6 +141,12 @@ fn a_configuration_of_hugging_face_is_measured_and_says_what_is_padded_and_what_
     ] {
         assert!(table.contains(words), "{words} is not in: {table}");
     }
+    run(&["--report", "m.html", "-q"]).result();
+    let page = sandbox.read("m.html");
+    for part in ["<h2>Not simulated</h2>", "<h2>Placement</h2>", "<li>vocabulary: 61 padded to 64"]
+    {
+        assert!(page.contains(part), "{part} is not in the page");
+    }
     let json = run(&["--format", "json", "--experts", "cube"]).result();
     let value: Value = serde_json::from_str(&json).expect("it is JSON");
     assert_eq!((&value["expert_places"], &value["experts_used"]), (&4.into(), &2.into()));

@@ -127,6 +127,9 @@ fn rules_that_are_turned_on_are_shown() {
     "#]]
     .assert_eq(&(shown[2..5].join("\n") + "\n"));
     assert!(with(&["serial_nodes=all"]).contains("\nall nodes process one overhead at a time\n\n"));
+    let page = ["topology", "--with", keys[0], "--report", "t.html", "-q"];
+    sandbox.run(&page).result();
+    assert!(sandbox.read("t.html").contains("<li>GEMM and MATH are two engines</li>"));
     let json = sandbox.run(&[&["topology", "--format", "json"][..], &["--with", keys[0]]].concat());
     assert!(json.result().contains("\"compute_engines\": \"separate\""));
 }
