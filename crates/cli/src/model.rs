@@ -119,7 +119,7 @@ pub(crate) fn recorded(arguments: &Arguments) -> Result<Recorded> {
 fn measured(config: &MeasureConfig, quiet: bool) -> Result<ModelReport> {
     let needs = config.needs().map_err(|error| refused(&error, config))?;
     needs.within(memory::limit(), false).map_err(|error| memory::refuse(&error))?;
-    let mut progress = Progress::new(quiet);
+    let progress = Progress::new(quiet);
     let mut known = 0;
     let report = measure(config, &mut |done, all| {
         progress.expect(all);

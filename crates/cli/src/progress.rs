@@ -1,8 +1,8 @@
-//! Progress bar on standard error for long work.
+//! Progress on standard error for long work.
 
 use std::sync::mpsc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -16,86 +16,84 @@ const TICK: Duration = Duration::from_millis(100);
 /// A bar that appears once the work has taken a while, if standard error is a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    bar: ProgressBar,
-    begin: Instant,
-    wanted: bool,
+    shown: Shown,
 }
 
 impl Progress {
     /// Creates a hidden bar, which is never shown if `quiet` or without a terminal.
     pub(crate) fn new(quiet: bool) -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {wide_msg}");
-        bar.set_style(style.expect("the template is well-formed"));
-        Self { bar, begin: now(), wanted: !quiet && terminal::is_watched() }
+        Self { shown: Shown::new(quiet, "{bar:30} {percent:>3} %  {wide_msg}") }
     }
 
     /// Sets the total number of steps.
     pub(crate) fn expect(&self, steps: usize) {
-        self.bar.set_length(steps as u64);
+        self.shown.bar.set_length(steps as u64);
     }
 
     /// Sets the description of the current work.
-    pub(crate) fn turn_to(&mut self, what: String) {
-        self.bar.set_message(what);
-        self.show();
+    pub(crate) fn turn_to(&self, what: String) {
+        self.shown.bar.set_message(what);
     }
 
     /// Advances the bar by a number of steps.
-    pub(crate) fn advance(&mut self, steps: usize) {
-        self.bar.inc(steps as u64);
-        self.show();
+    pub(crate) fn advance(&self, steps: usize) {
+        self.shown.bar.inc(steps as u64);
     }
 
     /// Sets the number of steps that are done or have been skipped.
-    pub(crate) fn settle_at(&mut self, steps: usize) {
-        self.bar.set_position(steps as u64);
+    pub(crate) fn settle_at(&self, steps: usize) {
+        self.shown.bar.set_position(steps as u64);
     }
 
     /// Removes the bar from the terminal.
     pub(crate) fn finish(self) {
-        self.bar.finish_and_clear();
-    }
-
-    fn show(&mut self) {
-        if self.wanted && self.begin.elapsed() > PATIENCE {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-            self.wanted = false;
-        }
+        drop(self.shown);
     }
 }
 
 /// A spinner that appears while one long step is under way, if standard error is a terminal; it goes when dropped.
 #[derive(Debug)]
 pub(crate) struct Busy {
-    bar: ProgressBar,
-    done: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+    shown: Shown,
 }
 
 impl Busy {
     /// Creates a spinner, which is never shown if `quiet` or without a terminal.
     pub(crate) fn new(quiet: bool, what: &str) -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{spinner} {elapsed}  {wide_msg}");
-        bar.set_style(style.expect("the template is well-formed"));
-        bar.set_message(what.to_owned());
-        let wanted = !quiet && terminal::is_watched();
-        let done = wanted.then(|| shown_later(bar.clone()));
-        Self { bar, done }
+        let shown = Shown::new(quiet, "{spinner} {elapsed}  {wide_msg}");
+        shown.bar.set_message(what.to_owned());
+        Self { shown }
     }
 
     /// Sets the description of the current work.
     pub(crate) fn turn_to(&self, what: String) {
-        self.bar.set_message(what);
+        self.shown.bar.set_message(what);
     }
 
     /// Does something that may print, with the spinner out of the way.
     pub(crate) fn step<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.bar.suspend(work)
+        self.shown.bar.suspend(work)
     }
 }
 
-impl Drop for Busy {
+/// A bar or spinner that a thread shows after [`PATIENCE`], whatever the work does meanwhile.
+#[derive(Debug)]
+struct Shown {
+    bar: ProgressBar,
+    done: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Shown {
+    fn new(quiet: bool, template: &str) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is well-formed"));
+        let wanted = !quiet && terminal::is_watched();
+        let done = wanted.then(|| shown_later(bar.clone())).flatten();
+        Self { bar, done }
+    }
+}
+
+impl Drop for Shown {
     fn drop(&mut self) {
         if let Some((done, thread)) = self.done.take() {
             drop(done);
@@ -106,10 +104,11 @@ impl Drop for Busy {
     }
 }
 
-/// Starts a thread that shows a bar after a while, unless the sender has been dropped by then.
-fn shown_later(bar: ProgressBar) -> (mpsc::Sender<()>, JoinHandle<()>) {
+/// Starts a thread that shows a bar after a while, unless the sender has been dropped by then. `None` where no thread can
+/// be had: the work goes on without a bar.
+fn shown_later(bar: ProgressBar) -> Option<(mpsc::Sender<()>, JoinHandle<()>)> {
     let (done, wait) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
+    let thread = Builder::new().spawn(move || {
         if wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
             bar.set_draw_target(ProgressDrawTarget::stderr());
             bar.enable_steady_tick(TICK);
@@ -117,10 +116,5 @@ fn shown_later(bar: ProgressBar) -> (mpsc::Sender<()>, JoinHandle<()>) {
             let _ = wait.recv();
         }
     });
-    (done, thread)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a front reads the clock")]
-fn now() -> Instant {
-    Instant::now()
+    Some((done, thread.ok()?))
 }

@@ -231,6 +231,7 @@ fn measured(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
 /// Writes all files before the first is renamed.
 fn write_files(arguments: &Arguments, topology: &Topology, run: &Run) -> Result<()> {
     let mut files = Files::default();
+    let progress = Busy::new(arguments.output.quiet, "writing files");
     if let Some((path, log)) = arguments.trace.as_ref().zip(run.log.as_ref()) {
         files.write(path, "--trace", |file| log.write_trace(file).map(|_| ()))?;
     }
@@ -243,6 +244,7 @@ fn write_files(arguments: &Arguments, topology: &Topology, run: &Run) -> Result<
         files.write(path, "--save", |file| record::write(file, &record))?;
     }
     files.finish()?;
+    drop(progress);
     if let Some(path) = &arguments.trace {
         let line = format!("wrote {}: {}", path.display(), terminal::PERFETTO);
         arguments.output.remark(&line);
