@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cubeyard_draw::xml::escape;
 use cubeyard_draw::{captioned, header, number, page, plain_table, section};
+use cubeyard_units::text::count;
 use serde_json::Value;
 
 use super::files::{FileKind, Served};
@@ -13,6 +14,9 @@ use crate::grid::bytes;
 
 /// Largest number of records that are shown.
 const MOST_RECORDS: usize = 5000;
+
+/// Largest number of elements of a list that are shown one by one; a record may hold every operation of a run.
+const MOST_ELEMENTS: usize = 64;
 
 /// Lists the files, each with the way to open it. Perfetto opens only whole addresses.
 pub(super) fn index(served: &Served, has_perfetto: bool, address: &str) -> String {
@@ -124,6 +128,9 @@ fn collect(path: &str, value: &Value, found: &mut BTreeMap<String, String>) {
         Value::Object(map) => {
             map.iter().for_each(|(key, value)| collect(&below(key), value, found));
         }
+        Value::Array(values) if values.len() > MOST_ELEMENTS => {
+            found.insert(path.to_owned(), format!("{} elements", count(values.len() as u64)));
+        }
         Value::Array(values) => {
             let values = values.iter().enumerate();
             values.for_each(|(at, value)| collect(&below(&at.to_string()), value, found));
@@ -154,6 +161,14 @@ mod tests {
         let values = vec![Value::from(1); MOST_RECORDS + 2];
         assert!(shown(&values).contains("2 more records are not shown"));
         assert!(!shown(&values[2..]).contains("not shown"));
+    }
+
+    #[test]
+    fn a_long_list_is_counted() {
+        let rows = vec![Value::from(1); 1000];
+        let page = table(&[serde_json::json!({ "ops": { "rows": rows, "names": ["load"] } })]);
+        assert!(page.contains("1,000 elements") && page.contains("ops.names.0"), "{page}");
+        assert!(!page.contains("ops.rows.0"));
     }
 
     #[test]
