@@ -39,7 +39,7 @@ def on_terminal(*arguments):
     return found, time.monotonic() - begin
 
 
-# Each takes longer than a second, in its first step already.
+# Each takes seconds, most of them in its first step.
 LONG = [
     (["run", "gemm-multi", "--set", "m=2048", "--set", "k=2048", "--set", "n=2048", "--set", "cubes=16"], "simulating gemm-multi"),
     (["compare", "--with", "cubes.h=2", "--", "model", "--context", "1024"], "running A"),
@@ -50,11 +50,11 @@ LONG = [
 @pytest.mark.parametrize(("arguments", "text"), LONG)
 def test_long_work_shows_that_it_is_under_way(arguments, text):
     found, took = on_terminal(*arguments)
-    if took < 1:
+    if took < 2:
         pytest.skip(f"took only {took:.2f} s here")
+    # Progress appears after half a second of work. A share of the whole holds on a busy machine too.
     shown = next(at for at, part in found if text in part)
-    # Half a second after the command has begun its work; the interpreter needs some time to start.
-    assert shown < 1.5, f"shown after {shown:.2f} s of {took:.2f} s"
+    assert shown < took / 2, f"shown after {shown:.2f} s of {took:.2f} s"
 
 
 def test_rows_come_one_by_one_and_fit():
