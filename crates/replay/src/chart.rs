@@ -1,5 +1,6 @@
 //! Pictures of reports: live and reserved bytes over time, as SVG or as a page that holds them.
 
+mod blocks;
 mod figure;
 mod map;
 mod memory;

@@ -1,12 +1,14 @@
-//! Blocks of a replay by address and time, short enough to draw.
+//! Blocks of a replay by address and time, few enough to draw.
+
+use std::collections::BTreeMap;
 
 use super::holders::name_of;
 use super::{ReplayPolicy, Target};
-use crate::trace::{Allocate, Event, Trace};
+use crate::trace::{Allocate, CallStacks, Event, Trace};
 use cubeyard_units::Bytes;
 
 /// Number of blocks that a map keeps: those with most bytes times events.
-const MOST: usize = 1000;
+const MOST: usize = 200_000;
 
 /// Blocks of a replay by address and time.
 ///
@@ -19,6 +21,8 @@ pub struct BlockMap {
     pub events: usize,
     /// Number of bytes of all addresses that were used.
     pub height: Bytes,
+    /// Names of those who allocated blocks: frames of the user, or what is known instead.
+    pub names: Vec<String>,
     /// The blocks with most bytes times events, in the order of their allocation.
     pub blocks: Vec<MappedBlock>,
     /// Number of blocks that are not among them.
@@ -26,7 +30,7 @@ pub struct BlockMap {
 }
 
 /// A block of a [`BlockMap`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedBlock {
     /// Number of events before it was allocated.
     pub from: usize,
@@ -36,8 +40,15 @@ pub struct MappedBlock {
     pub start: Bytes,
     /// Size as requested.
     pub size: Bytes,
-    /// Frame of the user that allocated it, or what is known instead.
-    pub name: String,
+    /// Position of the name of who allocated it in [`BlockMap::names`].
+    pub name: usize,
+}
+
+impl MappedBlock {
+    /// Returns its bytes times the events of its life.
+    pub fn weight(&self) -> u128 {
+        u128::from(self.size.get()) * (self.to - self.from) as u128
+    }
 }
 
 struct Placed {
@@ -63,16 +74,47 @@ impl BlockMap {
         placed.sort_by_key(|block| (std::cmp::Reverse(block.weight()), block.from));
         placed.truncate(MOST);
         placed.sort_by_key(|block| block.from);
+        let mut names = Names::default();
         let block = |it: &Placed| MappedBlock {
             from: it.from,
             to: it.to,
             start: Bytes::new(below(&ranges, it.address)),
             size: it.request.size,
-            name: name_of(it.request.site, &trace.stacks, false),
+            name: names.of(it.request.site, &trace.stacks),
         };
         let blocks = placed.iter().map(block).collect();
-        let (policy, events) = (policy.name, trace.events.len());
-        Some(Self { policy, events, height: Bytes::new(height), blocks, left_out })
+        let (policy, events, height) = (policy.name, trace.events.len(), Bytes::new(height));
+        Some(Self { policy, events, height, names: names.all, blocks, left_out })
+    }
+
+    /// Returns the name of who allocated a block of this map.
+    pub fn name(&self, block: &MappedBlock) -> &str {
+        self.names.get(block.name).map_or("", String::as_str)
+    }
+
+    /// Returns the number of blocks of the replay, of which the map may lack some.
+    pub fn all(&self) -> usize {
+        self.blocks.len() + self.left_out
+    }
+}
+
+/// Names of call sites, each kept once.
+#[derive(Default)]
+struct Names {
+    all: Vec<String>,
+    by_name: BTreeMap<String, usize>,
+    by_site: BTreeMap<u32, usize>,
+}
+
+impl Names {
+    fn of(&mut self, site: u32, stacks: &CallStacks) -> usize {
+        let Self { all, by_name, by_site } = self;
+        *by_site.entry(site).or_insert_with(|| {
+            *by_name.entry(name_of(site, stacks, false)).or_insert_with_key(|name| {
+                all.push(name.clone());
+                all.len() - 1
+            })
+        })
     }
 }
 
@@ -157,14 +199,14 @@ mod tests {
     fn unused_addresses_between_segments_are_left_out() {
         let map = map("pytorch", "alloc a 30 MiB\nalloc b 50 MiB\n");
         assert_eq!(map.height, Bytes::mib(80));
-        assert_eq!((map.left_out, map.blocks[0].name.as_str()), (0, "(not recorded)"));
+        assert_eq!((map.left_out, map.name(&map.blocks[0])), (0, "(not recorded)"));
     }
 
     #[test]
     fn a_long_trace_keeps_its_largest_blocks() {
         let lines: Vec<_> =
             (1..=MOST + 7).map(|size| format!("alloc a{size} {size}\nfree a{size}\n")).collect();
-        let map = map("best-fit", &lines.concat());
+        let map = map("recycle", &lines.concat());
         assert_eq!((map.blocks.len(), map.left_out), (MOST, 7));
         assert_eq!(map.blocks.iter().map(|block| block.size.get()).min(), Some(8));
     }

@@ -79,19 +79,3 @@ def test_a_box_tells_its_frame_with_the_pointer_and_with_keys(memory):
     assert told.inner_text() == root
     memory.keep("memory-flame")
     memory.check()
-
-
-def test_blocks_over_time_stand_side_by_side_and_tell_what_they_are(memory, drawn):
-    page = memory.page
-    heading = page.locator("section h3", has_text="Blocks over time")
-    picture = heading.locator("xpath=following-sibling::div[1]//*[local-name()='svg']")
-    names = {row["policy"] for row in drawn("memory")[1]}
-    headings = picture.locator("text[font-weight='600']").all_text_contents()
-    assert len(headings) == 2 and set(headings) <= names
-    titles = picture.locator("path > title").all_text_contents()
-    assert len(titles) > 1000
-    assert all(re.fullmatch(r".+: [\d.]+ \w+, events [\d,]+ to [\d,]+", title) for title in titles)
-    heights = picture.locator("path:has(title)").evaluate_all("all => all.map(it => it.getBBox().height)")
-    # The largest blocks are a fiftieth of the memory; the least are too small to be seen.
-    assert max(heights) > 4
-    memory.check()

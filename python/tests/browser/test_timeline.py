@@ -118,7 +118,7 @@ def test_tells_what_is_under_the_pointer(timeline, drawn):
         f"""() => {{ const data = {DATA}, lane = data.lanes.find(it => it.pe === '');
         const it = document.querySelector('figure.operations').timeline;
         const box = it.canvas.getBoundingClientRect();
-        const at = cubeyard.operationAt(data, lane, it.from + (box.width / 2 - it.left) / (it.width - it.left) * it.end, 1);
+        const at = cubeyard.operationAt(data, lane, it.range.at((box.width / 2 - it.left) / (it.width - it.left)), 1);
         return data.names[data.name[at]]; }}"""
     )
     assert text.startswith(middle + ":")
@@ -153,7 +153,7 @@ def test_a_million_operations_open_quickly_and_move_at_ease(browser, command, tm
           const it = document.querySelector('figure.operations').timeline, times = [];
           for (let step = 0; step < 30; step += 1) {
             const begin = performance.now(), share = Math.pow(0.8, step % 15);
-            it.painter.draw({from: 0, to: it.end * share, rows: it.rows, path: it.path, left: 132, width: 1200,
+            it.painter.draw({from: 0, to: it.range.end * share, rows: it.rows, path: it.path, left: 132, width: 1200,
               height: 560, scrolled: step * 200});
             times.push(performance.now() - begin);
           }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use cubeyard_draw::pack::pack;
+use cubeyard_draw::pack::{element, plain, put};
 use cubeyard_draw::xml::escape;
 use cubeyard_sim::Span;
 
@@ -94,12 +94,6 @@ impl Timeline {
         let kinds = SliceKind::ALL.map(|kind| class(kind).trim_start_matches("k-")).join(" ");
         let ends = self.all().map(|operation| operation.end).max().unwrap_or_default();
         let ends = self.launches.iter().map(|launch| launch.2).fold(ends, Span::max);
-        let element = |name: &str, bytes: &[u8]| {
-            format!(
-                "<script type=\"text/plain\" class=\"packed {name}\">{}</script>\n",
-                pack(bytes)
-            )
-        };
         [
             format!(
                 "<figure class=\"operations\" aria-label=\"What each unit did when\" data-end=\"{}\" \
@@ -159,23 +153,9 @@ fn place(kind: SliceKind) -> u64 {
     SliceKind::ALL.iter().position(|other| *other == kind).unwrap_or_default() as u64
 }
 
-/// Appends a number, seven bits in each byte, lowest first.
-fn put(bytes: &mut Vec<u8>, mut number: u64) {
-    while number > 127 {
-        bytes.push(number.to_le_bytes()[0] | 128);
-        number >>= 7;
-    }
-    bytes.push(number.to_le_bytes()[0]);
-}
-
 /// Joins texts to lines.
 fn lines(texts: &[String]) -> String {
     texts.iter().map(|text| plain(text)).collect::<Vec<_>>().join("\n")
-}
-
-/// Replaces control characters, which separate lines and fields.
-fn plain(text: &str) -> String {
-    text.replace(char::is_control, " ")
 }
 
 #[cfg(test)]
@@ -185,14 +165,6 @@ mod tests {
     fn operation(start: u64, end: u64, busy: u64, name: u32) -> Operation {
         let [start, end, busy] = [start, end, busy].map(Span::from_ps);
         Operation { start, end, busy, kind: SliceKind::Gemm, name, launch: 1 }
-    }
-
-    #[test]
-    fn numbers_take_seven_bits_of_a_byte() {
-        let mut bytes = Vec::new();
-        [0, 127, 128, 300, u64::MAX].into_iter().for_each(|number| put(&mut bytes, number));
-        assert_eq!(bytes[..6], [0, 127, 128, 1, 172, 2]);
-        assert_eq!(bytes[6..], [255, 255, 255, 255, 255, 255, 255, 255, 255, 1]);
     }
 
     #[test]

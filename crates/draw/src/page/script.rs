@@ -4,6 +4,10 @@ const TABLES: &str = include_str!("tables.js");
 const UNPACK: &str = include_str!("unpack.js");
 const FORMAT: &str = include_str!("format.js");
 const CHART: &str = include_str!("chart.js");
+/// Scripts of all canvases that zoom.
+const ZOOM: [&str; 2] = [include_str!("range.js"), include_str!("controls.js")];
+const BLOCKS: [&str; 3] =
+    [include_str!("blocks-data.js"), include_str!("blocks-view.js"), include_str!("blocks.js")];
 const TIMELINE: [&str; 3] = [
     include_str!("timeline-data.js"),
     include_str!("timeline-view.js"),
@@ -27,8 +31,12 @@ pub(super) fn of(main: &str, own: &str) -> String {
     if has_chart(main) {
         scripts.extend([UPLOT, CHART]);
     }
-    if main.contains("<figure class=\"operations\"") {
-        scripts.extend(TIMELINE);
+    for (figure, own) in [("operations", TIMELINE), ("blocks", BLOCKS)] {
+        if main.contains(&format!("<figure class=\"{figure}\"")) {
+            scripts
+                .extend(ZOOM.iter().filter(|script| !scripts.contains(script)).collect::<Vec<_>>());
+            scripts.extend(own);
+        }
     }
     scripts.push(own);
     scripts.into_iter().filter(|script| !script.is_empty()).map(element).collect()

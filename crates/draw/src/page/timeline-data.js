@@ -3,32 +3,10 @@
   'use strict';
   const COLUMNS = 6;
 
-  /** Reads whole numbers of up to 53 bits, seven bits in each byte, lowest first (LEB128). */
-  function numbersOf(bytes, count) {
-    const numbers = new Float64Array(count);
-    let at = 0;
-    for (let index = 0; index < count; index += 1) {
-      let value = 0, size = 1, byte = 128;
-      while (byte > 127) {
-        byte = bytes[at];
-        at += 1;
-        value += (byte & 127) * size;
-        size *= 128;
-      }
-      numbers[index] = value;
-    }
-    return numbers;
-  }
-
-  function linesOf(buffer) {
-    const text = new TextDecoder().decode(buffer);
-    return text === '' ? [] : text.split('\n');
-  }
-
   /** Reads lanes, one in each line: PE, unit, number of operations. */
   function lanesOf(buffer) {
     let from = 0;
-    return linesOf(buffer).map(function (line) {
+    return cubeyard.lines(buffer).map(function (line) {
       const parts = line.split('\t'), lane = {pe: parts[0], unit: parts[1], from: from, to: from + Number(parts[2])};
       from = lane.to;
       return lane;
@@ -53,7 +31,7 @@
   }
 
   function launchesOf(buffer) {
-    return linesOf(buffer).map(function (line) {
+    return cubeyard.lines(buffer).map(function (line) {
       const parts = line.split('\t');
       return {name: parts[0], start: Number(parts[1]), end: Number(parts[2])};
     });
@@ -66,13 +44,12 @@
     });
     return Promise.all(parts).then(function (buffers) {
       const lanes = lanesOf(buffers[0]), count = lanes.length ? lanes[lanes.length - 1].to : 0;
-      const all = numbersOf(new Uint8Array(buffers[3]), COLUMNS * count);
-      const column = function (index) { return all.subarray(index * count, (index + 1) * count); };
-      const times = timesOf(lanes, column(0), column(1));
+      const columns = cubeyard.columns(buffers[3], COLUMNS, count);
+      const times = timesOf(lanes, columns[0], columns[1]);
       return {
-        lanes: lanes, launches: launchesOf(buffers[1]), names: linesOf(buffers[2]), count: count,
+        lanes: lanes, launches: launchesOf(buffers[1]), names: cubeyard.lines(buffers[2]), count: count,
         start: times.start, end: times.end, reach: times.reach,
-        idle: column(2), kind: column(3), name: column(4), launch: column(5)
+        idle: columns[2], kind: columns[3], name: columns[4], launch: columns[5]
       };
     });
   };

@@ -21,14 +21,11 @@
 
   /** Returns round instants between two others, at most about nine, and the text of each. */
   function ticksOf(from, to) {
-    const least = (to - from) / 9, power = Math.pow(10, Math.floor(Math.log10(least)));
-    const step = power * [1, 2, 5, 10].find(function (it) { return it * power >= least; });
-    const ticks = [];
-    for (let index = Math.ceil(from / step); to >= index * step; index += 1) { ticks.push(index * step); }
+    const round = cubeyard.roundNumbers(from, to, 9, 10), step = round.step;
     const size = [1e12, 1e9, 1e6, 1e3].find(function (it) { return to >= it; }) || 1e3;
     const unit = {1e12: 's', 1e9: 'ms', 1e6: 'µs', 1e3: 'ns'}[size];
     const decimals = Math.min(9, Math.max(0, -Math.floor(Math.log10(step / size * 1.000001))));
-    return ticks.map(function (ps) { return {ps: ps, text: (ps / size).toFixed(decimals) + ' ' + unit}; });
+    return round.numbers.map(function (ps) { return {ps: ps, text: (ps / size).toFixed(decimals) + ' ' + unit}; });
   }
 
   /** Paints onto one canvas. `colours` has the colour of each kind, and of ink, lines and ground. */

@@ -3,10 +3,9 @@
   'use strict';
   const HEIGHT = 560;
 
-  function css(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
-
   /** Reads the colours of the page, light or dark; `kinds` are names of CSS variables. */
   function coloursOf(kinds) {
+    const css = cubeyard.css;
     const dark = {read: '#ffffff', cpu: css('--panel'), wait: css('--ink')};
     return {
       kinds: kinds.map(function (kind) { return css('--' + kind); }),
@@ -20,11 +19,9 @@
     this.figure = figure;
     this.data = data;
     this.kinds = figure.dataset.kinds.split(' ');
-    this.end = Math.max(1, Number(figure.dataset.end));
     this.shown = figure.dataset.shown.split('\t');
     this.path = data.lanes.find(function (lane) { return lane.pe === ''; });
-    this.from = 0;
-    this.to = this.end;
+    this.range = new cubeyard.Range(Number(figure.dataset.end), 100);
     this.place = figure.querySelector('.drawn');
     this.canvas = document.createElement('canvas');
     this.spacer = document.createElement('div');
@@ -45,7 +42,7 @@
     this.place.addEventListener('scroll', redraw);
     new ResizeObserver(redraw).observe(this.place);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', function () { self.recolour(); self.draw(); });
-    this.listen();
+    cubeyard.listen(this.canvas, this);
   };
 
   Timeline.prototype.recolour = function () {
@@ -54,22 +51,8 @@
 
   /** Returns the toolbar: zoom, movement, and the choice of PEs. */
   Timeline.prototype.tools = function () {
-    const tools = document.createElement('div'), self = this;
-    tools.className = 'tools';
-    [['+', 'Zoom in', function () { self.zoom(0.5, 0.5); }], ['−', 'Zoom out', function () { self.zoom(2, 0.5); }],
-     ['←', 'Move left', function () { self.move(-0.25); }], ['→', 'Move right', function () { self.move(0.25); }],
-     ['all', 'Show everything', function () { self.show(0, self.end); }]].forEach(function (it) {
-      const button = document.createElement('button');
-      button.type = 'button';
-      button.textContent = it[0];
-      button.title = it[1];
-      button.setAttribute('aria-label', it[1]);
-      button.addEventListener('click', it[2]);
-      tools.append(button);
-    });
     this.output.textContent = 'Ctrl and wheel zoom, dragging moves.';
-    tools.append(this.choice(), this.output);
-    return tools;
+    return cubeyard.zoomTools(this, [this.choice(), this.output]);
   };
 
   Timeline.prototype.choice = function () {
@@ -114,35 +97,27 @@
       self.canvas.style.width = self.width + 'px';
       self.canvas.style.height = self.height + 'px';
       self.painter.draw({
-        from: self.from, to: self.to, rows: self.rows, path: self.path, left: self.left,
+        from: self.range.from, to: self.range.to, rows: self.rows, path: self.path, left: self.left,
         width: self.width, height: self.height, scrolled: self.place.scrollTop
       });
-      self.figure.dataset.from = self.from;
-      self.figure.dataset.to = self.to;
+      self.figure.dataset.from = self.range.from;
+      self.figure.dataset.to = self.range.to;
     });
   };
 
-  Timeline.prototype.show = function (from, to) {
-    const length = Math.min(this.end, Math.max(Math.min(100, this.end), to - from));
-    this.from = Math.min(this.end - length, Math.max(0, from));
-    this.to = this.from + length;
-    this.draw();
-  };
+  Timeline.prototype.all = function () { this.range.all(); this.draw(); };
+  Timeline.prototype.zoom = function (factor, share) { this.range.zoom(factor, share); this.draw(); };
+  Timeline.prototype.move = function (share) { this.range.move(share); this.draw(); };
 
-  Timeline.prototype.zoom = function (factor, share) {
-    const length = this.to - this.from, at = this.from + share * length;
-    this.show(at - share * length * factor, at + (1 - share) * length * factor);
-  };
-
-  Timeline.prototype.move = function (share) {
-    const by = share * (this.to - this.from);
-    this.show(this.from + by, this.to + by);
+  Timeline.prototype.arrow = function (right, up) {
+    this.place.scrollTop -= 40 * up;
+    this.move(0.1 * right);
   };
 
   /** Returns the position of an event as a share of the plot. */
-  Timeline.prototype.shareAt = function (event) {
+  Timeline.prototype.share = function (event) {
     const box = this.canvas.getBoundingClientRect();
-    return (event.clientX - box.left - this.left) / (this.width - this.left);
+    return {x: (event.clientX - box.left - this.left) / (this.width - this.left), y: 0};
   };
 
   Timeline.prototype.laneAt = function (event) {
@@ -155,8 +130,8 @@
 
   /** Describes the operation under the pointer. */
   Timeline.prototype.describe = function (event) {
-    const lane = this.laneAt(event), length = this.to - this.from, data = this.data;
-    const instant = this.from + this.shareAt(event) * length;
+    const lane = this.laneAt(event), length = this.range.to - this.range.from, data = this.data;
+    const instant = this.range.at(this.share(event).x);
     const at = lane ? cubeyard.operationAt(data, lane, instant, 2 * length / this.width) : -1;
     if (at === -1) { return ''; }
     const took = data.end[at] - data.start[at], launch = data.launches[data.launch[at] - 1];
@@ -166,50 +141,10 @@
       busy + (launch ? ' · ' + launch.name : '') + (lane.pe ? ' · ' + lane.pe : '');
   };
 
-  const KEYS = {
-    ArrowLeft: function (it) { it.move(-0.1); },
-    ArrowRight: function (it) { it.move(0.1); },
-    ArrowUp: function (it) { it.place.scrollTop -= 40; },
-    ArrowDown: function (it) { it.place.scrollTop += 40; },
-    '+': function (it) { it.zoom(0.5, 0.5); },
-    '=': function (it) { it.zoom(0.5, 0.5); },
-    '-': function (it) { it.zoom(2, 0.5); },
-    0: function (it) { it.show(0, it.end); }
-  };
-
-  Timeline.prototype.listen = function () {
-    const self = this, canvas = this.canvas;
-    let grabbed = null;
-    canvas.addEventListener('keydown', function (event) {
-      if (!KEYS[event.key] || event.ctrlKey || event.metaKey) { return; }
-      event.preventDefault();
-      KEYS[event.key](self);
-    });
-    this.place.addEventListener('wheel', function (event) {
-      const across = event.shiftKey ? event.deltaY : event.deltaX;
-      if (event.ctrlKey) {
-        self.zoom(event.deltaY > 0 ? 1.25 : 0.8, Math.min(1, Math.max(0, self.shareAt(event))));
-      } else if (across) {
-        self.move(across / self.width);
-      } else { return; }
-      event.preventDefault();
-    }, {passive: false});
-    canvas.addEventListener('pointerdown', function (event) {
-      grabbed = {share: self.shareAt(event), from: self.from};
-      canvas.setPointerCapture(event.pointerId);
-    });
-    canvas.addEventListener('pointerup', function () { grabbed = null; });
-    canvas.addEventListener('pointercancel', function () { grabbed = null; });
-    canvas.addEventListener('pointermove', function (event) {
-      const length = self.to - self.from;
-      if (grabbed) {
-        const from = grabbed.from + (grabbed.share - self.shareAt(event)) * length;
-        self.show(from, from + length);
-      }
-      const text = self.describe(event);
-      canvas.title = text;
-      if (text) { self.output.textContent = text; }
-    });
+  Timeline.prototype.tell = function (event) {
+    const text = this.describe(event);
+    this.canvas.title = text;
+    if (text) { this.output.textContent = text; }
   };
 
   document.querySelectorAll('figure.operations').forEach(function (figure) {

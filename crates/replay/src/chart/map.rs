@@ -1,18 +1,20 @@
-//! Block maps side by side: addresses over events.
+//! A still picture of block maps side by side: addresses over events.
 
 use super::WIDTH;
-use crate::BlockMap;
+use crate::{BlockMap, MappedBlock};
 use cubeyard_draw::axis::{BYTE_UNITS, multiples, ticks, unit};
 use cubeyard_draw::plot::Plot;
 use cubeyard_draw::svg::{Area, Canvas, SOFT};
-use cubeyard_draw::xml::escape;
 use cubeyard_units::text::count;
+use std::collections::BTreeMap;
 
 const HEIGHT: f64 = 420.0;
 const TOP: f64 = 58.0;
 const BOTTOM: f64 = HEIGHT - 52.0;
 const LEFT: f64 = 60.0;
 const GAP: f64 = 70.0;
+/// Number of blocks in the picture of a map: those with most bytes times events.
+const LARGEST: usize = 1000;
 
 /// Draws maps side by side with equal scales. `colour` chooses the colour of a block by its name.
 pub(super) fn draw(maps: &[BlockMap], colour: &dyn Fn(&str) -> &'static str) -> String {
@@ -44,25 +46,24 @@ impl MapPanel<'_> {
     }
 
     fn draw(&self, canvas: &mut Canvas, colour: &dyn Fn(&str) -> &'static str) {
-        let BlockMap { policy, height, blocks, left_out, .. } = self.map;
-        canvas.text(self.area.x, 20.0, "font-size=\"15\" font-weight=\"600\"", policy);
-        let all = count((blocks.len() + left_out) as u64);
-        let drawn = count(blocks.len() as u64);
-        let remark = format!("{height} of addresses in use; {drawn} of {all} blocks");
-        canvas.text(self.area.x, 38.0, SOFT, &remark);
+        let largest = largest(&self.map.blocks);
+        canvas.text(self.area.x, 20.0, "font-size=\"15\" font-weight=\"600\"", self.map.policy);
+        canvas.text(self.area.x, 38.0, SOFT, &remark(self.map, largest.len()));
         self.axes(canvas);
-        for block in blocks {
-            let (left, right) = (self.x(block.from as f64), self.x(block.to as f64));
-            let (start, size) = (block.start.get() as f64, block.size.get() as f64);
-            let (top, bottom) = (self.y(start + size), self.y(start));
-            let d = format!("M{left:.1} {top:.1}H{right:.1}V{bottom:.1}H{left:.1}Z");
-            let (from, to) = (count(block.from as u64), count(block.to as u64));
-            let title = escape(&format!("{}: {}, events {from} to {to}", block.name, block.size));
-            let fill = colour(&block.name);
-            canvas.push(&format!(
-                "<path d=\"{d}\" fill=\"{fill}\" fill-opacity=\"0.85\"><title>{title}</title></path>"
-            ));
+        let mut paths: BTreeMap<&str, String> = BTreeMap::new();
+        for block in largest {
+            *paths.entry(colour(self.map.name(block))).or_default() += &self.outline(block);
         }
+        for (fill, path) in paths {
+            canvas.path(&path, &format!("fill=\"{fill}\" fill-opacity=\"0.85\""));
+        }
+    }
+
+    fn outline(&self, block: &MappedBlock) -> String {
+        let (left, right) = (self.x(block.from as f64), self.x(block.to as f64));
+        let (start, size) = (block.start.get() as f64, block.size.get() as f64);
+        let (top, bottom) = (self.y(start + size), self.y(start));
+        format!("M{left:.1} {top:.1}H{right:.1}V{bottom:.1}H{left:.1}Z")
     }
 
     fn axes(&self, canvas: &mut Canvas) {
@@ -75,4 +76,21 @@ impl MapPanel<'_> {
         let up = ticks(self.most, size, 6).into_iter().map(|(value, text)| (self.y(value), text));
         plot.axes(canvas, &across, &up.collect::<Vec<_>>(), ["events", name]);
     }
+}
+
+/// Returns the blocks with most bytes times events.
+fn largest(blocks: &[MappedBlock]) -> Vec<&MappedBlock> {
+    let mut largest: Vec<_> = blocks.iter().collect();
+    largest.sort_by_key(|block| std::cmp::Reverse(block.weight()));
+    largest.truncate(LARGEST);
+    largest
+}
+
+/// Describes how high a map is, and how many of its blocks are shown.
+pub(super) fn remark(map: &BlockMap, shown: usize) -> String {
+    let (height, all) = (map.height, count(map.all() as u64));
+    if shown == map.all() {
+        return format!("{height} of addresses in use; all {all} blocks");
+    }
+    format!("{height} of addresses in use; the largest {} of {all} blocks", count(shown as u64))
 }

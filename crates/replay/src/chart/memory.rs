@@ -1,6 +1,6 @@
 //! Sections of a page on the holders of memory: tables, flame graph and block maps.
 
-use super::map;
+use super::blocks;
 use crate::holders::{outermost_first, short_frames};
 use crate::{Grouping, HOLDER_COLUMNS, Held, LEAST_COLUMNS, MemoryUse, Report, Row};
 use cubeyard_draw::flame::{Node, flame};
@@ -138,11 +138,10 @@ fn maps(report: &Report) -> String {
     let legend = holders.iter().take(COLOURED).enumerate().map(|(rank, holder)| {
         format!("<span style=\"color:{}\">■</span> {} ", colour(rank), escape(&holder.name))
     });
-    let legend: String = legend.collect();
-    let picture = map::draw(&report.maps, &fill);
-    format!(
-        "<h3>Blocks over time</h3>\n<p class=\"remark\">{legend}</p>\n<div class=\"wide\">{picture}</div>\n"
-    )
+    let others = format!("<span style=\"color:{GREY}\">■</span> others");
+    let legend: String = legend.chain((!holders.is_empty()).then_some(others)).collect();
+    let figure = blocks::figure(&report.maps, &fill);
+    format!("<h3>Blocks over time</h3>\n<p class=\"remark\">{legend}</p>\n{figure}")
 }
 
 fn head(columns: &[&str; 6]) -> String {

@@ -97,7 +97,8 @@ fn a_page_has_the_holders_a_flame_graph_and_the_blocks_over_time() {
         "aria-label=\"main.py:7 train: 37.00 MiB, 61.7 %\" data-up=\"0\" data-down=\"2\"",
         "aria-label=\"site-packages/torch/nn/linear.py:114 forward: 30.00 MiB, 50 %\"",
         "aria-label=\"(no Python frame): 23.00 MiB, 38.3 %\"",
-        "<title>main.py:7 train: 30.00 MiB, events 0 to 3</title>",
+        "<figure class=\"blocks\"",
+        "60.00 MiB of addresses in use; all 3 blocks</p>",
         "Least memory in which it runs",
     ] {
         assert!(page.contains(part), "{part}");
