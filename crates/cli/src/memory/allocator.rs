@@ -11,19 +11,27 @@
 )]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 
 use cubeyard_memory::Bytes;
 
 use crate::output;
 
-/// Bytes allocated at present.
-static LIVE: AtomicUsize = AtomicUsize::new(0);
+/// Bytes allocated at present, but for what threads have not told yet.
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+/// Bytes that a thread allocates or frees before it tells: threads that tell each time wait for each other.
+const UNTOLD: usize = 4 << 10;
 /// Largest number of bytes that may be allocated.
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// Messages for a process that exceeds the limit, and for one that the system refuses memory.
 static LAST_WORDS: OnceLock<(String, String)> = OnceLock::new();
+
+thread_local! {
+    /// Bytes that this thread has not told yet. They are lost when it ends.
+    static OWN: Cell<isize> = const { Cell::new(0) };
+}
 
 const NO_LIMIT: &str = "error: the host has no more memory to give\n  help: reduce the work\n";
 
@@ -31,7 +39,7 @@ const NO_LIMIT: &str = "error: the host has no more memory to give\n  help: redu
 #[derive(Debug)]
 pub struct Limited;
 
-/// Sets the limit. Only the first call has an effect.
+/// Sets the limit, which may be exceeded already. Only the first call has an effect.
 pub(super) fn set(limit: Bytes) {
     let over = format!(
         "error: this needs more than the limit of {limit} of memory (--memory)\n  help: reduce the work, or raise \
@@ -43,6 +51,7 @@ pub(super) fn set(limit: Bytes) {
     );
     if LAST_WORDS.set((over, refused)).is_ok() {
         LIMIT.store(usize::try_from(limit.get()).unwrap_or(usize::MAX), Ordering::Relaxed);
+        tell(OWN.replace(0));
     }
 }
 
@@ -90,14 +99,29 @@ const fn held(size: usize) -> usize {
 }
 
 fn take(bytes: usize) {
-    let before = LIVE.fetch_add(bytes, Ordering::Relaxed);
-    if before.saturating_add(bytes) > LIMIT.load(Ordering::Relaxed) {
-        end(|(over, _)| over);
-    }
+    count(isize::try_from(bytes).unwrap_or(isize::MAX));
 }
 
 fn give_back(bytes: usize) {
-    LIVE.fetch_sub(bytes, Ordering::Relaxed);
+    count(-isize::try_from(bytes).unwrap_or(isize::MAX));
+}
+
+/// Adds to the bytes of this thread, and tells them once they are many.
+fn count(bytes: isize) {
+    let own = OWN.get().saturating_add(bytes);
+    if own.unsigned_abs() < UNTOLD {
+        return OWN.set(own);
+    }
+    OWN.set(0);
+    tell(own);
+}
+
+/// Adds to the bytes of all threads, and ends the process if they exceed the limit.
+fn tell(own: isize) {
+    let live = LIVE.fetch_add(own, Ordering::Relaxed).saturating_add(own);
+    if usize::try_from(live).is_ok_and(|live| live > LIMIT.load(Ordering::Relaxed)) {
+        end(|(over, _)| over);
+    }
 }
 
 fn given(memory: *mut u8) -> *mut u8 {
