@@ -42,6 +42,17 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>], left: usize, colours
     text
 }
 
+/// Formats rows under a heading, all aligned to the left, with the last column broken at [`WIDTH`].
+pub(crate) fn fitted(heading: &[&str], rows: &[Vec<String>], colours: bool) -> String {
+    let text = table(heading, rows, heading.len(), false);
+    let last = heading.last().copied().unwrap_or_default();
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    let indent = first.chars().count().saturating_sub(last.chars().count());
+    let rest = lines.map(|line| wrapped(line.trim_start(), [2, indent]));
+    paint(first, DIM, colours) + "\n" + &rest.collect::<String>()
+}
+
 /// Rows under a heading, which are text on a terminal and a table on a page.
 #[derive(Debug)]
 pub(crate) struct Grid {

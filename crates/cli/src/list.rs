@@ -7,7 +7,7 @@ use clap::Args;
 use cubeyard_bench::{Bench, Parameter, json};
 use serde_json::Value;
 
-use crate::grid::{BOLD, paint, table};
+use crate::grid::{BOLD, fitted, paint, wrapped};
 use crate::own::{self, OwnBenches};
 use crate::terminal::OutputOptions;
 
@@ -46,18 +46,18 @@ pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<()> {
 fn names(benches: &[Box<dyn Bench>], colours: bool) -> String {
     let row = |bench: &dyn Bench| vec![bench.name().to_owned(), bench.summary().to_owned()];
     let rows: Vec<_> = benches.iter().map(|bench| row(&**bench)).collect();
-    table(&["bench", "what it computes"], &rows, 2, colours)
+    fitted(&["bench", "what it computes"], &rows, colours)
 }
 
 fn parameters(bench: &dyn Bench, colours: bool) -> String {
     let row = |parameter: &Parameter| {
         let Parameter { name, help, kind, default } = parameter;
-        vec![name.to_string(), default.to_string(), help.to_string(), kind.to_string()]
+        vec![name.to_string(), default.to_string(), format!("{help}: {kind}")]
     };
     let rows: Vec<_> = bench.parameters().iter().map(row).collect();
     let title = format!("{}: {}{}", bench.name(), bench.summary(), needs(bench));
-    let heading = ["parameter", "default", "meaning", "range"];
-    format!("{}\n{}", paint(&title, BOLD, colours), table(&heading, &rows, 4, colours))
+    let (title, heading) = (wrapped(&title, [0, 2]), ["parameter", "default", "meaning and range"]);
+    paint(title.trim_end(), BOLD, colours) + "\n" + &fitted(&heading, &rows, colours)
 }
 
 fn needs(bench: &dyn Bench) -> &'static str {

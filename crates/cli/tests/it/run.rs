@@ -31,7 +31,10 @@ fn benches_are_listed() {
     assert!(verbose.contains("elements"), "{verbose}");
     let all = json(sandbox.run(&["list", "--format", "json"]));
     let all = all.as_array().unwrap();
-    assert_eq!(all.len(), names.lines().count() - 1);
+    let is_bench = |line: &&str| !line.starts_with("   ");
+    assert_eq!(all.len(), names.lines().filter(is_bench).count() - 1);
+    let lines = names.lines().chain(verbose.lines());
+    assert!(lines.map(|line| line.chars().count()).max().unwrap() <= 80, "{names}{verbose}");
     for bench in all {
         assert!(bench["name"].is_string() && bench["summary"].is_string(), "{bench}");
         for parameter in bench["parameters"].as_array().unwrap() {
