@@ -52,7 +52,8 @@ fn names(benches: &[Box<dyn Bench>], colours: bool) -> String {
 fn parameters(bench: &dyn Bench, colours: bool) -> String {
     let row = |parameter: &Parameter| {
         let Parameter { name, help, kind, default } = parameter;
-        vec![name.to_string(), default.to_string(), format!("{help}: {kind}")]
+        let help = if help.is_empty() { String::new() } else { format!("{help}: ") };
+        vec![name.to_string(), default.to_string(), format!("{help}{kind}")]
     };
     let rows: Vec<_> = bench.parameters().iter().map(row).collect();
     let title = format!("{}: {}{}", bench.name(), bench.summary(), needs(bench));
