@@ -6,7 +6,7 @@ pub(crate) mod table;
 use crate::code::{Code, Exhausted};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use cubeyard_bench::compare::Measured;
 use cubeyard_bench::record::Record;
@@ -258,20 +258,10 @@ fn refused(error: &DistError) -> anyhow::Error {
     anyhow!("{error}\n  help: {help}")
 }
 
-fn is_page(path: &Path) -> Option<bool> {
-    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-        "svg" => Some(false),
-        "html" | "htm" => Some(true),
-        _ => None,
-    }
-}
-
 fn check_outputs(arguments: &Arguments) -> Result<()> {
     let Arguments { config, machine, plot, page, study, .. } = arguments;
     if let Some(path) = plot {
-        is_page(path).with_context(|| {
-            format!("{}: cannot be drawn\n  help: name an .svg or an .html file", path.display())
-        })?;
+        output::is_page(path)?;
     }
     let inputs = output::named([("--config", config), ("--topology", &machine.topology)]);
     let outputs = [("--plot", plot), ("--report", &page.report), ("--save", &study.save)];
@@ -279,7 +269,7 @@ fn check_outputs(arguments: &Arguments) -> Result<()> {
 }
 
 fn draw(path: &Path, sweep: &Sweep, options: OutputOptions) -> Result<()> {
-    let picture = if is_page(path) == Some(true) { page(sweep) } else { svg(sweep) };
+    let picture = if output::is_page(path)? { page(sweep) } else { svg(sweep) };
     output::write(path, "--plot", &picture)?;
     options.remark(&format!("wrote {}", path.display()));
     Ok(())

@@ -200,7 +200,7 @@ pub fn read_record(path: &Path) -> Result<Record> {
     })
 }
 
-/// Splits `FILE:N`.
+/// Returns the file and the number of the line of `FILE:N`.
 fn numbered(path: &Path) -> Option<(PathBuf, usize)> {
     let (file, number) = path.to_str()?.rsplit_once(':')?;
     Some((PathBuf::from(file), number.parse().ok()?))

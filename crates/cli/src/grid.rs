@@ -1,6 +1,8 @@
 //! Text tables with aligned columns, a heading and optional colours.
 
 use cubeyard_draw::xml::shorten;
+use cubeyard_sim::Span;
+use cubeyard_units::text::{significant, span};
 
 /// Width of text that people read.
 pub(crate) const WIDTH: usize = 80;
@@ -26,20 +28,21 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>], left: usize, colours
         cells.chain([heading[column].chars().count()]).max().unwrap_or_default()
     };
     let widths: Vec<_> = (0..heading.len()).map(wide).collect();
-    let line = |cells: &[String]| {
-        let padded = cells.iter().zip(&widths).enumerate();
-        let padded = padded.map(|(column, (cell, &width))| {
-            if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        format!("  {}", padded.collect::<Vec<_>>().join("  ")).trim_end().to_owned()
-    };
     let heading: Vec<_> = heading.iter().map(|&cell| cell.to_owned()).collect();
-    let mut text = paint(&line(&heading), DIM, colours) + "\n";
+    let mut text = paint(&line(&heading, &widths, left), DIM, colours) + "\n";
     for row in rows {
-        text += &line(row);
+        text += &line(row, &widths, left);
         text.push('\n');
     }
     text
+}
+
+/// Formats cells in columns of these widths, the first `left` aligned to the left.
+pub(crate) fn line(cells: &[String], widths: &[usize], left: usize) -> String {
+    let padded = cells.iter().zip(widths).enumerate().map(|(column, (cell, &width))| {
+        if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+    });
+    format!("  {}", padded.collect::<Vec<_>>().join("  ")).trim_end().to_owned()
 }
 
 /// Formats rows under a heading, all aligned to the left, with the last column broken at [`WIDTH`].
@@ -133,6 +136,11 @@ pub(crate) fn wrapped(text: &str, [first, others]: [usize; 2]) -> String {
 fn is_unit(word: &str) -> bool {
     let word = word.trim_end_matches([',', '.', ';', ':', ')']);
     UNITS.contains(&word) || word.ends_with("B/s") || word.ends_with("FLOP/s")
+}
+
+/// Formats a time in nanoseconds with the unit that fits.
+pub(crate) fn time(ns: f64) -> String {
+    Span::from_ns(ns).map_or_else(|| format!("{} ns", significant(ns)), span)
 }
 
 /// Formats a size with its unit.

@@ -85,6 +85,18 @@ fn check_ending(path: &Path, option: &str) -> Result<()> {
     Ok(())
 }
 
+/// Returns whether a drawing goes to a page rather than to an SVG file; an error if the name ends in neither way.
+pub(crate) fn is_page(path: &Path) -> Result<bool> {
+    let ending = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    match ending.as_str() {
+        "svg" => Ok(false),
+        "html" | "htm" => Ok(true),
+        _ => {
+            bail!("{}: cannot be drawn\n  help: name an .svg or an .html file", path.display())
+        }
+    }
+}
+
 fn check_place(path: &Path) -> Result<()> {
     let to = identity::resolve(path);
     let (name, folder) = (path.display(), identity::folder(&to));

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use cubeyard_bench::compare::Measured;
 use cubeyard_bench::record::{Record, VERSION};
 use serde_json::{Map, Value, json};
@@ -82,9 +82,7 @@ fn check(command: &Command, study: &StudyOptions) -> Result<()> {
         );
     }
     if let Some(path) = &study.chart {
-        chart::is_page(path).with_context(|| {
-            format!("{}: cannot be drawn\n  help: name an .svg or an .html file", path.display())
-        })?;
+        output::is_page(path)?;
     }
     let StudyOptions { save, csv, chart, .. } = study;
     let machine = simulating::machine(command).and_then(|machine| machine.topology.as_deref());
@@ -205,8 +203,7 @@ fn write_files(study: &Study, options: &StudyOptions, output: OutputOptions) -> 
         files.write(path, "--csv", |file| file.write_all(table::csv(study).as_bytes()))?;
     }
     if let Some(path) = &options.chart {
-        let page = chart::is_page(path) == Some(true);
-        let text = if page { page::page_of(study) } else { chart::svg(study) };
+        let text = if output::is_page(path)? { page::page_of(study) } else { chart::svg(study) };
         files.write(path, "--chart", |file| file.write_all(text.as_bytes()))?;
     }
     if let Some(path) = &options.save {

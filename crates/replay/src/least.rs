@@ -6,7 +6,7 @@
 //! was seen: it runs there, and it fails one step below.
 
 use super::{Outcome, ReplayPolicy, Target, run};
-use crate::trace::{Event, Trace};
+use crate::trace::Trace;
 use cubeyard_units::Bytes;
 
 /// Step of the limits that are tried.
@@ -135,23 +135,8 @@ impl Search<'_> {
     /// Replays the trace under a limit; `None` if a request fails.
     fn attempt(&self, limit: Bytes) -> Option<Served> {
         let mut target = (self.make)(limit);
-        let mut tokens: Vec<Option<u64>> = vec![None; self.trace.allocations as usize];
-        let mut reserved = Bytes::ZERO;
-        for event in &self.trace.events {
-            match event {
-                Event::Allocate(request) if request.size.is_zero() => {}
-                Event::Allocate(request) => {
-                    tokens[request.id.index()] = Some(target.allocate(request).ok()?);
-                    reserved = reserved.max(target.reserved());
-                }
-                Event::Free { id, .. } => {
-                    if let Some(token) = tokens[id.index()].take() {
-                        target.free(token);
-                    }
-                }
-            }
-        }
-        Some((reserved, target.retries()))
+        let outcome = run(self.trace, &mut *target, &mut |_| {});
+        outcome.failed.is_none().then(|| (outcome.peak_reserved, target.retries()))
     }
 }
 

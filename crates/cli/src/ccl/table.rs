@@ -3,7 +3,7 @@
 use cubeyard_collectives::distributed::sweep::{Figures, Row, Sweep, SweepConfig, Winner};
 use cubeyard_units::text::percent_column;
 
-use crate::grid::{BOLD, DIM, GREEN, RED, bytes, paint, table, wrapped};
+use crate::grid::{BOLD, DIM, GREEN, RED, bytes, line, paint, table, wrapped};
 use crate::terminal::{self, OutputOptions};
 
 const HEADING: [&str; 7] =
@@ -63,9 +63,9 @@ impl Stream {
     }
 
     fn lines(&mut self, row: &Row) -> String {
-        let mut text = line(&cells(row), &self.widths) + "\n";
+        let mut text = line(&cells(row), &self.widths, 1) + "\n";
         if self.rows == 0 {
-            let heading = line(&HEADING.map(ToOwned::to_owned), &self.widths);
+            let heading = line(&HEADING.map(ToOwned::to_owned), &self.widths, 1);
             text = paint(&heading, DIM, self.colours) + "\n" + &text;
         }
         self.rows += 1;
@@ -80,15 +80,6 @@ impl Stream {
         };
         self.is_live.then(text)
     }
-}
-
-/// Formats cells in columns of these widths, the first aligned to the left.
-fn line(cells: &[String], widths: &[usize]) -> String {
-    let cells = cells.iter().zip(widths).enumerate();
-    let cell = |(column, (cell, &width)): (usize, (&String, &usize))| {
-        if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-    };
-    format!("  {}", cells.map(cell).collect::<Vec<_>>().join("  ")).trim_end().to_owned()
 }
 
 fn head(sweep: &Sweep, colours: bool) -> String {

@@ -5,7 +5,9 @@ use cubeyard_draw::svg::{Area, Canvas, END, colour};
 use cubeyard_draw::xml::{escape, shorten};
 use cubeyard_draw::{header, page, section, tile, tiles};
 
-use super::table::{all_times, figures, inputs, ratio, time, unknown_inputs, warnings};
+use super::table::{
+    all_times, cause, errors, figures, inputs, limits, ratio, time, unknown_inputs, warnings,
+};
 
 /// Largest number of times whose parts are drawn.
 const MOST: usize = 24;
@@ -29,11 +31,6 @@ pub(super) fn render(title: &str, names: &[String; 2], comparison: &Comparison) 
     page(title, "", &main.concat(), "")
 }
 
-fn cause(row: &RowComparison, is_one_of_many: bool) -> String {
-    let cause = row.cause();
-    if is_one_of_many { format!("{}, which changed most: {cause}", row.name) } else { cause }
-}
-
 fn key_figures(row: &RowComparison) -> String {
     let [a, b] = row.time_ns.map(time);
     let change = tile("B / A", &ratio(row), "below 1: B is faster");
@@ -43,10 +40,7 @@ fn key_figures(row: &RowComparison) -> String {
 fn differences(comparison: &Comparison) -> String {
     let table = inputs(comparison).map(|grid| grid.html("Differences in the input"));
     let table = table.unwrap_or_else(|| remark(unknown_inputs(comparison)));
-    let failed = ["A", "B"].iter().zip(&comparison.errors);
-    let failed =
-        failed.filter_map(|(side, error)| Some(format!("{side} failed: {}", error.as_ref()?)));
-    let remarks = warnings(comparison).into_iter().chain(failed);
+    let remarks = warnings(comparison).into_iter().chain(errors(comparison));
     table + &remarks.map(|text| remark(&text)).collect::<String>()
 }
 
@@ -56,9 +50,6 @@ fn remark(text: &str) -> String {
 
 /// Draws the critical paths of a time, and its figures side by side.
 fn details(row: &RowComparison) -> String {
-    let limits = ["A", "B"].iter().zip(&row.limited_by);
-    let limits =
-        limits.filter_map(|(side, it)| Some(format!("{side} is limited by {}", it.as_ref()?)));
     let picture = if row.path_ns.is_empty() {
         String::new()
     } else {
@@ -66,7 +57,7 @@ fn details(row: &RowComparison) -> String {
     };
     let parts = [
         format!("<p>{}</p>\n", escape(&row.cause())),
-        limits.map(|text| remark(&text)).collect(),
+        limits(row).iter().map(|text| remark(text)).collect(),
         picture,
         figures(row).iter().map(|grid| grid.html(&capital(&grid.heading[0]))).collect(),
     ];

@@ -1,11 +1,10 @@
 //! Comparisons as text, at most 80 columns wide.
 
 use cubeyard_bench::compare::{Comparison, Difference, Pair, RowComparison};
-use cubeyard_sim::Span;
-use cubeyard_units::text::{percent_column, significant, span};
+use cubeyard_units::text::percent_column;
 use serde_json::Value;
 
-use crate::grid::{BOLD, Grid, paint, wrapped};
+use crate::grid::{self, BOLD, Grid, paint, wrapped};
 
 /// Longest name, value of A and value of B of an input.
 const LONGEST: [usize; 3] = [28, 22, 22];
@@ -29,11 +28,23 @@ fn head(names: &[String; 2], comparison: &Comparison, colours: bool) -> String {
     let [a, b] = names;
     let mut text = wrapped(&format!("{}  {a}", paint("A", BOLD, colours)), [2, 5]);
     text += &wrapped(&format!("{}  {b}", paint("B", BOLD, colours)), [2, 5]);
-    for (name, error) in ["A", "B"].iter().zip(&comparison.errors) {
-        let error = error.iter().map(|error| wrapped(&format!("{name} failed: {error}"), [2, 4]));
-        text += &error.collect::<String>();
-    }
+    text.extend(errors(comparison).iter().map(|it| wrapped(it, [2, 4])));
     text
+}
+
+/// Returns the errors of the sides that failed.
+pub(super) fn errors(comparison: &Comparison) -> Vec<String> {
+    said("failed:", &comparison.errors)
+}
+
+/// Returns the limits of a time that are known.
+pub(super) fn limits(row: &RowComparison) -> Vec<String> {
+    said("is limited by", &row.limited_by)
+}
+
+fn said(verb: &str, sides: &[Option<String>; 2]) -> Vec<String> {
+    let sides = ["A", "B"].iter().zip(sides);
+    sides.filter_map(|(side, it)| Some(format!("{side} {verb} {}", it.as_ref()?))).collect()
 }
 
 /// Formats what differs in the input.
@@ -106,18 +117,16 @@ pub(super) fn ratio(row: &RowComparison) -> String {
 
 /// Formats the parts, utilisation and bounds of one time, and the cause of its change.
 fn details(row: &RowComparison, is_one_of_many: bool, colours: bool) -> Vec<String> {
-    let name =
-        if is_one_of_many { format!("{}, which changed most: ", row.name) } else { String::new() };
-    let cause = wrapped(&(name + &row.cause()), [2, 2]);
-    let mut limits = String::new();
-    for (side, limit) in ["A", "B"].iter().zip(&row.limited_by) {
-        limits += &limit
-            .iter()
-            .map(|it| wrapped(&format!("{side} is limited by {it}"), [2, 4]))
-            .collect::<String>();
-    }
+    let cause = wrapped(&cause(row, is_one_of_many), [2, 2]);
+    let limits: String = limits(row).iter().map(|it| wrapped(it, [2, 4])).collect();
     let figures = figures(row).into_iter().map(|grid| grid.shortened(&[NAME]).text(colours));
     figures.chain([cause + &limits]).collect()
+}
+
+/// Returns the cause of a change, after its name if it is one of many.
+pub(super) fn cause(row: &RowComparison, is_one_of_many: bool) -> String {
+    let cause = row.cause();
+    if is_one_of_many { format!("{}, which changed most: {cause}", row.name) } else { cause }
 }
 
 /// Returns the parts of the critical path, utilisation and bounds of a time, those that there are.
@@ -144,8 +153,7 @@ fn pairs(
 
 /// Formats a time in nanoseconds.
 pub(super) fn time(ns: Option<f64>) -> String {
-    let shown = |ns: f64| Span::from_ns(ns).map_or_else(|| format!("{} ns", significant(ns)), span);
-    ns.map_or_else(|| "–".to_owned(), shown)
+    ns.map_or_else(|| "–".to_owned(), grid::time)
 }
 
 /// Formats the change of a time, with its sign.

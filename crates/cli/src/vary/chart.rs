@@ -1,7 +1,5 @@
 //! Studies as a chart: time over the values of the first key, a line for each combination of the others.
 
-use std::path::Path;
-
 use cubeyard_bench::compare::Measured;
 use cubeyard_draw::axis::ticks;
 use cubeyard_draw::plot::{Label, Plot};
@@ -19,15 +17,6 @@ const AREA: Area = Area { x: 90.0, y: 56.0, width: 590.0, height: 344.0 };
 const PLOT: Plot = Plot { area: AREA, right: WIDTH - 16.0 };
 /// Ratio of numbers from which on their axis is logarithmic.
 pub(super) const LOGARITHMIC: f64 = 16.0;
-
-/// Returns whether a file is a page; `None` if its name ends in neither .svg nor .html.
-pub(super) fn is_page(path: &Path) -> Option<bool> {
-    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-        "svg" => Some(false),
-        "html" | "htm" => Some(true),
-        _ => None,
-    }
-}
 
 /// A line: its name, and its points by the number of the value and the time in picoseconds.
 pub(super) type Series = (String, Vec<(usize, f64)>);
@@ -51,13 +40,14 @@ pub(super) fn title(study: &Study) -> String {
 pub(super) fn series(study: &Study) -> Vec<Series> {
     let mut lines: Vec<Series> = Vec::new();
     let rest: usize = study.grid.len() / study.grid.axes[0].1.len();
+    let is_named = is_named(study);
     for (place, (point, outcome)) in study.grid.points().zip(&study.outcomes).enumerate() {
         let Ok(recorded) = outcome else { continue };
         let named = study.grid.named(&point);
         let others: Vec<_> =
             named[1..].iter().map(|(key, value)| format!("{key}={value}")).collect();
         for measured in Measured::all(&recorded.record) {
-            let own = (is_named(study) || others.is_empty()).then(|| measured.name.clone());
+            let own = (is_named || others.is_empty()).then(|| measured.name.clone());
             let name: Vec<_> = own.into_iter().chain(others.clone()).collect();
             let (name, at) = (name.join(" "), (place / rest, measured.time_ns * 1e3));
             match lines.iter_mut().find(|(known, _)| *known == name) {
@@ -134,7 +124,7 @@ pub(super) fn growing(values: &[String]) -> Option<Vec<f64>> {
     clippy::cast_sign_loss,
     reason = "a time that was a span"
 )]
-pub(super) fn spanned(ps: f64) -> Span {
+fn spanned(ps: f64) -> Span {
     Span::from_ps(ps as u64)
 }
 

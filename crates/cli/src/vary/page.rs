@@ -4,10 +4,11 @@ use cubeyard_bench::compare::Measured;
 use cubeyard_draw::chart::{Axis, Chart, Line, Quantity, Shape, Spacing};
 use cubeyard_draw::svg::colour;
 use cubeyard_draw::{header, page, plain_table, section};
-use cubeyard_units::text::{percent_column, span};
 
-use super::chart::{LOGARITHMIC, Series, growing, series, spanned, svg, title};
+use super::chart::{LOGARITHMIC, Series, growing, series, svg, title};
+use super::table::share;
 use super::{Outcome, Study};
+use crate::grid::time;
 
 /// Picoseconds of a microsecond.
 const MICROSECOND: f64 = 1e6;
@@ -61,13 +62,9 @@ fn points(study: &Study) -> String {
 
 /// Returns name, time and share of the bound for each result of a point.
 fn results(outcome: &Outcome) -> Vec<[String; 3]> {
-    let none = || "–".to_owned();
-    let cells = |it: &Measured| {
-        let share = it.bound().map(|(_, bound)| percent_column(bound / it.time_ns));
-        [it.name.clone(), span(spanned(it.time_ns * 1e3)), share.unwrap_or_else(none)]
-    };
+    let cells = |it: &Measured| [it.name.clone(), time(it.time_ns), share(it)];
     match outcome {
         Ok(it) => Measured::all(&it.record).iter().map(cells).collect(),
-        Err(error) => vec![[error.clone(), "failed".to_owned(), none()]],
+        Err(error) => vec![[error.clone(), "failed".to_owned(), "–".to_owned()]],
     }
 }

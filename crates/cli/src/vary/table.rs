@@ -2,20 +2,16 @@
 
 use cubeyard_bench::compare::Measured;
 use cubeyard_draw::xml::shorten;
-use cubeyard_sim::Span;
-use cubeyard_units::text::{percent_column, significant, span};
+use cubeyard_units::text::percent_column;
 
 use super::grid::Grid;
 use super::{Outcome, Study};
-use crate::grid::{BOLD, RED, paint, table};
-
-/// Width of the text.
-const WIDTH: usize = 80;
+use crate::grid::{BOLD, RED, WIDTH, paint, table, time};
 
 pub(super) fn render(study: &Study, colours: bool) -> String {
     let is_named = is_named(study);
     let mut heading: Vec<String> =
-        study.grid.axes.iter().map(|(key, _)| short(key, study)).collect();
+        study.grid.axes.iter().map(|(key, _)| short(key, study, is_named)).collect();
     if is_named {
         heading.push("of".to_owned());
     }
@@ -34,8 +30,8 @@ pub(super) fn render(study: &Study, colours: bool) -> String {
 }
 
 /// Shortens a key so that the columns fit.
-fn short(key: &str, study: &Study) -> String {
-    let room = if is_named(study) { 30 } else { 48 };
+fn short(key: &str, study: &Study, is_named: bool) -> String {
+    let room = if is_named { 30 } else { 48 };
     shorten(key, (room / study.grid.axes.len().max(1)).max(8))
 }
 
@@ -59,25 +55,22 @@ fn cells(
     let row = |measured: Measured| {
         let name = is_named.then(|| shorten(&measured.name, 24));
         let known = first.iter().find(|(name, _)| *name == measured.name).map(|(_, time)| *time);
-        let time = measured.time_ns;
+        let ns = measured.time_ns;
         if known.is_none() {
-            first.push((measured.name.clone(), time));
+            first.push((measured.name.clone(), ns));
         }
-        let ratio = format!("{:.3}", time / known.unwrap_or(time));
+        let ratio = format!("{:.3}", ns / known.unwrap_or(ns));
         let mark = if recorded.is_well { "" } else { " ✗" };
-        let figures = [shown(time) + mark, ratio, share(&measured)];
+        let figures = [time(ns) + mark, ratio, share(&measured)];
         values().chain(name).chain(figures).collect()
     };
     Measured::all(&recorded.record).into_iter().map(row).collect()
 }
 
-fn share(measured: &Measured) -> String {
+/// Formats the largest bound as a share of the time.
+pub(super) fn share(measured: &Measured) -> String {
     let share = |(_, bound): &(String, f64)| percent_column(bound / measured.time_ns);
     measured.bound().filter(|_| measured.time_ns > 0.0).map_or_else(|| "–".to_owned(), share)
-}
-
-fn shown(ns: f64) -> String {
-    Span::from_ns(ns).map_or_else(|| format!("{} ns", significant(ns)), span)
 }
 
 /// Returns the errors of points that failed, a line each.
@@ -106,7 +99,7 @@ pub(super) fn line(grid: &Grid, place: usize, outcome: &Outcome) -> String {
     let result = match outcome {
         Ok(it) => {
             let times = Measured::all(&it.record);
-            times.iter().map(|it| shown(it.time_ns)).collect::<Vec<_>>().join(", ")
+            times.iter().map(|it| time(it.time_ns)).collect::<Vec<_>>().join(", ")
         }
         Err(error) => format!("failed: {}", error.lines().next().unwrap_or_default()),
     };

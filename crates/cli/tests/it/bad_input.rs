@@ -4,19 +4,13 @@ use std::io::Read as _;
 
 use expect_test::{Expect, expect};
 
-use crate::{Run, Sandbox, recorded};
+use crate::{Sandbox, recorded, refused};
 
 const LOG: &str = "\
 Thread,Time,Action,Pointer,Size,Stream
 1,00:00:00.000000,allocate,0x200,1024,0
 1,00:00:00.000001,free,0x200,1024,0
 ";
-
-#[track_caller]
-fn refused(run: &Run, expected: &Expect) {
-    assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
-    expected.assert_eq(&run.stderr);
-}
 
 /// Replays a file called `name` with these contents.
 #[track_caller]

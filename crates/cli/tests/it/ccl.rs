@@ -1,8 +1,6 @@
 //! `cubeyard ccl`: the table, the picture, figures for programs, and what is refused.
 
-use serde_json::Value;
-
-use crate::{Run, Sandbox};
+use crate::{Run, Sandbox, json};
 
 /// Four SIPs of one cube with two PEs: done quickly.
 const MACHINE: &str = "sips: {count: 4}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0, r0c1]}\n\
@@ -17,10 +15,6 @@ fn sandbox(name: &str) -> Sandbox {
 fn ccl(sandbox: &Sandbox, more: &[&str]) -> Run {
     let small = ["ccl", "--topology", "small.yaml"];
     sandbox.run(&small.iter().chain(more).copied().collect::<Vec<_>>())
-}
-
-fn json(run: Run) -> Value {
-    serde_json::from_str(&run.result()).expect("it is JSON")
 }
 
 /// Bad input, said in these words.

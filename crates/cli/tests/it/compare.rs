@@ -1,21 +1,11 @@
 //! `--save` and `cubeyard compare`: records, two machines, differences, causes, and what is refused.
 
-use expect_test::{Expect, expect};
+use expect_test::expect;
 use serde_json::Value;
 
-use crate::{Run, Sandbox};
+use crate::{Sandbox, json, refused};
 
 const SMALL: [&str; 8] = ["run", "gemm", "--set", "m=64", "--set", "k=128", "--set", "n=64"];
-
-fn json(run: Run) -> Value {
-    serde_json::from_str(&run.result()).expect("it is JSON")
-}
-
-#[track_caller]
-fn refused(run: &Run, expected: &Expect) {
-    assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
-    expected.assert_eq(&run.stderr);
-}
 
 /// Saves a small product to a file, with more options.
 fn save(sandbox: &Sandbox, file: &str, more: &[&str]) -> Value {

@@ -28,6 +28,9 @@ mod vary;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use expect_test::Expect;
+use serde_json::Value;
+
 /// A folder of its own for a test, with the command run inside it.
 struct Sandbox {
     folder: PathBuf,
@@ -91,6 +94,19 @@ impl Run {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         self.stdout
     }
+}
+
+/// The JSON of a command that ended well.
+#[track_caller]
+fn json(run: Run) -> Value {
+    serde_json::from_str(&run.result()).expect("it is JSON")
+}
+
+/// Bad input, said exactly so, and nothing printed.
+#[track_caller]
+fn refused(run: &Run, expected: &Expect) {
+    assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
+    expected.assert_eq(&run.stderr);
 }
 
 /// A file of `testdata/traces`.

@@ -1,9 +1,9 @@
 //! `cubeyard probe`: cases, invariants, patterns, explanations, traces, and what is refused.
 
-use expect_test::{Expect, expect};
+use expect_test::expect;
 use serde_json::Value;
 
-use crate::{Run, Sandbox};
+use crate::{Sandbox, json, refused};
 
 /// A read inside a cube, and a write of the host that crosses its way.
 const TWO: &str = "\
@@ -32,10 +32,6 @@ const CASES: [&str; 18] = [
     "pe-write-cross-cube-far",
     "pe-write-remote-sip",
 ];
-
-fn json(run: Run) -> Value {
-    serde_json::from_str(&run.result()).expect("it is JSON")
-}
 
 fn list<'a>(object: &'a Value, key: &str) -> &'a [Value] {
     object[key].as_array().unwrap_or_else(|| panic!("a list `{key}` in {object}"))
@@ -74,12 +70,6 @@ fn check_steps(transfer: &Value, made_ps: i64) {
         assert!(!step["where"].as_str().unwrap().is_empty(), "{step}");
     }
     assert_eq!(at - made_ps, ps(transfer, "latency_ns"));
-}
-
-#[track_caller]
-fn refused(run: &Run, expected: &Expect) {
-    assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
-    expected.assert_eq(&run.stderr);
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn a_policy_that_fails_is_a_row_and_no_error() {
 }
 
 /// The rows that `replay --format json` prints.
-fn json(sandbox: &Sandbox, arguments: &[&str]) -> Vec<Value> {
+pub(crate) fn json(sandbox: &Sandbox, arguments: &[&str]) -> Vec<Value> {
     let run = sandbox.run(&[&["replay", "--format", "json"], arguments].concat());
     serde_json::from_str(&run.result()).expect("JSON and nothing else")
 }

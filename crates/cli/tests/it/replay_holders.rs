@@ -4,17 +4,11 @@ use std::path::Path;
 
 use expect_test::expect;
 use roxmltree::{Document, ParsingOptions};
-use serde_json::Value;
 
+use crate::replay::json;
 use crate::{Sandbox, recorded};
 
 const STACKS: &str = "resnet_train_stacks.pickle.gz";
-
-/// The rows that `replay --format json` prints.
-fn json(sandbox: &Sandbox, arguments: &[&str]) -> Vec<Value> {
-    let run = sandbox.run(&[&["replay", "--format", "json"], arguments].concat());
-    serde_json::from_str(&run.result()).expect("JSON and nothing else")
-}
 
 /// The part of a table from the line that begins with `from` up to the next empty line.
 fn part<'t>(table: &'t str, from: &str) -> &'t str {

@@ -1,19 +1,14 @@
 //! `cubeyard run` and `cubeyard list`: figures, checks, explanations, files, and what is refused.
 
 use expect_test::{Expect, expect};
-use serde_json::Value;
 
-use crate::{Run, Sandbox};
+use crate::{Run, Sandbox, json};
 
 /// A run that is done quickly.
 const SMALL: [&str; 6] = ["run", "vector-add", "--set", "elements=4096", "--set", "block=256"];
 
 fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
     SMALL.iter().chain(more).copied().collect()
-}
-
-fn json(run: Run) -> Value {
-    serde_json::from_str(&run.result()).expect("it is JSON")
 }
 
 #[track_caller]

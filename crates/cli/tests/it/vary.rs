@@ -1,9 +1,8 @@
 //! `--vary`: grids of parameters, options and topology keys, on any number of threads.
 
-use expect_test::{Expect, expect};
-use serde_json::Value;
+use expect_test::expect;
 
-use crate::{Run, Sandbox};
+use crate::{Sandbox, json, refused};
 
 const GRID: [&str; 10] = [
     "run",
@@ -17,16 +16,6 @@ const GRID: [&str; 10] = [
     "--vary",
     "hbm.channel_bandwidth_gbs=8,32",
 ];
-
-fn json(run: Run) -> Value {
-    serde_json::from_str(&run.result()).expect("it is JSON")
-}
-
-#[track_caller]
-fn refused(run: &Run, expected: &Expect) {
-    assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
-    expected.assert_eq(&run.stderr);
-}
 
 #[test]
 fn every_point_is_the_run_with_its_values() {
