@@ -12,6 +12,8 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
 use cubeyard_tl::launch::Mode;
 
+use crate::long_tests;
+
 /// Every share of the bound that algorithms reach on a machine, and the greatest of them.
 fn shares(text: &str, ranks: Ranks, operation: Operation, sizes: &[u64]) -> (usize, f64) {
     let mut ccl = CclConfig::embedded();
@@ -33,19 +35,19 @@ fn shares(text: &str, ranks: Ranks, operation: Operation, sizes: &[u64]) -> (usi
 #[test]
 fn no_collective_is_quicker_than_its_bound() {
     const SMALL: &str = "sips: {count: 2}\ncubes: {w: 3, h: 2}\nhbm: {bytes_per_cube: 256 MiB}\n";
-    let mut seen = 0;
-    for (ranks, sizes) in [
+    let kinds = [
         (Ranks::Sip, [64 << 10, 1 << 20]),
         (Ranks::Cube, [8 << 10, 256 << 10]),
         (Ranks::Pe, [1 << 10, 32 << 10]),
-    ] {
-        for operation in Operation::all(ReduceOp::Sum, 1) {
-            let (count, most) = shares(SMALL, ranks, operation, &sizes);
-            assert!(count > 0 && most <= 1.0, "{operation} of {}: {most}", ranks.kind());
-            seen += count;
-        }
+    ];
+    let all = kinds.iter().flat_map(|kind| Operation::all(ReduceOp::Sum, 1).map(|op| (kind, op)));
+    let mut seen = 0;
+    for (&(ranks, sizes), operation) in long_tests::members(all, 5) {
+        let (count, most) = shares(SMALL, ranks, operation, &sizes);
+        assert!(count > 0 && most <= 1.0, "{operation} of {}: {most}", ranks.kind());
+        seen += count;
     }
-    assert!(seen > 100, "{seen}");
+    assert!(seen > if long_tests::all() { 100 } else { 20 }, "{seen}");
 }
 
 /// The bound took every connection between two cubes for one that messages could use, where their routes lead over one

@@ -11,6 +11,8 @@ mod five_steps;
 #[path = "../../../tl/tests/it/lab.rs"]
 #[allow(dead_code, reason = "shared with the tests of the language")]
 mod lab;
+#[path = "../../../../testdata/long_tests.rs"]
+mod long_tests;
 mod many_pes;
 mod model;
 mod needs;

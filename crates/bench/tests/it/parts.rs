@@ -10,6 +10,8 @@ use cubeyard_runtime::{Context, ContextConfig, RingConfig};
 use cubeyard_tl::Port;
 use cubeyard_tl::launch::{Launcher, Mode};
 
+use crate::long_tests;
+
 const SIX: &str = include_str!("../../../../topologies/six-sips-torus.yaml");
 
 fn on(topology: Topology, name: &str, set: &str, sips: &[u32]) -> Result<Run, BenchError> {
@@ -98,10 +100,10 @@ fn links_bound_messages_by_what_leaves_a_sip_or_a_pe() {
 #[test]
 fn an_mlp_of_parts_is_the_whole_one_however_it_is_split() {
     let small = "features=128 hidden=256 tokens=3";
-    for algorithm in ["ring", "direct", "tree", "halving-doubling"] {
+    for algorithm in long_tests::members(["ring", "direct", "tree", "halving-doubling"], 4) {
         right("tp-mlp", &format!("algorithm={algorithm} {small}"));
     }
-    for ranks in ["sip", "cube"] {
+    for ranks in long_tests::members(["sip", "cube"], 2) {
         right("tp-mlp", &format!("ranks={ranks} activation=silu features=256 hidden=512"));
     }
     let one = on(Topology::embedded(), "tp-mlp", "features=128 hidden=128", &[0]);

@@ -230,11 +230,10 @@ fn a_tiled_product_is_explained_tile_by_tile_and_launch_by_launch() {
     expect!["DMA reads of `gemm f32[32, 64]` at paths.rs:48 (57 % of the critical path, 10 % of that behind other traffic)"].assert_eq(&report.limited_by);
 }
 
-/// All benches, and the one above.
+/// All benches, or a third of them, and the one above.
 fn benches() -> Vec<Box<dyn Bench>> {
-    let mut all = catalogue();
-    all.push(Box::new(Product));
-    all
+    let product: Box<dyn Bench> = Box::new(Product);
+    crate::long_tests::members(catalogue(), 3).chain([product]).collect()
 }
 
 /// Each in every way that it can run.

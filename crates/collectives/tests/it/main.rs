@@ -14,5 +14,7 @@ mod distributed;
 #[path = "../../../tl/tests/it/lab.rs"]
 #[allow(dead_code, reason = "shared with the tests of the language")]
 mod lab;
+#[path = "../../../../testdata/long_tests.rs"]
+mod long_tests;
 mod process_groups;
 mod recordings;

@@ -11,6 +11,8 @@ mod explain;
 mod fidelity;
 mod formula;
 mod launch;
+#[path = "../../../../testdata/long_tests.rs"]
+mod long_tests;
 mod mappings;
 mod oplog;
 mod own_component;

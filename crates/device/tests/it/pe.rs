@@ -14,6 +14,7 @@ use cubeyard_device::topology::Topology;
 use cubeyard_sim::Stop;
 use proptest::prelude::*;
 
+use crate::long_tests::cases;
 use program::{Compute, Part, Pipe, Spec, Step, Steps, Task, TaskWork, access_of, programs, specs};
 
 fn topology(spec: Spec) -> Topology {
@@ -125,7 +126,7 @@ fn bytes_of(steps: &[Step], id: usize) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(100)))]
 
     /// Accesses of several engines are in each other's way, and how much is for other tests: here each takes
     /// what it took on the machine, and the rules say when it begins.

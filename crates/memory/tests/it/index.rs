@@ -5,6 +5,8 @@ use cubeyard_memory::conformance::Naive;
 use cubeyard_memory::index::{Block, Extent, Fit, FreeIndex};
 use proptest::prelude::*;
 
+use crate::long_tests::cases;
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Allocate(Fit, u64),
@@ -134,7 +136,7 @@ fn agree(capacity: u64, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(600)))]
 
     #[test]
     fn all_fits_mixed_give_the_naive_answers(
@@ -163,10 +165,10 @@ fn long_histories_with_thousands_of_holes_give_the_naive_answers() {
         if fit == Fit::Best {
             pair.run(Step::PrepareBestFit);
         }
-        for round in 0..30_000 {
+        for round in 0..cases(30_000) {
             // Grow to 6,000 blocks, then replace, then drain: the tree gains and loses two levels.
-            let wanted = if round < 24_000 { 6_000 } else { 0 };
-            let free = pair.live.len() > wanted || random.u64(..4) == 0;
+            let wanted = if round < cases(24_000) { cases(6_000) } else { 0 };
+            let free = pair.live.len() > wanted as usize || random.u64(..4) == 0;
             let step = if free {
                 Step::Free(random.usize(..))
             } else {

@@ -12,5 +12,7 @@ mod conformance;
 mod examples;
 mod flex;
 mod index;
+#[path = "../../../../testdata/long_tests.rs"]
+mod long_tests;
 mod pe_memory;
 mod rfc;

@@ -11,6 +11,7 @@ use cubeyard_runtime::{
 };
 use proptest::prelude::*;
 
+use crate::long_tests::cases;
 use crate::programs::busy;
 use crate::tensors::splits;
 
@@ -89,7 +90,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(10_000)))]
 
     #[test]
     fn after_the_last_drop_all_is_as_in_the_beginning(steps in steps()) {

@@ -7,6 +7,8 @@ mod failures;
 mod flex;
 mod host;
 mod launch;
+#[path = "../../../../testdata/long_tests.rs"]
+mod long_tests;
 mod owners;
 mod programs;
 mod tensors;

@@ -9,6 +9,7 @@ use cubeyard_sim::{
 use proptest::prelude::*;
 
 use crate::grid::{Grid, Note};
+use crate::long_tests::cases;
 use crate::naive;
 use crate::traffic::{Planned, Traffic, run_as, traffic};
 
@@ -103,7 +104,7 @@ fn in_step() -> impl Strategy<Value = Traffic> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(400)))]
 
     #[test]
     fn with_room_and_one_way_out_of_every_node_nothing_changes(traffic in traffic()) {

@@ -10,6 +10,7 @@ use cubeyard_sim::{
 use proptest::prelude::*;
 
 use crate::grid::Grid;
+use crate::long_tests::cases;
 
 /// Many short messages, few long ones, and what they set off.
 #[derive(Clone, Debug)]
@@ -215,7 +216,7 @@ impl Crowd {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(2000)))]
 
     #[test]
     fn trains_in_crowds_change_no_result(crowd in crowds(), pause in 1..3000_u64) {

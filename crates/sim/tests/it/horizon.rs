@@ -7,6 +7,7 @@ use cubeyard_sim::{
 use proptest::prelude::*;
 
 use crate::grid::{Grid, Note};
+use crate::long_tests::cases;
 use crate::traffic::{Traffic, order, received, traffic};
 
 /// Runs traffic that begins so long before the end of simulated time.
@@ -22,7 +23,7 @@ fn with_trains(trains: bool) -> EngineConfig {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 800, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(800)))]
 
     /// What happens before the end is the same as long before it, however flits move; the rest does not happen.
     #[test]

@@ -5,6 +5,8 @@ mod crowds;
 mod grid;
 mod horizon;
 mod links;
+#[path = "../../../../testdata/long_tests.rs"]
+mod long_tests;
 mod naive;
 mod stopping;
 mod tasks;

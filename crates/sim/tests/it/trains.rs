@@ -4,6 +4,7 @@ use cubeyard_sim::{Crossing, NullObserver, Observer};
 use proptest::prelude::*;
 
 use crate::grid::Grid;
+use crate::long_tests::cases;
 use crate::traffic::{Planned, Traffic, run, traffic};
 
 /// Looks at every flit, so there are no trains; checks what must hold of each link.
@@ -30,7 +31,7 @@ impl<M> Observer<M> for &mut Witness {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(cases(1500)))]
 
     #[test]
     fn trains_change_no_result(traffic in traffic()) {

@@ -19,6 +19,7 @@ use proptest::test_runner::TestRunner;
 
 use super::model::{Model, Place};
 use super::{ManualStreams, Strict};
+use crate::long_tests::cases;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -229,20 +230,20 @@ fn parts_are_whole(snapshot: &Snapshot) -> Vec<Vec<(u64, u64)>> {
     holes
 }
 
-const CASES: u32 = 600;
-
 #[test]
 fn fixed_regions_do_just_what_the_model_foretells() {
     let seen = Seen::default();
-    let config = ProptestConfig { cases: CASES, failure_persistence: None, ..Default::default() };
+    let config =
+        ProptestConfig { cases: cases(600), failure_persistence: None, ..Default::default() };
     let mut runner = TestRunner::new(config);
     let outcome = runner.run(&(fixed_configs(), steps()), |(config, steps)| {
         hold(&config, &steps, || against_the_model(&config, &steps, &seen))
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
     println!("against the model: {seen:?}");
-    assert!(seen.cases.get() >= CASES && seen.steps.get() > 20_000);
-    assert!(seen.placed.get() > 5_000 && seen.refused.get() > 500 && seen.regions.get() > 300);
+    assert!(seen.cases.get() >= cases(600) && seen.steps.get() > cases(20_000));
+    assert!(seen.placed.get() > cases(5_000) && seen.refused.get() > cases(500));
+    assert!(seen.regions.get() > cases(300));
 }
 
 fn any_configs() -> impl Strategy<Value = (String, u64)> {
@@ -403,7 +404,8 @@ impl Books<'_> {
 #[test]
 fn every_configuration_keeps_its_books() {
     let seen = Seen::default();
-    let config = ProptestConfig { cases: CASES, failure_persistence: None, ..Default::default() };
+    let config =
+        ProptestConfig { cases: cases(600), failure_persistence: None, ..Default::default() };
     let mut runner = TestRunner::new(config);
     let outcome =
         runner.run(&(any_configs(), steps(), any::<bool>()), |(config, steps, streams)| {
@@ -411,6 +413,7 @@ fn every_configuration_keeps_its_books() {
         });
     outcome.unwrap_or_else(|error| panic!("{error}"));
     println!("in general: {seen:?}");
-    assert!(seen.cases.get() >= CASES && seen.steps.get() > 20_000);
-    assert!(seen.placed.get() > 5_000 && seen.refused.get() > 500 && seen.moved.get() > 100);
+    assert!(seen.cases.get() >= cases(600) && seen.steps.get() > cases(20_000));
+    assert!(seen.placed.get() > cases(5_000) && seen.refused.get() > cases(500));
+    assert!(seen.moved.get() > cases(100));
 }

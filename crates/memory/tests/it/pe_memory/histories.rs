@@ -11,6 +11,7 @@ use proptest::test_runner::TestRunner;
 
 use super::holes;
 use super::seed::SeedList;
+use crate::long_tests::cases;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -173,7 +174,8 @@ impl<'a> Pair<'a> {
 }
 
 fn histories(step: impl Strategy<Value = Step>, history: impl Fn(Vec<Step>)) {
-    let config = ProptestConfig { cases: 3000, failure_persistence: None, ..Default::default() };
+    let config =
+        ProptestConfig { cases: cases(3000), failure_persistence: None, ..Default::default() };
     let steps = prop::collection::vec(step, 1..150);
     let outcome = TestRunner::new(config).run(&steps, |steps| {
         history(steps);
@@ -183,7 +185,7 @@ fn histories(step: impl Strategy<Value = Step>, history: impl Fn(Vec<Step>)) {
 }
 
 fn all_seen(counters: &[&Cell<u32>]) {
-    assert!(counters.iter().all(|counter| counter.get() > 500), "{counters:?}");
+    assert!(counters.iter().all(|counter| counter.get() > cases(500)), "{counters:?}");
 }
 
 // D1, D2
