@@ -34,5 +34,5 @@ pub mod svg;
 pub mod xml;
 
 pub use self::page::{
-    captioned, cell, header, number, page, plain_table, section, table, tile, tiles,
+    captioned, cell, header, number, page, plain_table, remark, section, table, tile, tiles,
 };

@@ -19,6 +19,11 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
+/// Escapes text as [`escape`] does, with percentages that no line break divides.
+pub fn joined(text: &str) -> String {
+    escape(text).replace(" %", "\u{a0}%")
+}
+
 /// Replaces the middle of a text of more than `longest` characters by an ellipsis.
 pub fn shorten(text: &str, longest: usize) -> String {
     let characters: Vec<char> = text.chars().collect();

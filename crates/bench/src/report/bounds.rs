@@ -2,7 +2,7 @@
 
 use super::markup::bar;
 use super::{Bound, RunReport};
-use cubeyard_draw::{captioned, cell, number};
+use cubeyard_draw::{captioned, cell, number, remark};
 use cubeyard_units::text::{TimeUnit, percent_column};
 
 /// Draws a table of bounds with bars, longest first; empty if there are none.
@@ -18,11 +18,11 @@ pub(super) fn bounds(report: &RunReport) -> String {
     let mut bounds: Vec<_> = report.bounds.iter().collect();
     bounds.sort_by_key(|bound| std::cmp::Reverse(bound.span));
     let rows: String = bounds.into_iter().map(|bound| row(report, bound, unit)).collect();
-    format!(
-        "{}<p class=\"remark\">How long each resource would need if it never waited for another. The \
-         kernel can be no faster than the longest.</p>\n",
-        captioned("bounds", "What each resource needs", &head, &rows)
-    )
+    captioned("bounds", "What each resource needs", &head, &rows)
+        + &remark(
+            "How long each resource would need if it never waited for another. The kernel can be no \
+             faster than the longest.",
+        )
 }
 
 fn row(report: &RunReport, bound: &Bound, unit: TimeUnit) -> String {

@@ -7,11 +7,6 @@ use super::SliceKind;
 /// Width of a picture in its own units.
 pub(super) const WIDTH: f64 = 1080.0;
 
-/// Escapes text as [`escape`] does, with non-breaking percentages.
-pub(super) fn joined(text: &str) -> String {
-    escape(text).replace(" %", "\u{a0}%")
-}
-
 /// Wraps a picture in SVG with an accessible title.
 pub(super) fn picture(class: &str, title: &str, height: f64, body: &str) -> String {
     format!(

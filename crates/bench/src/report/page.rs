@@ -4,12 +4,11 @@ use cubeyard_sim::Span;
 
 use super::bounds::bounds;
 use super::breakdown::breakdown;
-use super::markup::joined;
 use super::roofline::roofline;
 use super::timeline::{timeline, whole_timeline};
 use super::utilisation::utilisation;
 use super::{Check, RunReport, Timeline};
-use cubeyard_draw::xml::escape;
+use cubeyard_draw::xml::{escape, joined};
 use cubeyard_draw::{captioned, cell, number, section, tile};
 use cubeyard_units::text::{TimeUnit, bytes, count, percent, quantity, significant, span};
 

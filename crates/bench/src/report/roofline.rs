@@ -1,9 +1,10 @@
 //! The roofline: the rate that the machine allows at each intensity, and the rate of this run.
 
-use super::markup::{WIDTH, joined, picture};
+use super::markup::{WIDTH, picture};
 use super::{Bound, RunReport};
 use cubeyard_draw::axis::{LogAxis, power_of_ten, prefixed_power_of_ten};
 use cubeyard_draw::plot::{Label, Plot};
+use cubeyard_draw::remark;
 use cubeyard_draw::svg::{Area, Canvas, MIDDLE};
 use cubeyard_units::text::{percent, quantity, significant};
 
@@ -138,11 +139,10 @@ impl<'a> Roofline<'a> {
         let whose = if self.intensity < self.ridge { "memories" } else { "engines" };
         let roof = (self.bandwidth * self.intensity).min(self.peak);
         let share = percent(self.rate / roof);
-        let text = format!(
+        remark(&format!(
             "{intensity} FLOP for each byte, {limit} the ridge at {ridge}: here the {whose} set the \
              roof, of which this run reaches {share}."
-        );
-        format!("<p class=\"remark\">{}</p>\n", joined(&text))
+        ))
     }
 }
 

@@ -8,6 +8,7 @@ use super::markup::{WIDTH, class, legend, picture};
 use super::merge::{Block, fit, sorted};
 use super::{Lane, RunReport, Slice, SliceKind, Step, Timeline};
 use cubeyard_draw::axis::TimeAxis;
+use cubeyard_draw::remark;
 use cubeyard_draw::svg::{Canvas, END, GRID, MIDDLE, SOFT};
 use cubeyard_draw::xml::{escape, shorten};
 use cubeyard_units::text::{count, percent, span};
@@ -57,8 +58,9 @@ pub(super) fn timeline(report: &RunReport) -> String {
     let used = SliceKind::ALL.into_iter().filter(|kind| slices().any(|slice| slice.kind == *kind));
     let used: Vec<_> = used.map(|kind| (kind, String::new())).collect();
     let picture = drawn(&rows, end.max(report.kernel), report.kernel);
-    let remark = "<p class=\"remark\">Blocks are as high as the unit was busy; slices too short to be \
-                  seen are one block.</p>\n";
+    let remark = remark(
+        "Blocks are as high as the unit was busy; slices too short to be seen are one block.",
+    );
     format!("{}<div class=\"wide\">{picture}</div>\n{remark}{}", legend(&used), left_out(report))
 }
 
@@ -70,12 +72,11 @@ pub(super) fn whole_timeline(report: &RunReport, operations: &Timeline) -> Strin
     }
     let Some((legend, picture)) = still.split_once("<div class=\"wide\">") else { return still };
     let picture = format!("<div class=\"wide\">{picture}");
-    format!(
-        "{legend}{}<p class=\"remark\">{} operations. Blocks are as high as the unit was busy; those too short to be seen \
-         are joined.</p>\n",
-        operations.figure(&report.critical, &picture),
+    let remark = remark(&format!(
+        "{} operations. Blocks are as high as the unit was busy; those too short to be seen are joined.",
         count(operations.operations() as u64)
-    )
+    ));
+    format!("{legend}{}{remark}", operations.figure(&report.critical, &picture))
 }
 
 /// Converts a step to a slice in the lane of the critical path.
@@ -87,9 +88,7 @@ fn slice(step: &Step) -> Slice {
 fn left_out(report: &RunReport) -> String {
     match report.lanes.len().saturating_sub(MOST_LANES) {
         0 => String::new(),
-        more => {
-            format!("<p class=\"remark\">{} more lanes are not drawn.</p>\n", count(more as u64))
-        }
+        more => remark(&format!("{} more lanes are not drawn.", count(more as u64))),
     }
 }
 

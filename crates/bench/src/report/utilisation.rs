@@ -2,7 +2,7 @@
 
 use super::markup::bar;
 use super::{RunReport, UnitUse};
-use cubeyard_draw::{captioned, cell, number};
+use cubeyard_draw::{captioned, cell, number, remark};
 use cubeyard_units::text::percent_column;
 
 /// Draws a table of units with bars; empty if there are none.
@@ -13,11 +13,8 @@ pub(super) fn utilisation(report: &RunReport) -> String {
     let head = "<th>unit</th><th>busy</th><th class=\"n\">mean</th><th class=\"n\">most</th>\
                 <th>busiest</th>";
     let rows: String = report.units.iter().map(row).collect();
-    format!(
-        "{}<p class=\"remark\">Shares of the kernel time. Full: the mean over PEs. Pale: the busiest \
-         of them.</p>\n",
-        captioned("units", "How busy the units were", head, &rows)
-    )
+    captioned("units", "How busy the units were", head, &rows)
+        + &remark("Shares of the kernel time. Full: the mean over PEs. Pale: the busiest of them.")
 }
 
 fn row(unit: &UnitUse) -> String {

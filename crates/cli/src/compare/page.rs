@@ -3,7 +3,7 @@
 use cubeyard_bench::compare::{Comparison, RowComparison};
 use cubeyard_draw::svg::{Area, Canvas, END, colour};
 use cubeyard_draw::xml::{escape, shorten};
-use cubeyard_draw::{header, page, section, tile, tiles};
+use cubeyard_draw::{header, page, remark, section, tile, tiles};
 
 use super::table::{
     all_times, cause, errors, figures, inputs, limits, ratio, time, unknown_inputs, warnings,
@@ -42,10 +42,6 @@ fn differences(comparison: &Comparison) -> String {
     let table = table.unwrap_or_else(|| remark(unknown_inputs(comparison)));
     let remarks = warnings(comparison).into_iter().chain(errors(comparison));
     table + &remarks.map(|text| remark(&text)).collect::<String>()
-}
-
-fn remark(text: &str) -> String {
-    format!("<p class=\"remark\">{}</p>\n", escape(text))
 }
 
 /// Draws the critical paths of a time, and its figures side by side.

@@ -5,7 +5,6 @@ use cubeyard_draw::axis::ticks;
 use cubeyard_draw::chart::{Axis, Chart, Line, Quantity, Shape, Spacing};
 use cubeyard_draw::plot::{Label, Plot};
 use cubeyard_draw::svg::{Area, COLOURS, Canvas, colour};
-use cubeyard_draw::xml::escape;
 
 use crate::grid::bytes;
 
@@ -77,13 +76,8 @@ fn svg(lines: &[CaseLine]) -> String {
     for (at, line) in lines.iter().enumerate() {
         let points: Vec<_> =
             line.values.iter().enumerate().map(|(at, value)| (x(at), y(*value))).collect();
-        let path: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
         let stroke = format!("stroke=\"{}\" stroke-dasharray=\"{}\"", colour(at), dash(at));
-        canvas.push(&format!(
-            "<g><title>{}</title><path d=\"M{}\" fill=\"none\" stroke-width=\"2\" {stroke}/></g>",
-            escape(&line.name),
-            path.join("L")
-        ));
+        canvas.line(&line.name, &points, &stroke, None);
         labels.extend(points.last().zip(line.values.last()).map(|(from, value)| Label {
             name: line.name.clone(),
             figures: format!("{:.1}", value / 1e9),

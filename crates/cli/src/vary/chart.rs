@@ -4,7 +4,7 @@ use cubeyard_bench::compare::Measured;
 use cubeyard_draw::axis::ticks;
 use cubeyard_draw::plot::{Label, Plot};
 use cubeyard_draw::svg::{Area, Canvas, colour};
-use cubeyard_draw::xml::{escape, shorten};
+use cubeyard_draw::xml::shorten;
 use cubeyard_sim::Span;
 use cubeyard_units::text::{TimeUnit, span};
 
@@ -71,29 +71,17 @@ fn draw(canvas: &mut Canvas, study: &Study, lines: &[Series], most: f64) {
     let mut labels = Vec::new();
     for (place, (name, points)) in lines.iter().enumerate() {
         let at: Vec<_> = points.iter().map(|(value, ps)| (places[*value], y(*ps))).collect();
-        line(canvas, colour(place), name, &at);
+        let stroke = format!("stroke=\"{}\"", colour(place));
+        canvas.line(name, &at, &stroke, Some(colour(place)));
         labels.extend(points.last().zip(at.last()).map(|(point, at)| Label {
             name: name.clone(),
             figures: span(spanned(point.1)),
             from: *at,
-            leader: format!("stroke=\"{}\"", colour(place)),
+            leader: stroke,
             bold: false,
         }));
     }
     PLOT.labels(canvas, &labels);
-}
-
-fn line(canvas: &mut Canvas, colour: &str, name: &str, at: &[(f64, f64)]) {
-    let path: Vec<_> = at.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-    let dot = |(x, y): &(f64, f64)| {
-        format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>")
-    };
-    canvas.push(&format!(
-        "<g><title>{}</title><path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>{}</g>",
-        escape(name),
-        path.join("L"),
-        at.iter().map(dot).collect::<String>()
-    ));
 }
 
 /// Returns the positions of values on the axis: by their size if they are growing numbers, else evenly.

@@ -1,6 +1,6 @@
-//! The head of a page: its title, one sentence, and key figures.
+//! Text of a page: its title, one sentence, key figures, and remarks.
 
-use crate::xml::escape;
+use crate::xml::{escape, joined};
 
 /// Returns the title with a summary and a verdict below; those that are empty are left out. A verdict can have several lines.
 pub fn header(title: &str, summary: &str, verdict: &str) -> String {
@@ -33,9 +33,9 @@ pub fn tile(name: &str, figure: &str, remark: &str) -> String {
     )
 }
 
-/// Escapes text, with percentages that no line break divides.
-fn joined(text: &str) -> String {
-    escape(text).replace(" %", "\u{a0}%")
+/// Returns a paragraph in small print.
+pub fn remark(text: &str) -> String {
+    format!("<p class=\"remark\">{}</p>\n", joined(text))
 }
 
 #[cfg(test)]

@@ -22,12 +22,12 @@ pub(super) fn figure(maps: &[BlockMap], colour: &dyn Fn(&str) -> &'static str) -
 
 fn packed(map: &BlockMap, colour: &dyn Fn(&str) -> &'static str) -> String {
     let (policy, count) = (map.policy, map.blocks.len());
-    let remark = map::remark(map, count);
+    let remark = cubeyard_draw::remark(&map::remark(map, count));
     let name = |name: &String| format!("{}\t{}", colour(name), plain(name));
     let names: Vec<_> = map.names.iter().map(name).collect();
     format!(
         "<div class=\"map\" data-policy=\"{policy}\" data-count=\"{count}\">\n<h4>{policy}</h4>\n\
-         <p class=\"remark\">{remark}</p>\n{}{}</div>\n",
+         {remark}{}{}</div>\n",
         element("names", names.join("\n").as_bytes()),
         element("columns", &columns(&map.blocks))
     )

@@ -6,7 +6,7 @@ use crate::{Grouping, HOLDER_COLUMNS, Held, LEAST_COLUMNS, MemoryUse, Report, Ro
 use cubeyard_draw::flame::{Node, flame};
 use cubeyard_draw::svg::colour;
 use cubeyard_draw::xml::escape;
-use cubeyard_draw::{captioned, cell, number};
+use cubeyard_draw::{captioned, cell, number, remark};
 use cubeyard_units::text::percent;
 
 /// Number of holders in a table.
@@ -32,11 +32,12 @@ fn least(report: &Report) -> String {
     }
     let title = "Least memory in which it runs";
     let table = captioned("least", title, &head(&LEAST_COLUMNS), &rows);
-    format!(
-        "<h3>{title}</h3>\n{table}<p class=\"remark\">With a limit, an allocator gives its cache back \
-         and tries again. Limits were tried in steps of 2 MiB. {}</p>\n",
+    let remark = remark(&format!(
+        "With a limit, an allocator gives its cache back and tries again. Limits were tried in steps of \
+         2 MiB. {}",
         report.least_remark().unwrap_or_default()
-    )
+    ));
+    format!("<h3>{title}</h3>\n{table}{remark}")
 }
 
 fn moment(found: &MemoryUse) -> String {

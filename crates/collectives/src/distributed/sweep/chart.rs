@@ -5,7 +5,6 @@ use super::lines::{AlgorithmLine, lines};
 use cubeyard_draw::axis::LogAxis;
 use cubeyard_draw::plot::{Label, Plot};
 use cubeyard_draw::svg::{Area, Canvas};
-use cubeyard_draw::xml::escape;
 use cubeyard_units::text::{bytes, quantity};
 
 const WIDTH: f64 = 1000.0;
@@ -74,33 +73,18 @@ impl<'a> Chart<'a> {
         let (sizes, rates): (Vec<_>, Vec<_>) = (sizes.collect(), rates.collect());
         PLOT.axes(canvas, &sizes, &rates, ["size", ""]);
         let mut labels = Vec::new();
-        for line in &self.lines {
-            let stroke = format!("stroke=\"{}\"", line.colour);
-            self.line(canvas, line);
-            labels.extend(line.points.last().map(|point| self.label(line.name, point.1, &stroke)));
+        for AlgorithmLine { name, points, colour, dash } in &self.lines {
+            let places: Vec<_> = points.iter().map(|(x, y)| (self.x(*x), self.y(*y))).collect();
+            let stroke = format!("stroke=\"{colour}\"");
+            let dashed = format!("{stroke} stroke-dasharray=\"{dash}\"");
+            canvas.line(name, &places, &dashed, Some(colour));
+            labels.extend(points.last().map(|point| self.label(name, point.1, &stroke)));
         }
         if let Some(bound) = self.bound {
             canvas.path(&format!("M{LEFT} {:.1}H{RIGHT}", self.y(bound)), BOUND);
             labels.push(self.label("bound", bound, BOUND));
         }
         PLOT.labels(canvas, &labels);
-    }
-
-    fn line(&self, canvas: &mut Canvas, line: &AlgorithmLine<'_>) {
-        let AlgorithmLine { name, points, colour, dash } = line;
-        let places: Vec<_> = points.iter().map(|(x, y)| (self.x(*x), self.y(*y))).collect();
-        let path: Vec<_> = places.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        let dot = |(x, y): &(f64, f64)| {
-            format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>")
-        };
-        canvas.push(&format!(
-            "<g><title>{}</title><path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
-             stroke-dasharray=\"{}\"/>{}</g>",
-            escape(name),
-            path.join("L"),
-            if dash.is_empty() { "none" } else { dash },
-            places.iter().map(dot).collect::<String>()
-        ));
     }
 
     fn label(&self, name: &str, bandwidth: f64, leader: &str) -> Label {

@@ -4,7 +4,7 @@ use super::chart::{svg, title};
 use super::lines::{AlgorithmLine, lines};
 use super::{Row, Sweep};
 use cubeyard_draw::chart::{Axis, Chart, Line, Quantity, Shape, Spacing};
-use cubeyard_draw::{header, plain_table, section};
+use cubeyard_draw::{header, plain_table, remark, section};
 use cubeyard_units::text::{bytes, percent_column, quantity};
 
 const SIZE: Axis = Axis { label: "size", quantity: Quantity::Bytes, spacing: Spacing::Binary };
@@ -65,9 +65,11 @@ fn figure(sweep: &Sweep, title: &str) -> String {
     let title = title.to_owned();
     let chart = Chart { title, across: SIZE, up: BANDWIDTH, positions, lines: drawn };
     let striped = lines.iter().any(|line| !line.dash.is_empty());
-    let remark =
-        "<p class=\"remark\">Lines that coincide are drawn in stripes of their colours.</p>\n";
-    chart.figure(&svg(sweep)) + if striped { remark } else { "" }
+    let figure = chart.figure(&svg(sweep));
+    if striped {
+        return figure + &remark("Lines that coincide are drawn in stripes of their colours.");
+    }
+    figure
 }
 
 fn drawn(line: &AlgorithmLine<'_>, positions: &[f64]) -> Line {
