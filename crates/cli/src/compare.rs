@@ -18,8 +18,9 @@ use crate::own::OwnBenches;
 use crate::page::PageOptions;
 use crate::progress::Busy;
 use crate::record::{self, Recorded};
+use crate::simulating::{self, Simulation};
 use crate::terminal::OutputOptions;
-use crate::{Command, input, output, simulating};
+use crate::{Command, input, output};
 
 /// Largest number of bytes read from a file of records.
 const LIMIT: u64 = 1 << 28;
@@ -221,8 +222,8 @@ fn runs(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Sides> {
             simulating::check_key(option, &command, (key, value), front)?;
         }
     }
-    let own =
-        simulating::machine(&command).filter(|it| it.topology.is_some() || !it.with.is_empty());
+    let own = Simulation::of(&command).map(|it| it.machine);
+    let own = own.filter(|it| it.topology.is_some() || !it.with.is_empty());
     let base = if own.is_some() { "the machine of the command" } else { "the default machine" };
     if arguments.a.is_some() && own.is_some_and(|it| it.topology.is_some()) {
         bail!("--topology: expected none in the command\n  help: A and B are the topology files");

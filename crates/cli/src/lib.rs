@@ -118,8 +118,8 @@ fn refuse(error: &clap::Error) -> Code {
 fn execute(Cli { command, memory }: Cli, words: &[OsString], front: &dyn OwnBenches) -> Code {
     memory::set(memory);
     let command = command.unwrap_or_else(|| Command::Run(run::Arguments::default()));
-    let done = match simulating::study(&command) {
-        Some(study) if !study.vary.is_empty() => vary::run(&command, study, words, front),
+    let done = match simulating::Simulation::of(&command) {
+        Some(it) if !it.study.vary.is_empty() => vary::run(&command, it, words, front),
         _ => alone(command, front),
     };
     match done {

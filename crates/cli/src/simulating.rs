@@ -16,27 +16,28 @@ use crate::{Cli, Command, ccl, model, probe, run, validate};
 /// Commands whose results are records.
 const RECORDED: [&str; 5] = ["run", "ccl", "model", "probe", "validate"];
 
-/// Returns the options of a command that simulates.
-pub(crate) fn study(command: &Command) -> Option<&StudyOptions> {
-    match command {
-        Command::Run(it) => Some(&it.study),
-        Command::Ccl(it) => Some(&it.study),
-        Command::Model(it) => Some(&it.study),
-        Command::Probe(it) => Some(&it.study),
-        Command::Validate(it) => Some(&it.study),
-        _ => None,
-    }
+/// Options that all commands that simulate have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Simulation<'a> {
+    /// Name of the command.
+    pub(crate) name: &'static str,
+    pub(crate) machine: &'a MachineOptions,
+    pub(crate) study: &'a StudyOptions,
+    pub(crate) output: OutputOptions,
 }
 
-/// Returns the machine of a command that simulates.
-pub(crate) fn machine(command: &Command) -> Option<&MachineOptions> {
-    match command {
-        Command::Run(it) => Some(&it.machine),
-        Command::Ccl(it) => Some(&it.machine),
-        Command::Model(it) => Some(&it.machine),
-        Command::Probe(it) => Some(&it.machine),
-        Command::Validate(it) => Some(&it.machine),
-        _ => None,
+impl<'a> Simulation<'a> {
+    /// Returns the options of a command; `None` if it does not simulate.
+    pub(crate) fn of(command: &'a Command) -> Option<Self> {
+        let (name, machine, study, output) = match command {
+            Command::Run(it) => ("run", &it.machine, &it.study, it.output),
+            Command::Ccl(it) => ("ccl", &it.machine, &it.study, it.output),
+            Command::Model(it) => ("model", &it.machine, &it.study, it.output),
+            Command::Probe(it) => ("probe", &it.machine, &it.study, it.output),
+            Command::Validate(it) => ("validate", &it.machine, &it.study, it.output),
+            _ => return None,
+        };
+        Some(Self { name, machine, study, output })
     }
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn parsed(words: &[OsString], more: &[OsString]) -> Result<Command> {
     let program = RECORDED.iter().fold(Cli::command(), over);
     let cli = program.try_get_matches_from(words).and_then(|it| Cli::from_arg_matches(&it));
     let command = cli.map_err(|error| refused(&error))?.command;
-    command.filter(|command| study(command).is_some()).ok_or_else(|| {
+    command.filter(|command| Simulation::of(command).is_some()).ok_or_else(|| {
         anyhow!("expected a command that simulates after `--`: {}", RECORDED.join(", "))
     })
 }
@@ -73,29 +74,6 @@ pub(crate) fn parsed(words: &[OsString], more: &[OsString]) -> Result<Command> {
 fn refused(error: &clap::Error) -> anyhow::Error {
     let text = error.to_string();
     anyhow!("{}", text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned())
-}
-
-/// Returns the name of a command that simulates.
-pub(crate) fn name(command: &Command) -> &'static str {
-    match command {
-        Command::Ccl(_) => "ccl",
-        Command::Model(_) => "model",
-        Command::Probe(_) => "probe",
-        Command::Validate(_) => "validate",
-        _ => "run",
-    }
-}
-
-/// Returns the options of a command's output.
-pub(crate) fn output(command: &Command) -> OutputOptions {
-    match command {
-        Command::Run(it) => it.output,
-        Command::Ccl(it) => it.output,
-        Command::Model(it) => it.output,
-        Command::Probe(it) => it.output,
-        Command::Validate(it) => it.output,
-        _ => OutputOptions::default(),
-    }
 }
 
 /// Returns an option that was given and writes a file of a single run.
@@ -111,10 +89,10 @@ pub(crate) fn single_output(command: &Command) -> Option<&'static str> {
 }
 
 /// Checks that a command has an option that takes a value and can be varied.
-fn check_option(command: &Command, key: &str) -> Result<()> {
+fn check_option(name: &str, key: &str) -> Result<()> {
     const FIXED: [&str; 10] =
         ["save", "vary", "threads", "csv", "chart", "format", "plot", "trace", "report", "with"];
-    let (program, name) = (Cli::command(), name(command));
+    let program = Cli::command();
     let subcommand = program.find_subcommand(name).expect("it is a command of the program");
     let takes_value = |it: &&clap::Arg| it.get_action().takes_values();
     let options = subcommand.get_arguments().filter(takes_value).filter_map(clap::Arg::get_long);
@@ -153,13 +131,13 @@ pub(crate) fn check_key(
     (key, value): (&str, &str),
     front: &dyn OwnBenches,
 ) -> Result<()> {
-    let machine = machine(command).expect("a command that simulates has a machine");
+    let Simulation { name, machine, .. } = Simulation::of(command).expect("it simulates");
     let checked = match command {
         _ if is_of_machine(key) => {
             machine::check_key(&machine.read(OutputOptions::quiet())?, key, value)
         }
         Command::Run(arguments) => run::check_parameter(&*run::named(arguments, front)?, key),
-        command => check_option(command, key),
+        _ => check_option(name, key),
     };
     checked.map_err(|error| anyhow!("{option} {error}"))
 }

@@ -8,7 +8,6 @@ mod table;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -19,13 +18,15 @@ use cubeyard_bench::record::{Record, VERSION};
 use serde_json::{Map, Value, json};
 
 use crate::code::Code;
+use crate::machine::MachineOptions;
 use crate::output::{self, Files};
 use crate::own::{BuiltIn, OwnBenches};
 use crate::progress::Busy;
 use crate::record::{self, Recorded, StudyOptions};
 use crate::run::is_built_in;
+use crate::simulating::{self, Simulation};
 use crate::terminal::OutputOptions;
-use crate::{Command, simulating, terminal};
+use crate::{Command, terminal};
 
 use grid::Grid;
 
@@ -45,18 +46,18 @@ struct Study {
 
 pub(crate) fn run(
     command: &Command,
-    study: &StudyOptions,
+    simulation: Simulation<'_>,
     words: &[OsString],
     front: &dyn OwnBenches,
 ) -> Result<Code> {
-    let options = simulating::output(command);
-    check(command, study)?;
+    let Simulation { name, machine, study, output: options } = simulation;
+    check(command, machine, study)?;
     let grid = Grid::new(&study.vary)?;
     check_keys(command, &grid, front)?;
     let commands = grid.points().map(|point| parsed(command, words, &grid, &point));
     let commands: Vec<_> = commands.collect::<Result<_>>()?;
     let outcomes = all(command, &commands, study, front, &mut Told::new(&grid, options));
-    let study_of = Study { title: title(command, words), grid, outcomes };
+    let study_of = Study { title: title(name, words), grid, outcomes };
     write_files(&study_of, study, options)?;
     options.print(
         |colours| table::render(&study_of, colours),
@@ -67,15 +68,14 @@ pub(crate) fn run(
 }
 
 /// Returns the name of a command, and of the bench of a run.
-fn title(command: &Command, words: &[OsString]) -> String {
-    let name = simulating::name(command);
+fn title(name: &str, words: &[OsString]) -> String {
     let after = words.iter().skip_while(|word| **word != *name).nth(1);
     let bench = after.map(|word| word.to_string_lossy()).filter(|word| !word.starts_with('-'));
     bench.map_or_else(|| name.to_owned(), |bench| format!("{name} {bench}"))
 }
 
 /// Checks the outputs before any work; files of a single run have no place in a grid.
-fn check(command: &Command, study: &StudyOptions) -> Result<()> {
+fn check(command: &Command, machine: &MachineOptions, study: &StudyOptions) -> Result<()> {
     if let Some(option) = simulating::single_output(command) {
         bail!(
             "{option}: cannot be written with --vary\n  help: --csv, --chart and --save write all points"
@@ -85,8 +85,7 @@ fn check(command: &Command, study: &StudyOptions) -> Result<()> {
         output::is_page(path)?;
     }
     let StudyOptions { save, csv, chart, .. } = study;
-    let machine = simulating::machine(command).and_then(|machine| machine.topology.as_deref());
-    let inputs: Vec<_> = machine.map(|path: &Path| ("--topology", path)).into_iter().collect();
+    let inputs = output::named([("--topology", &machine.topology)]);
     output::check(&inputs, &output::named([("--save", save), ("--csv", csv), ("--chart", chart)]))
 }
 
