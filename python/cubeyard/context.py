@@ -14,7 +14,6 @@ context at that moment, using the copy is a `BusyError`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from cubeyard.kernel import LaunchReport
 
 __all__ = ["Context"]
-
-os.register_at_fork(after_in_child=native.forked)
 
 
 class Context:

@@ -1,5 +1,5 @@
 //! Forks. The child of a process with threads has locks that no thread will ever unlock, and devices that its parent
-//! still uses: it must not touch allocators that were made before.
+//! still uses: it must not touch allocators that were made before, nor wait for a call of another thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ fn forked() {
 }
 
 /// Counts the forks from now on, on systems that have them.
-pub(crate) fn watch(module: &Bound<'_, PyModule>) -> PyResult<()> {
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let Ok(register) = py.import("os")?.getattr("register_at_fork") else { return Ok(()) };
     let named = PyDict::new(py);

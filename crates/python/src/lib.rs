@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`error`] | the exceptions, and the conversion of errors into them |
 //! | [`session`] | contexts shared by threads |
+//! | [`forks`] | forks of the process |
 //! | [`signals`] | Ctrl-C during long calls |
 //! | [`topology`] | topologies of machines |
 //! | [`context`], [`tensor`], [`bytes`], [`placement`] | contexts, their tensors, the bytes of these, and their places |
@@ -31,6 +32,7 @@ mod command;
 mod context;
 mod distributed;
 mod error;
+mod forks;
 mod kernel;
 mod launch;
 mod licences;
@@ -66,7 +68,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     placement::register(module)?;
     distributed::register(module)?;
     signals::register(module)?;
-    session::register(module)?;
+    forks::register(module)?;
     tensor::register(module)?;
     topology::register(module)?;
     kernel::register(module)?;

@@ -15,23 +15,10 @@ use pyo3::prelude::*;
 
 use crate::error::{self, Kind};
 use crate::kernel::table::Kernels;
-use crate::signals;
+use crate::{forks, signals};
 
 /// Number of sessions made so far.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
-
-/// Number of forks by which this process came to be, since the module was loaded.
-static FORKS: AtomicU64 = AtomicU64::new(0);
-
-/// Counts a fork, in the new process: calls of other threads do not go on there.
-#[pyfunction]
-fn forked() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-}
-
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(forked, module)?)
-}
 
 /// A context, the launcher of its kernels, and the objects that Python holds by [`Owned`].
 pub(crate) struct Session {
@@ -208,7 +195,7 @@ impl Shared {
                     return Err(Kind::Internal
                         .error("the context was lost by an earlier mistake of cubeyard"));
                 }
-                Some((_, forks)) if forks != FORKS.load(Ordering::Relaxed) => {
+                Some((_, forks)) if forks != forks::count() => {
                     let what = "the context was in use by another thread when the process was forked: \
                         make one after the fork";
                     return Err(Kind::Busy.error(what));
@@ -262,7 +249,7 @@ fn foreign() -> PyErr {
 impl State {
     fn take(&mut self) -> Option<Box<Movable>> {
         let session = self.session.take()?;
-        self.user = Some((thread::current().id(), FORKS.load(Ordering::Relaxed)));
+        self.user = Some((thread::current().id(), forks::count()));
         Some(session)
     }
 }

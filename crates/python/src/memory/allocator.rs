@@ -1,4 +1,4 @@
-//! The class `FlexAllocator`.
+//! Methods of the class `FlexAllocator`.
 
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,43 +11,18 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
-use super::block::{Address, Allocation};
+use super::address::Address;
+use super::block::Allocation;
 use super::calls::{self, Held, Raised};
 use super::compaction::Compaction;
 use super::device::PythonDevice;
 use super::hooks::{self, Hooks, Objects};
 use super::native_device::MemoryDevice;
+use super::owner::FlexAllocator;
 use super::streams::PythonStreams;
-use super::{arguments, figures, forks, pressure};
+use super::{arguments, figures, pressure};
 use crate::error::{Kind, OrRaise};
-
-/// Allocates blocks of device memory; the base of `cubeyard.memory.FlexAllocator`, which documents it.
-#[pyclass(frozen, subclass, module = "cubeyard._native")]
-pub(crate) struct FlexAllocator {
-    // Dropped before the hooks: regions are then released to the device.
-    inner: Held<flex::FlexAllocator>,
-    hooks: Arc<Hooks>,
-}
-
-impl FlexAllocator {
-    /// Calls the allocator without the GIL.
-    pub(crate) fn call<T: Send>(
-        &self,
-        py: Python<'_>,
-        act: impl FnOnce(&flex::FlexAllocator) -> T + Send,
-    ) -> PyResult<T> {
-        let done = calls::call(py, self.inner.forks, || act(&self.inner));
-        if done.is_err() {
-            // A device that has raised an exception has not refused for good.
-            calls::call(py, self.inner.forks, || self.inner.unlock_regions())?;
-        }
-        done
-    }
-
-    pub(crate) fn forks(&self) -> u64 {
-        self.inner.forks
-    }
-}
+use crate::forks;
 
 /// Returns the microseconds since 1970, as in PyTorch's histories.
 #[expect(clippy::disallowed_methods, reason = "a front reads the clock")]
@@ -156,7 +131,7 @@ impl FlexAllocator {
     fn free(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = arguments::address)] address: Address,
+        #[pyo3(from_py_with = Address::read)] address: Address,
     ) -> PyResult<()> {
         let address = VirtualAddress::from(&address);
         self.call(py, |inner| inner.deallocate(address))?.or_raise()
@@ -247,7 +222,7 @@ impl FlexAllocator {
     fn physical_address(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = arguments::address)] address: Address,
+        #[pyo3(from_py_with = Address::read)] address: Address,
     ) -> PyResult<u64> {
         let place = VirtualAddress::from(&address);
         let known = self.call(py, |inner| inner.segment_table().get(place.region_id).is_some())?;
@@ -263,7 +238,7 @@ impl FlexAllocator {
     fn flat_address(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = arguments::address)] address: Address,
+        #[pyo3(from_py_with = Address::read)] address: Address,
     ) -> PyResult<u64> {
         let place = VirtualAddress::from(&address);
         let found = self.call(py, |inner| inner.segment_table().get(place.region_id))?;

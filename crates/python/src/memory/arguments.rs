@@ -4,7 +4,6 @@ use cubeyard_memory::device::AddressMode;
 use cubeyard_memory::policy::Kind as BlockKind;
 use pyo3::prelude::*;
 
-use super::block::Address;
 use crate::error::Kind;
 
 /// Returns an argument as a number.
@@ -12,16 +11,13 @@ fn number<'py, T>(name: &str, value: &Bound<'py, PyAny>, expected: &str) -> PyRe
 where
     T: for<'a> FromPyObject<'a, 'py>,
 {
-    value.extract().map_err(|_| {
-        let shown = value.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
-        Kind::Input.error(format!("{name} is {shown}: expected {expected}"))
-    })
+    value.extract().map_err(|_| unexpected(name, value, expected))
 }
 
-pub(crate) fn address(value: &Bound<'_, PyAny>) -> PyResult<Address> {
-    let shown = || value.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
-    let found = value.cast::<Address>().map(|address| *address.get());
-    found.map_err(|_| Kind::Input.error(format!("address is {}: expected an Address", shown())))
+/// Makes the exception of an argument that is not what was expected.
+pub(crate) fn unexpected(name: &str, value: &Bound<'_, PyAny>, expected: &str) -> PyErr {
+    let shown = value.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
+    Kind::Input.error(format!("{name} is {shown}: expected {expected}"))
 }
 
 pub(crate) fn size(value: &Bound<'_, PyAny>) -> PyResult<u64> {

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
-use super::forks;
 use crate::error::{self, Kind};
+use crate::forks;
 
 thread_local! {
     /// The first exception of Python functions that the allocator has called on this thread, in the present call.

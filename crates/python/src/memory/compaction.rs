@@ -6,9 +6,9 @@ use cubeyard_memory::flex;
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-use super::allocator::FlexAllocator;
-use super::block::Address;
+use super::address::Address;
 use super::calls::Held;
+use super::owner::FlexAllocator;
 use crate::error::Kind;
 
 /// A plan of moves that bring free memory together, with room taken for all of them.

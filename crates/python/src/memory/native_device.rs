@@ -9,8 +9,8 @@ use cubeyard_memory::device::{AddressMode, Card, CardSpec, DeviceMemory};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use super::address::Address;
 use super::arguments;
-use super::block::Address;
 use crate::error::Kind;
 
 /// A device that is written in Rust. Its functions call no Python.
@@ -84,7 +84,7 @@ impl MemoryDevice {
     fn write(
         &self,
         py: Python<'_>,
-        #[pyo3(from_py_with = arguments::address)] address: Address,
+        #[pyo3(from_py_with = Address::read)] address: Address,
         data: &[u8],
     ) -> PyResult<()> {
         let (host, place) = (self.host()?, cubeyard_memory::VirtualAddress::from(&address));
@@ -97,7 +97,7 @@ impl MemoryDevice {
     fn read<'py>(
         &self,
         py: Python<'py>,
-        #[pyo3(from_py_with = arguments::address)] address: Address,
+        #[pyo3(from_py_with = Address::read)] address: Address,
         #[pyo3(from_py_with = arguments::length)] length: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let (host, place) = (self.host()?, cubeyard_memory::VirtualAddress::from(&address));

@@ -11,7 +11,8 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use super::program::TorchProgram;
 use super::{Place, refused, sites};
 use crate::error::{Kind, OrRaise};
-use crate::memory::{calls, figures, forks, out_of_memory};
+use crate::forks;
+use crate::memory::{calls, figures, out_of_memory};
 
 /// A device of PyTorch; the base of the functions of `torch.ahbm`, which document it.
 #[pyclass(frozen, module = "cubeyard._native")]
