@@ -32,6 +32,7 @@ use std::collections::BTreeSet;
 
 use cubeyard_device::input::PlainValue;
 use cubeyard_device::topology::Topology;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::record::Record;
@@ -42,9 +43,9 @@ pub use measured::Measured;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
     /// Inputs with other values: version, bench, parameters, options.
-    pub inputs: Vec<Difference>,
-    /// Keys of the machine with other values; empty if a record does not have its machine.
-    pub machine: Vec<Difference>,
+    pub inputs: Vec<Pair<Value>>,
+    /// Keys of the machine, with dots, with other values; empty if a record does not have its machine.
+    pub machine: Vec<Pair<Value>>,
     /// Whether the machines differ, by their hashes.
     pub other_machine: bool,
     /// Bandwidth that cannot be reached, on each of the machines.
@@ -53,15 +54,6 @@ pub struct Comparison {
     pub rows: Vec<RowComparison>,
     /// Errors of records of failed runs.
     pub errors: [Option<String>; 2],
-}
-
-/// A value that differs, as JSON; `None` where a record does not have it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
-    /// Name of the input, or key of the machine with dots.
-    pub name: String,
-    /// Values of A and B.
-    pub values: [Option<Value>; 2],
 }
 
 /// A time of both records with its parts, side by side.
@@ -81,13 +73,19 @@ pub struct RowComparison {
     pub limited_by: [Option<String>; 2],
 }
 
-/// A figure of both records; `None` where one does not have it.
+/// A figure of both records, or an input as JSON.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pair {
-    /// Name of the figure.
+pub struct Pair<T = f64> {
+    /// Name of the figure or input.
     pub name: String,
-    /// Values of A and B.
-    pub values: [Option<f64>; 2],
+    /// Values of A and B; `None` where a record does not have it.
+    pub values: [Option<T>; 2],
+}
+
+impl<T: Serialize> Pair<T> {
+    fn json(&self) -> Value {
+        json!({ "name": self.name, "a": self.values[0], "b": self.values[1] })
+    }
 }
 
 impl Pair {
@@ -121,7 +119,6 @@ impl Comparison {
 
     /// Returns the comparison as one JSON object.
     pub fn json(&self) -> Value {
-        let list = |all: &[Difference]| all.iter().map(Difference::json).collect::<Vec<_>>();
         json!({
             "inputs": list(&self.inputs),
             "machine": list(&self.machine),
@@ -133,11 +130,8 @@ impl Comparison {
     }
 }
 
-impl Difference {
-    fn json(&self) -> Value {
-        let [a, b] = &self.values;
-        json!({ "name": self.name, "a": a, "b": b })
-    }
+fn list<T: Serialize>(all: &[Pair<T>]) -> Vec<Value> {
+    all.iter().map(Pair::json).collect()
 }
 
 impl RowComparison {
@@ -148,17 +142,15 @@ impl RowComparison {
     }
 
     fn json(&self) -> Value {
-        let pair = |it: &Pair| json!({ "name": it.name, "a": it.values[0], "b": it.values[1] });
-        let pairs = |all: &[Pair]| all.iter().map(pair).collect::<Vec<_>>();
         json!({
             "name": self.name,
             "a_ns": self.time_ns[0],
             "b_ns": self.time_ns[1],
             "b_over_a": self.ratio(),
             "cause": self.cause(),
-            "path_ns": pairs(&self.path_ns),
-            "utilisation": pairs(&self.utilisation),
-            "bounds_ns": pairs(&self.bounds_ns),
+            "path_ns": list(&self.path_ns),
+            "utilisation": list(&self.utilisation),
+            "bounds_ns": list(&self.bounds_ns),
             "limited_by": self.limited_by,
         })
     }
@@ -178,17 +170,17 @@ fn inputs(record: &Record) -> Map<String, Value> {
     inputs
 }
 
-fn differences(a: &Map<String, Value>, b: &Map<String, Value>) -> Vec<Difference> {
+fn differences(a: &Map<String, Value>, b: &Map<String, Value>) -> Vec<Pair<Value>> {
     let names: BTreeSet<_> = a.keys().chain(b.keys()).collect();
     let difference = |name: &String| {
         let values = [a.get(name).cloned(), b.get(name).cloned()];
-        (values[0] != values[1]).then(|| Difference { name: name.clone(), values })
+        (values[0] != values[1]).then(|| Pair { name: name.clone(), values })
     };
     names.into_iter().filter_map(difference).collect()
 }
 
 /// Returns the keys of two machines with other values.
-fn keys(machines: &[Value; 2]) -> Vec<Difference> {
+fn keys(machines: &[Value; 2]) -> Vec<Pair<Value>> {
     let [a, b] = machines.each_ref().map(|machine| {
         let mut leaves = Map::new();
         flatten("", machine, &mut leaves);

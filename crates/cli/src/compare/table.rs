@@ -1,6 +1,6 @@
 //! Comparisons as text, at most 80 columns wide.
 
-use cubeyard_bench::compare::{Comparison, Difference, Pair, RowComparison};
+use cubeyard_bench::compare::{Comparison, Pair, RowComparison};
 use cubeyard_units::text::percent_column;
 use serde_json::Value;
 
@@ -71,7 +71,7 @@ pub(super) fn unknown_inputs(comparison: &Comparison) -> &'static str {
     }
 }
 
-fn difference(difference: &Difference) -> Vec<String> {
+fn difference(difference: &Pair<Value>) -> Vec<String> {
     let [a, b] = difference.values.each_ref().map(|it| value(it.as_ref()));
     vec![difference.name.clone(), a, b]
 }
