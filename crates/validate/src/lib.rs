@@ -41,14 +41,8 @@ const OTHER_MACHINE: &str = "the figure is for the default topology";
 
 /// An expected figure, and the measurement to compare with it.
 pub struct Check<'t> {
-    family: &'static str,
-    name: String,
-    kind: CheckKind,
-    expected: Expected,
-    source: &'static str,
-    reason: Option<&'static str>,
-    /// Whether the expected figure is our own arithmetic.
-    own: bool,
+    /// Result as long as nothing was measured.
+    row: Row,
     /// Whether the check applies to the default machine only.
     default_only: bool,
     /// Reason for which the check is left out.
@@ -58,7 +52,7 @@ pub struct Check<'t> {
 
 impl fmt::Debug for Check<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Check").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Check").field("name", &self.row.name).finish_non_exhaustive()
     }
 }
 
@@ -71,31 +65,31 @@ impl<'t> Check<'t> {
         source: &'static str,
         measure: impl Fn() -> f64 + 't,
     ) -> Self {
-        Self {
+        let row = Row {
             family: "",
             name: name.into(),
             kind,
             expected,
+            ours: None,
+            verdict: Verdict::LeftOut,
             source,
-            reason: None,
             own: false,
-            default_only: false,
-            left_out: None,
-            measure: Box::new(measure),
-        }
+            reason: None,
+        };
+        Self { row, default_only: false, left_out: None, measure: Box::new(measure) }
     }
 
     /// Adds the reason for which the check is only indicative, or another remark for its reader.
     #[must_use]
     pub fn because(self, reason: &'static str) -> Self {
-        Self { reason: Some(reason), ..self }
+        Self { row: Row { reason: Some(reason), ..self.row }, ..self }
     }
 
     /// Marks the expected figure as our own arithmetic on our own rules, so that agreement only shows that
     /// the engine follows them.
     #[must_use]
     pub fn own(self) -> Self {
-        Self { own: true, ..self }
+        Self { row: Row { own: true, ..self.row }, ..self }
     }
 
     /// Marks the check as one of the default machine only.
@@ -107,55 +101,40 @@ impl<'t> Check<'t> {
     /// Sets the family of the check; [`checks`] sets it for its own.
     #[must_use]
     pub fn of_family(self, family: &'static str) -> Self {
-        Self { family, ..self }
+        Self { row: Row { family, ..self.row }, ..self }
     }
 
     /// Returns the name of the measured quantity.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.row.name
     }
 
     /// Returns the family of the check.
     pub fn family(&self) -> &'static str {
-        self.family
+        self.row.family
     }
 
     /// Returns the source of the expected figure.
     pub fn source(&self) -> &'static str {
-        self.source
+        self.row.source
     }
 
     /// Measures and compares, unless the check is left out.
     pub fn run(&self) -> Row {
         if let Some(reason) = self.left_out {
-            return self.row(None, Verdict::LeftOut, Some(reason));
+            return Row { reason: Some(reason), ..self.row.clone() };
         }
         let ours = (self.measure)();
-        let verdict = match self.kind {
-            CheckKind::Indicative => Verdict::Shown,
-            CheckKind::Exact if self.expected.admits(ours, 0.0) => Verdict::Passed,
-            CheckKind::Calibrated | CheckKind::Predicted
-                if self.expected.admits(ours, expected::TOLERANCE) =>
-            {
-                Verdict::Passed
-            }
-            _ => Verdict::Failed,
+        let within = |tolerance| {
+            let passes = self.row.expected.admits(ours, tolerance);
+            if passes { Verdict::Passed } else { Verdict::Failed }
         };
-        self.row(Some(ours), verdict, self.reason)
-    }
-
-    fn row(&self, ours: Option<f64>, verdict: Verdict, reason: Option<&'static str>) -> Row {
-        Row {
-            family: self.family,
-            name: self.name.clone(),
-            kind: self.kind,
-            expected: self.expected,
-            ours,
-            verdict,
-            source: self.source,
-            own: self.own,
-            reason,
-        }
+        let verdict = match self.row.kind {
+            CheckKind::Indicative => Verdict::Shown,
+            CheckKind::Exact => within(0.0),
+            CheckKind::Calibrated | CheckKind::Predicted => within(expected::TOLERANCE),
+        };
+        Row { ours: Some(ours), verdict, ..self.row.clone() }
     }
 }
 
@@ -232,7 +211,7 @@ pub fn checks(topology: &Topology) -> Vec<Check<'_>> {
     let family = |(family, checks): (&'static str, Checks)| {
         checks(topology).into_iter().map(move |check| {
             let left_out = (check.default_only && is_other).then_some(OTHER_MACHINE);
-            Check { family, left_out, ..check }
+            Check { left_out, ..check.of_family(family) }
         })
     };
     FAMILIES.into_iter().flat_map(family).collect()
