@@ -41,14 +41,16 @@ pub use cubeyard_tl as tl;
 pub use input::{Input, MemoryExceeded, Names, bundled as bundled_trace};
 pub use input::{parse as parse_traces, read as read_traces};
 pub use memory::Limited;
-pub use own::{BuiltIn, FrontError, OwnBenches, SweepRequest};
+pub use own::{BuiltIn, FrontError, OwnBenches};
 pub use placement::{layout_json, layout_text};
 pub use processor_time::clock as processor_clock;
 pub use replay::{HolderOptions, check_memory as check_replay_memory, render as replay_json};
 pub use run::explained;
+pub use sweep::SweepRequest;
 
 use std::ffi::OsString;
 
+use anyhow::anyhow;
 use clap::{Parser, Subcommand};
 use cubeyard_memory::Bytes;
 
@@ -78,7 +80,7 @@ enum Command {
     Probe(probe::Arguments),
     Replay(replay::Arguments),
     Run(run::Arguments),
-    Sweep(sweep::Arguments),
+    Sweep(SweepRequest),
     Topology(topology::Arguments),
     Validate(validate::Arguments),
     View(view::Arguments),
@@ -143,7 +145,7 @@ fn alone(command: Command, front: &dyn OwnBenches) -> Result<Code> {
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments).map(|()| Code::Done),
         Command::Run(arguments) => run::run(&arguments, front),
-        Command::Sweep(arguments) => sweep::run(&arguments, front),
+        Command::Sweep(request) => front.sweep(&request).map_err(|error| anyhow!(error)),
         Command::Topology(arguments) => topology::run(&arguments).map(|()| Code::Done),
         Command::Validate(arguments) => validate::run(&arguments),
         Command::View(arguments) => view::run(&arguments).map(|()| Code::Done),

@@ -1,12 +1,13 @@
 //! Benches beside the built-in ones: of a program that links this crate, or of files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use cubeyard_bench::{Bench, BenchError, catalogue};
 use cubeyard_device::input::nearest;
 
 use crate::code::Code;
+use crate::sweep::SweepRequest;
 
 /// The answer to what only the Python package can do.
 const INSTALL: &str = "this program was built without Python; install the package with `pip install cubeyard`, \
@@ -14,23 +15,6 @@ const INSTALL: &str = "this program was built without Python; install the packag
 
 /// An error of a front, as text with the file and line.
 pub type FrontError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Arguments of a sweep.
-#[derive(Clone, Debug)]
-pub struct SweepRequest {
-    /// Sweep in YAML.
-    pub file: PathBuf,
-    /// File of records, instead of the one that the sweep names.
-    pub out: Option<PathBuf>,
-    /// Address of a Dask scheduler.
-    pub scheduler: Option<String>,
-    /// Number of processes.
-    pub workers: Option<u32>,
-    /// Whether records of the file are made again.
-    pub fresh: bool,
-    /// Whether progress and remarks are suppressed.
-    pub quiet: bool,
-}
 
 /// Benches that a program adds to the command. A function that returns benches is one.
 pub trait OwnBenches {
