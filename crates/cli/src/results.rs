@@ -12,29 +12,21 @@
 use cubeyard_collectives::distributed::sweep::Sweep;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
-use cubeyard_model::HfModel;
 use cubeyard_model::report::ModelReport;
 use cubeyard_validate::Row;
-use serde_json::Value;
 
 use crate::{ccl, memory, model, topology, validate};
 
+pub use crate::ccl::json::value as ccl_json;
 pub use crate::compare::{ComparedRecords, read_record};
+pub use crate::model::json::{configuration as hf_json, value as model_json};
 pub use crate::probe::{ProbedCase, ProbedCases, ProbedPattern, Watcher};
-
-/// Returns the object of `cubeyard topology --format json`.
-pub fn topology_json(topology: &Topology) -> Value {
-    topology::json::value(topology)
-}
+pub use crate::topology::json::value as topology_json;
+pub use crate::validate::json::value as validate_json;
 
 /// Returns the tables of `cubeyard topology`.
 pub fn topology_text(topology: &Topology) -> String {
     topology::table::render(topology, false)
-}
-
-/// Returns the array of `cubeyard validate --format json`.
-pub fn validate_json(rows: &[Row]) -> Value {
-    validate::json::value(rows)
 }
 
 /// Returns the tables of `cubeyard validate`.
@@ -42,24 +34,9 @@ pub fn validate_text(rows: &[Row]) -> String {
     validate::table::render(rows, false)
 }
 
-/// Returns the dimensions of a configuration of Hugging Face.
-pub fn hf_json(model: &HfModel) -> Value {
-    model::json::configuration(model)
-}
-
-/// Returns the object of `cubeyard model --format json`.
-pub fn model_json(report: &ModelReport) -> Value {
-    model::json::value(report)
-}
-
 /// Returns the tables of `cubeyard model`.
 pub fn model_text(report: &ModelReport) -> String {
     model::table::render(report, false)
-}
-
-/// Returns the object of `cubeyard ccl --format json`.
-pub fn ccl_json(sweep: &Sweep) -> Value {
-    ccl::json::value(sweep)
 }
 
 /// Returns the tables of `cubeyard ccl`.

@@ -11,8 +11,8 @@ pub(super) fn render(sweep: &Sweep, topology: &Topology) -> Result<String> {
     Ok(serde_json::to_string_pretty(&stamped(value(sweep), topology))? + "\n")
 }
 
-/// Returns one object.
-pub(crate) fn value(sweep: &Sweep) -> Value {
+/// Returns the object of `cubeyard ccl --format json`.
+pub fn value(sweep: &Sweep) -> Value {
     let world = sweep.map.world();
     let bound = sweep.bound.as_ref().map(|bound| {
         json!({

@@ -13,8 +13,8 @@ pub(super) fn render(report: &ModelReport, topology: &Topology) -> Result<String
     Ok(serde_json::to_string_pretty(&stamped(value(report), topology))? + "\n")
 }
 
-/// Returns one object.
-pub(crate) fn value(report: &ModelReport) -> Value {
+/// Returns the object of `cubeyard model --format json`.
+pub fn value(report: &ModelReport) -> Value {
     let (cut, memory) = (&report.cut, &report.memory);
     let phase = match cut.work.phase {
         Phase::Decode => "decode",
@@ -58,8 +58,8 @@ pub(crate) fn value(report: &ModelReport) -> Value {
     })
 }
 
-/// Returns the dimensions of a configuration.
-pub(crate) fn configuration(HfModel { spec, dtype, notes }: &HfModel) -> Value {
+/// Returns the dimensions of a configuration of Hugging Face.
+pub fn configuration(HfModel { spec, dtype, notes }: &HfModel) -> Value {
     let experts = spec.family.experts;
     json!({
         "name": spec.name,

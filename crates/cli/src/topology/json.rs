@@ -52,8 +52,8 @@ pub(super) fn render(topology: &Topology) -> Result<String> {
     Ok(serde_json::to_string_pretty(&stamped)? + "\n")
 }
 
-/// Returns one object.
-pub(crate) fn value(topology: &Topology) -> Value {
+/// Returns the object of `cubeyard topology --format json`.
+pub fn value(topology: &Topology) -> Value {
     serde_json::to_value(record(topology)).expect("plain data")
 }
 

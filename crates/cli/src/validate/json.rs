@@ -38,8 +38,8 @@ pub(super) fn render(rows: &[Row], topology: &Topology) -> Result<String> {
     Ok(serde_json::to_string_pretty(&records)? + "\n")
 }
 
-/// Returns an array with an object for each check.
-pub(crate) fn value(rows: &[Row]) -> Value {
+/// Returns the array of `cubeyard validate --format json`, with an object for each check.
+pub fn value(rows: &[Row]) -> Value {
     rows.iter().map(|row| serde_json::to_value(record(row)).expect("plain data")).collect()
 }
 
