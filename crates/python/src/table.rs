@@ -72,12 +72,7 @@ fn table_page(
     summary: &str,
     tables: Vec<(String, Vec<String>, Vec<Vec<Cell>>)>,
 ) -> String {
-    let escape = cubeyard_draw::xml::escape;
-    let summary = match summary {
-        "" => String::new(),
-        summary => format!("<p class=\"verdict\">{}</p>\n", escape(summary)),
-    };
-    let mut main = format!("<h1>{}</h1>\n{summary}", escape(title));
+    let mut main = cubeyard_draw::header(title, "", summary);
     for (title, names, rows) in &tables {
         main += &cubeyard_draw::section(title, &table(names, rows));
     }
