@@ -52,7 +52,7 @@ pub(crate) fn fitted(heading: &[&str], rows: &[Vec<String>], colours: bool) -> S
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();
     let indent = first.chars().count().saturating_sub(last.chars().count());
-    let rest = lines.map(|line| wrapped(line.trim_start(), [2, indent]));
+    let rest = lines.map(|line| wrapped(line, [0, indent]));
     paint(first, DIM, colours) + "\n" + &rest.collect::<String>()
 }
 

@@ -85,7 +85,7 @@ impl Stream {
 fn head(sweep: &Sweep, colours: bool) -> String {
     let (world, positions) = (sweep.map.world(), sweep.map.positions());
     let grid: Vec<_> = world.grid.iter().map(ToString::to_string).collect();
-    let title = format!("{} of {}", sweep.operation, sweep.dtype);
+    let title = format!("{} of {} ({} B each)", sweep.operation, sweep.dtype, sweep.dtype.size());
     let title = paint(&title, BOLD, colours);
     let (ranks, kind) = (world.ranks, sweep.ranks.kind());
     format!("{title}: {ranks} {kind} of {positions} PEs each, grid {}\n", grid.join("×"))

@@ -4,7 +4,7 @@ use cubeyard_replay::{COLUMNS, LEAST_COLUMNS, Report, Row, advice};
 
 use super::holders::{self, HolderOptions};
 use super::summary;
-use crate::grid::{self, BOLD, DIM, GREEN, RED, paint};
+use crate::grid::{self, BOLD, DIM, GREEN, RED, paint, wrapped};
 
 /// Formats a table for each report, then the advice on all of them.
 pub(super) fn render(reports: &[Report], options: HolderOptions, colours: bool) -> String {
@@ -15,7 +15,8 @@ pub(super) fn render(reports: &[Report], options: HolderOptions, colours: bool) 
     });
     let (tables, summary) =
         (tables.collect::<Vec<_>>().concat(), summary::render(reports, colours));
-    format!("{tables}{summary}{}\n", advice(reports))
+    let advice: String = advice(reports).lines().map(|line| wrapped(line, [0, 2])).collect();
+    format!("{tables}{summary}{advice}")
 }
 
 /// Formats the least memory of the policies for which it was found.
@@ -59,7 +60,10 @@ fn row_lines(row: &Row, is_best: bool, widths: &[usize]) -> Vec<Line> {
         None => ("  ", ""),
     };
     let mut lines = vec![Line { text: align(mark, &row.cells(), widths), colour }];
-    lines.extend(failed.map(|failure| Line { text: format!("    {failure}"), colour }));
+    lines.extend(failed.map(|failure| {
+        let text: String = failure.to_string().lines().map(|line| wrapped(line, [4, 8])).collect();
+        Line { text: text.trim_end().to_owned(), colour }
+    }));
     lines
 }
 

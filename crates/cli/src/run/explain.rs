@@ -6,7 +6,7 @@ use cubeyard_bench::report::{RunReport, SliceKind, Step};
 use cubeyard_sim::Span;
 use cubeyard_units::text::{count, percent, span};
 
-use crate::grid::{BOLD, paint, table};
+use crate::grid::{BOLD, fitted, paint, table};
 
 /// Largest number of steps that are listed; those in the middle of a longer path are omitted.
 const MOST: usize = 240;
@@ -23,13 +23,13 @@ pub(super) fn render(report: &RunReport, colours: bool) -> String {
         paint("the critical path, line by line", BOLD, colours),
         lines(report, colours),
         paint("step by step, in ns", BOLD, colours),
-        table(&HEADING, &rows, HEADING.len(), colours),
+        fitted(&HEADING, &rows, colours),
         count(report.critical.len() as u64),
         span(total)
     )
 }
 
-const HEADING: [&str; 7] = ["from", "takes", "unit", "what", "line", "why then", "of which"];
+const HEADING: [&str; 4] = ["from", "takes", "unit", "what, why then, and of which"];
 
 /// Formats the time of each line of the kernel on the path, longest first.
 fn lines(report: &RunReport, colours: bool) -> String {
@@ -53,14 +53,14 @@ fn lines(report: &RunReport, colours: bool) -> String {
 
 fn steps(steps: &[Step]) -> Vec<Vec<String>> {
     if steps.len() <= MOST {
-        return steps.iter().map(row).collect();
+        return steps.iter().flat_map(rows).collect();
     }
     let (head, rest) = steps.split_at(MOST - TAIL);
     let (middle, tail) = rest.split_at(rest.len() - TAIL);
     let left_out = format!("… {} steps …", count(middle.len() as u64));
     let took: Span = middle.iter().map(Step::span).sum();
     let gap = vec![ns(middle[0].start), ns(took), String::new(), left_out];
-    head.iter().map(row).chain([gap]).chain(tail.iter().map(row)).collect()
+    head.iter().flat_map(rows).chain([gap]).chain(tail.iter().flat_map(rows)).collect()
 }
 
 /// Aligns the decimal points of the first two columns.
@@ -71,16 +71,15 @@ fn align(rows: &mut [Vec<String>]) {
     }
 }
 
-fn row(step: &Step) -> Vec<String> {
-    vec![
-        ns(step.start),
-        ns(step.span()),
-        step.kind.name().to_owned(),
-        step.what.clone(),
-        step.place.clone(),
-        step.why.clone(),
-        step.access.map_or_else(String::new, |access| access.to_string()),
-    ]
+/// Returns the rows of a step: its work, why it did not begin earlier, and the parts of an access.
+fn rows(step: &Step) -> Vec<Vec<String>> {
+    let Step { what, place, why, access, .. } = step;
+    let what = if place.is_empty() { what.clone() } else { format!("{what} at {place}") };
+    let mut rows = vec![vec![ns(step.start), ns(step.span()), step.kind.name().to_owned(), what]];
+    let more = [Some(why.clone()), access.map(|access| access.to_string())];
+    let more = more.into_iter().flatten().filter(|text| !text.is_empty());
+    rows.extend(more.map(|text| vec![String::new(), String::new(), String::new(), text]));
+    rows
 }
 
 fn ns(span: Span) -> String {

@@ -32,7 +32,10 @@ fn a_table_has_a_row_for_each_size_and_algorithm() {
     let run = ccl(&sandbox, &["--sizes", "256:1K"]);
     assert_eq!(run.stderr, "");
     let table = run.result();
-    assert!(table.starts_with("all_reduce sum of f16: 4 SIPs of 2 PEs each, grid 4\n"), "{table}");
+    assert!(
+        table.starts_with("all_reduce sum of f16 (2 B each): 4 SIPs of 2 PEs each, grid 4\n"),
+        "{table}"
+    );
     for name in ["direct", "ring"] {
         let rows: Vec<_> =
             table.lines().filter(|line| line.starts_with(&format!("  {name} "))).collect();
@@ -139,7 +142,7 @@ fn other_sips_than_those_of_the_file_can_be_asked_for() {
         table.lines().next().unwrap().to_owned()
     };
     let of = |grid: &str, sips: u32| {
-        format!("all_reduce sum of f16: {sips} SIPs of 2 PEs each, grid {grid}")
+        format!("all_reduce sum of f16 (2 B each): {sips} SIPs of 2 PEs each, grid {grid}")
     };
     assert_eq!(head(&["--sips", "3"]), of("3", 3));
     assert_eq!(head(&["--sips", "6", "--sip-topology", "torus_2d"]), of("3×2", 6));

@@ -58,11 +58,13 @@ fn a_table_shows_every_policy_and_ends_with_advice() {
           pytorch-expandable  40.00 MiB  40.00 MiB   1.143        0  30.00 MiB
           first-fit           36.00 MiB  36.00 MiB   1.029        0  36.00 MiB
 
-        `first-fit` needs 36.00 MiB where PyTorch reserves 50.00 MiB: 28 % less; PyTorch's own `expandable_segments:True` saves 20 %.
+        `first-fit` needs 36.00 MiB where PyTorch reserves 50.00 MiB: 28 % less;
+          PyTorch's own `expandable_segments:True` saves 20 %.
         To type today (newer releases of PyTorch read PYTORCH_ALLOC_CONF instead):
           PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
             holds 40.00 MiB, not 50.00 MiB; runs in 40.00 MiB, not 50.00 MiB
-    "#]].assert_eq(&without_times(&table));
+    "#]]
+    .assert_eq(&without_times(&table));
 }
 
 #[test]
@@ -92,7 +94,8 @@ fn a_snapshot_has_a_row_with_what_was_recorded() {
             cached         22.00 MiB  unused, given back when memory runs out
             gaps           69.06 MiB  longest 18.00 MiB; most beside record.py:87 r…
 
-        `first-fit` would have needed 3.63 GiB where PyTorch reserved 4.35 GiB: 17 % less.
+        `first-fit` would have needed 3.63 GiB where PyTorch reserved 4.35 GiB: 17 %
+          less.
     "#]]
     .assert_eq(&without_times(&table));
 }
@@ -119,8 +122,10 @@ fn a_snapshot_without_history_is_shown_without_a_star_and_without_advice() {
           pytorch       20.00 MiB  20.00 MiB   6.667        0  20.00 MiB
           first-fit      4.00 MiB   4.00 MiB   1.333        0   4.00 MiB
 
-        No advice on `late`: it has no history, only what was live when it was taken; call torch.cuda.memory._record_memory_history() before the work.
-    "#]].assert_eq(&without_times(&table));
+        No advice on `late`: it has no history, only what was live when it was taken;
+          call torch.cuda.memory._record_memory_history() before the work.
+    "#]]
+    .assert_eq(&without_times(&table));
     let rows = json(&sandbox, &["late.pickle", "--policy=first-fit"]);
     assert_eq!(rows[0]["recorded_by"], "PyTorch");
     assert!(rows[0]["doubt"].as_str().unwrap().starts_with("it has no history"));
@@ -135,13 +140,17 @@ fn a_policy_that_fails_is_a_row_and_no_error() {
         large
           policy     events  peak live  peak reserved   waste ns/op
         ✗ first-fit       1   1.00 MiB       2.00 MiB  failed      –
-            event 2: out of memory: wanted 97.66 TiB (107374182400000 B, rounded to 107374182400000 B)
-          free 1.00 MiB, longest free range 1.00 MiB, in 1 regions
-          device: 64.00 TiB of 64.00 TiB free; no more regions are acquired
-          region 0x400000000: 2.00 MiB, 1.00 MiB free, longest range 1.00 MiB, 1 blocks
-          no region can ever hold it: the longest block is 64.00 TiB, and the device has 64.00 TiB in all; ask for less, or use a device with more
+            event 2: out of memory: wanted 97.66 TiB (107374182400000 B, rounded to
+                107374182400000 B)
+              free 1.00 MiB, longest free range 1.00 MiB, in 1 regions
+              device: 64.00 TiB of 64.00 TiB free; no more regions are acquired
+              region 0x400000000: 2.00 MiB, 1.00 MiB free, longest range 1.00 MiB, 1
+                blocks
+              no region can ever hold it: the longest block is 64.00 TiB, and the device
+                has 64.00 TiB in all; ask for less, or use a device with more
 
-        No policy could serve `large`: compare the sizes in the trace with what the failed rows say.
+        No policy could serve `large`: compare the sizes in the trace with what the
+          failed rows say.
     "#]].assert_eq(&without_times(&table));
     let rows = json(&sandbox, &["large.trace", "--policy=first-fit", "--policy=pytorch"]);
     assert!(rows[0]["failed"].as_str().unwrap().starts_with("event 2: out of memory"));

@@ -104,7 +104,8 @@ fn a_snapshot_that_ends_out_of_memory_names_the_holders_and_what_would_have_run(
             gaps           568.93 MiB  longest 213.50 MiB; most beside out_of_memor…"#]]
     .assert_eq(part(&table, "held when memory ran out"));
     expect![[r#"
-        `out_of_memory` ran out of memory when 825.00 MiB was asked for, with 5.20 GiB to be had in all: `pytorch-expandable` would have fitted.
+        `out_of_memory` ran out of memory when 825.00 MiB was asked for, with 5.20 GiB
+          to be had in all: `pytorch-expandable` would have fitted.
         To type today (newer releases of PyTorch read PYTORCH_ALLOC_CONF instead):
           PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
             holds 5.10 GiB, not 12.00 GiB; runs in 4.88 GiB, not 5.37 GiB

@@ -119,19 +119,36 @@ fn a_small_run_explained() {
           vector_add.rs:19  store          1      1 ns   1.2 %
 
         step by step, in ns
-          from    takes   unit       what                                   line              why then                                  of which
-           0.000   1.000  PE_CPU     dispatch of load f16[256]              vector_add.rs:17  the launch began
-           1.000   1.000  PE_CPU     the scheduler passes on load f16[256]  vector_add.rs:17  its overhead for each command
-           2.000  15.020  DMA read   load f16[256]                          vector_add.rs:17  it was dispatched then                    4.02 ns overhead, 3 ns serialisation, 8 ns memory
-          17.020  15.020  DMA read   load f16[256]                          vector_add.rs:18  DMA read was busy: load f16[256]          4.02 ns overhead, 3 ns serialisation, 8 ns memory
-          32.040  15.020  DMA read   load f16[256]                          vector_add.rs:17  DMA read was busy: load f16[256]          4.02 ns overhead, 3 ns serialisation, 8 ns memory
-          47.060  15.020  DMA read   load f16[256]                          vector_add.rs:18  DMA read was busy: load f16[256]          4.02 ns overhead, 3 ns serialisation, 8 ns memory
-          62.080   2.000  fetch      operands of add f16[256]               vector_add.rs:19  it comes after load f16[256]
-          64.080   1.000  MATH       add f16[256]                           vector_add.rs:19  after TCM read: operands of add f16[256]
-          65.080   1.000  store      results of add f16[256]                vector_add.rs:19  after MATH: add f16[256]
-          66.080  15.020  DMA write  store f16[256]                         vector_add.rs:19  it comes after results of add f16[256]    4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          from    takes   unit       what, why then, and of which
+           0.000   1.000  PE_CPU     dispatch of load f16[256] at vector_add.rs:17
+                                     the launch began
+           1.000   1.000  PE_CPU     the scheduler passes on load f16[256] at
+                                     vector_add.rs:17
+                                     its overhead for each command
+           2.000  15.020  DMA read   load f16[256] at vector_add.rs:17
+                                     it was dispatched then
+                                     4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          17.020  15.020  DMA read   load f16[256] at vector_add.rs:18
+                                     DMA read was busy: load f16[256]
+                                     4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          32.040  15.020  DMA read   load f16[256] at vector_add.rs:17
+                                     DMA read was busy: load f16[256]
+                                     4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          47.060  15.020  DMA read   load f16[256] at vector_add.rs:18
+                                     DMA read was busy: load f16[256]
+                                     4.02 ns overhead, 3 ns serialisation, 8 ns memory
+          62.080   2.000  fetch      operands of add f16[256] at vector_add.rs:19
+                                     it comes after load f16[256]
+          64.080   1.000  MATH       add f16[256] at vector_add.rs:19
+                                     after TCM read: operands of add f16[256]
+          65.080   1.000  store      results of add f16[256] at vector_add.rs:19
+                                     after MATH: add f16[256]
+          66.080  15.020  DMA write  store f16[256] at vector_add.rs:19
+                                     it comes after results of add f16[256]
+                                     4.02 ns overhead, 3 ns serialisation, 8 ns memory
           10 steps, 81.1 ns in all
-    "#]].assert_eq(&run.result());
+    "#]]
+    .assert_eq(&run.result());
 }
 
 #[test]
