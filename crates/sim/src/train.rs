@@ -17,7 +17,6 @@ mod enter;
 mod light;
 mod order;
 mod scatter;
-mod slide;
 mod weave;
 
 use crate::event::Place;

@@ -28,7 +28,7 @@ pub(super) const CROWD: usize = 12;
 pub(super) struct Lane {
     pub(super) id: TransferId,
     pub(super) slot: SlotId,
-    pub(super) hop: u16,
+    hop: u16,
     /// Rank of its flits when they ask, and the event after which they ask.
     rank: u32,
     begun: Place,
@@ -42,9 +42,9 @@ pub(super) struct Lane {
     propagation: u64,
     overhead: u64,
     /// First flit whose time of asking may have changed.
-    pub(super) stale: usize,
+    stale: usize,
     /// First flit that leaves at another time or in another order, and the earlier one of its two times.
-    pub(super) moved: Option<(usize, u64)>,
+    moved: Option<(usize, u64)>,
 }
 
 impl Lane {
@@ -73,7 +73,7 @@ impl Lane {
 
     /// Moves flits that ask before `limit` over a link that is free from `free` on; returns when it is free then.
     #[inline]
-    pub(super) fn cross(&mut self, times: &mut [u64], mut free: u64, limit: Place) -> u64 {
+    fn cross(&mut self, times: &mut [u64], mut free: u64, limit: Place) -> u64 {
         let rows = &mut times[self.row * self.flits..(self.row + 2) * self.flits];
         let (asks, leaves) = rows.split_at_mut(self.flits);
         loop {
@@ -217,6 +217,25 @@ impl<M> Trains<M> {
         self.moved = moved;
     }
 
+    /// Updates the next link of a train whose flits leave at other times or in another order than before.
+    fn pass_on(&mut self, env: &mut impl Environment<M>, lane: &Lane) {
+        let transfer = &self.traffic[lane.slot];
+        let hop = lane.hop + 1;
+        if transfer.train.entered == hop {
+            return self.enter(env, lane.slot);
+        }
+        if hop == transfer.leg.to {
+            return self.expect_end(env, lane.slot);
+        }
+        let (flit, from) = lane.moved.expect("only these lanes are collected");
+        let link = transfer.hops[usize::from(hop)].link;
+        self.note_dirty(env, from, link);
+        let passages = &mut self.uses[link.index()].trains;
+        let passage = passages.iter_mut().find(|passage| passage.slot == lane.slot);
+        let changed = &mut passage.expect("it has been entered there").changed;
+        *changed = (*changed).min(u32::try_from(flit).expect("fewer than 2³² flits"));
+    }
+
     /// Sorts trains by their first flits.
     fn line_up(&self, trains: &mut [Passage]) {
         for passage in trains.iter_mut().filter(|passage| passage.changed != Passage::UNCHANGED) {
@@ -226,7 +245,7 @@ impl<M> Trains<M> {
     }
 
     /// The entry of a train on a link as its flits ask now.
-    pub(super) fn placed(&self, passage: &Passage) -> Passage {
+    fn placed(&self, passage: &Passage) -> Passage {
         let transfer = &self.traffic[passage.slot];
         let row = transfer.row(passage.hop);
         let place = |flit| Place { at: transfer.time(row, flit), rank: passage.rank };
@@ -257,7 +276,7 @@ impl<M> Trains<M> {
     }
 
     /// Counts the cost of computing lanes.
-    pub(super) fn charge(&mut self, lanes: &[Lane]) {
+    fn charge(&mut self, lanes: &[Lane]) {
         for lane in lanes {
             let transfer = &mut self.traffic[lane.slot];
             transfer.train.work += (lane.flits - lane.next) as u64;
