@@ -1,7 +1,7 @@
 //! The Flex allocator as a target: one growable region on a device of practically unlimited memory.
 
 use super::Target;
-use crate::trace::Allocate;
+use crate::trace::{Allocate, Trace};
 use cubeyard_memory::device::{Card, CardSpec, DeviceMemory};
 use cubeyard_memory::flex::{Allocation, FlexAllocator};
 use cubeyard_memory::policy::Request;
@@ -9,7 +9,7 @@ use cubeyard_units::Bytes;
 use std::sync::Arc;
 
 /// Size of the device and of the region: 64 TiB, more than any accelerator has.
-pub(super) const SPACE: Bytes = Bytes::new(1 << 46);
+const SPACE: Bytes = Bytes::new(1 << 46);
 
 #[derive(Debug)]
 pub(super) struct Flex {
@@ -21,15 +21,15 @@ pub(super) struct Flex {
 
 impl Flex {
     /// Creates a region that grows in granules of 2 MiB, with the block strategy `block`. Idle memory is remapped
-    /// if it `recycles`. The device has `memory`.
-    pub(super) fn new(block: &str, recycles: bool, allocations: u32, memory: Bytes) -> Self {
-        let card = Arc::new(Card::new(CardSpec::physical(memory)));
+    /// if it `recycles`. The device has `memory`, or practically no limit.
+    pub(super) fn new(block: &str, recycles: bool, trace: &Trace, memory: Option<Bytes>) -> Self {
+        let card = Arc::new(Card::new(CardSpec::physical(memory.unwrap_or(SPACE))));
         let growth = if recycles { "recycle" } else { "growable" };
         let config = format!("block:{block},growth:{growth}({}),max_regions:1", SPACE.get());
         let builder = FlexAllocator::builder(Arc::clone(&card) as Arc<dyn DeviceMemory>);
         let allocator =
             builder.config(config.parse().expect("the names are those of the table")).build();
-        let live = (0..allocations).map(|_| None).collect();
+        let live = (0..trace.allocations).map(|_| None).collect();
         Self { allocator: allocator.expect("the card can commit in granules"), card, live }
     }
 }
@@ -67,7 +67,7 @@ mod tests {
 
     fn reserved(recycles: bool, script: &str) -> Bytes {
         let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
-        let mut target = Flex::new("first-fit", recycles, trace.allocations, SPACE);
+        let mut target = Flex::new("first-fit", recycles, &trace, None);
         assert_eq!(run(&trace, &mut target, &mut |_| {}).failed, None);
         target.reserved()
     }
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_block_longer_than_the_space_is_refused_with_the_figures() {
         let trace = Script::parse("alloc a 70368744177665\n").unwrap().to_trace("test").unwrap();
-        let outcome = run(&trace, &mut Flex::new("best-fit", false, 1, SPACE), &mut |_| {});
+        let outcome = run(&trace, &mut Flex::new("best-fit", false, &trace, None), &mut |_| {});
         let message = outcome.failed.unwrap().message;
         assert!(message.contains("the longest block is 64.00 TiB"), "{message}");
     }

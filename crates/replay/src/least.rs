@@ -5,7 +5,7 @@
 //! limit above one under which it runs. So a few limits below the answer are tried too, and the answer says only what
 //! was seen: it runs there, and it fails one step below.
 
-use super::{Outcome, ReplayPolicy, Target, run};
+use super::{Make, Outcome, ReplayPolicy, Target, run};
 use crate::trace::Trace;
 use cubeyard_units::Bytes;
 
@@ -45,14 +45,14 @@ impl ReplayPolicy {
     /// Returns the least memory in which the policy serves a trace, given its outcome without a limit; `None` if it failed,
     /// held nothing, or knows no limit.
     pub fn least(&self, trace: &Trace, unlimited: &Outcome) -> Option<Least> {
-        let limited = self.limited?;
-        search(trace, &|limit| limited(trace, limit), unlimited)
+        let Make::Limited(make) = self.make else { return None };
+        search(trace, &|limit| make(trace, Some(limit)), unlimited)
     }
 
     /// Returns the least memory in which the policy serves a trace that it has not replayed yet.
     pub(super) fn least_of(&self, trace: &Trace) -> Option<Least> {
-        self.limited?;
-        self.least(trace, &run(trace, &mut *(self.make)(trace), &mut |_| {}))
+        let Make::Limited(make) = self.make else { return None };
+        self.least(trace, &run(trace, &mut *make(trace, None), &mut |_| {}))
     }
 }
 

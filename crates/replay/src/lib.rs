@@ -54,7 +54,7 @@ pub use self::held::{Held, HeldGroup, Moment};
 pub use self::holders::{Grouping, Holder, holders};
 pub use self::least::Least;
 pub use self::map::{BlockMap, MappedBlock};
-pub use self::policy::{Kind, MakeLimited, POLICIES, ReplayPolicy, UnknownPolicy, policy};
+pub use self::policy::{Kind, Make, POLICIES, ReplayPolicy, UnknownPolicy, policy};
 pub use self::report::{COLUMNS, LEAST_COLUMNS, Report, Row};
 pub use self::run::{Failure, Outcome, memory_needed, run};
 pub use self::settings::Setting;

@@ -65,9 +65,10 @@ impl Placed {
 }
 
 impl BlockMap {
-    /// Replays a trace under a policy and returns its blocks; `None` if the policy has no addresses.
+    /// Replays a trace under a policy and returns its blocks; `None` if the policy has no addresses, or is one of a
+    /// front.
     pub fn new(policy: &ReplayPolicy, trace: &Trace) -> Option<Self> {
-        let mut placed = placed(&mut *(policy.make)(trace), trace)?;
+        let mut placed = placed(&mut *policy.target(trace)?, trace)?;
         let ranges = used_ranges(&placed);
         let height = ranges.last().map_or(0, |&(start, end, below)| below + (end - start));
         let left_out = placed.len().saturating_sub(MOST);

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::Target;
-use super::flex::{Flex, SPACE};
+use super::flex::Flex;
 use super::planned::Planned;
 use super::pytorch::PyTorch;
 use crate::trace::Trace;
@@ -15,67 +15,49 @@ pub const POLICIES: &[ReplayPolicy] = &[
         name: PYTORCH,
         kind: Kind::PyTorch,
         summary: "PyTorch's allocator as it is by default",
-        make: |_| Box::new(PyTorch::native(None)),
-        limited: Some(|_, limit| Box::new(PyTorch::native(None).limited(limit))),
+        make: Make::Limited(|_, limit| Box::new(PyTorch::native(None).limited(limit))),
     },
     ReplayPolicy {
         name: EXPANDABLE,
         kind: Kind::PyTorch,
         summary: "PyTorch with expandable_segments:True",
-        make: |_| Box::new(PyTorch::expandable(None)),
-        limited: Some(|_, limit| Box::new(PyTorch::expandable(None).limited(limit))),
+        make: Make::Limited(|_, limit| Box::new(PyTorch::expandable(None).limited(limit))),
     },
     ReplayPolicy {
         name: "first-fit",
         kind: Kind::Online,
         summary: "the lowest free range that fits",
-        make: |trace| Box::new(Flex::new("first-fit", false, trace.allocations, SPACE)),
-        limited: Some(|trace, limit| {
-            Box::new(Flex::new("first-fit", false, trace.allocations, limit))
-        }),
+        make: Make::Limited(|trace, limit| Box::new(Flex::new("first-fit", false, trace, limit))),
     },
     ReplayPolicy {
         name: "best-fit",
         kind: Kind::Online,
         summary: "the smallest free range that fits",
-        make: |trace| Box::new(Flex::new("best-fit", false, trace.allocations, SPACE)),
-        limited: Some(|trace, limit| {
-            Box::new(Flex::new("best-fit", false, trace.allocations, limit))
-        }),
+        make: Make::Limited(|trace, limit| Box::new(Flex::new("best-fit", false, trace, limit))),
     },
     ReplayPolicy {
         name: "quick-fit",
         kind: Kind::Online,
         summary: "the block of this size freed last, else best fit",
-        make: |trace| Box::new(Flex::new("quick-fit", false, trace.allocations, SPACE)),
-        limited: Some(|trace, limit| {
-            Box::new(Flex::new("quick-fit", false, trace.allocations, limit))
-        }),
+        make: Make::Limited(|trace, limit| Box::new(Flex::new("quick-fit", false, trace, limit))),
     },
     ReplayPolicy {
         name: "recycle",
         kind: Kind::Online,
         summary: "best fit; idle memory is remapped before more is taken",
-        make: |trace| Box::new(Flex::new("best-fit", true, trace.allocations, SPACE)),
-        limited: Some(|trace, limit| {
-            Box::new(Flex::new("best-fit", true, trace.allocations, limit))
-        }),
+        make: Make::Limited(|trace, limit| Box::new(Flex::new("best-fit", true, trace, limit))),
     },
     ReplayPolicy {
         name: "lifetime",
         kind: Kind::Online,
         summary: "recycle, with blocks that die together placed together",
-        make: |trace| Box::new(Flex::new("lifetime", true, trace.allocations, SPACE)),
-        limited: Some(|trace, limit| {
-            Box::new(Flex::new("lifetime", true, trace.allocations, limit))
-        }),
+        make: Make::Limited(|trace, limit| Box::new(Flex::new("lifetime", true, trace, limit))),
     },
     ReplayPolicy {
         name: "planned",
         kind: Kind::Planned,
         summary: "offsets computed ahead, for a trace that will repeat",
-        make: |trace| Box::new(Planned::new(trace)),
-        limited: None,
+        make: Make::Unlimited(|trace| Box::new(Planned::new(trace))),
     },
 ];
 
@@ -93,14 +75,31 @@ pub struct ReplayPolicy {
     pub summary: &'static str,
     /// Kind of the policy.
     pub kind: Kind,
-    /// Creates an allocator of this policy for a trace.
-    pub make: fn(&Trace) -> Box<dyn Target + '_>,
-    /// Creates one that may hold no more than a number of bytes; `None` if the policy knows no limit.
-    pub limited: Option<MakeLimited>,
+    /// Constructor of its targets.
+    pub make: Make,
 }
 
-/// Creates an allocator for a trace that may hold no more than a number of bytes.
-pub type MakeLimited = fn(&Trace, Bytes) -> Box<dyn Target + '_>;
+impl ReplayPolicy {
+    /// Creates a target for a trace, without a limit; `None` for a policy of a front.
+    pub fn target<'t>(&self, trace: &'t Trace) -> Option<Box<dyn Target + 't>> {
+        match self.make {
+            Make::Limited(make) => Some(make(trace, None)),
+            Make::Unlimited(make) => Some(make(trace)),
+            Make::Front => None,
+        }
+    }
+}
+
+/// Constructor of the targets of a policy.
+#[derive(Clone, Copy, Debug)]
+pub enum Make {
+    /// Creates a target for a trace, which holds no more than a number of bytes if one is given.
+    Limited(fn(&Trace, Option<Bytes>) -> Box<dyn Target + '_>),
+    /// Creates a target for a trace; the policy knows no limit.
+    Unlimited(fn(&Trace) -> Box<dyn Target + '_>),
+    /// A front creates the targets, and gives them to [`ReplayPolicy::replay_over`].
+    Front,
+}
 
 /// Kind of a policy: the knowledge that it requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

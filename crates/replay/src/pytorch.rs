@@ -103,13 +103,13 @@ impl PyTorch {
         Self { growth, blocks, device, allocated, peak_allocated, retries: 0, limit: None }
     }
 
-    /// Sets a limit as `torch.cuda.set_per_process_memory_fraction` does.
+    /// Sets a limit as `torch.cuda.set_per_process_memory_fraction` does; `None` is no limit.
     ///
     /// Before PyTorch asks the driver for memory, it adds the size of a segment for the request to what is reserved. An
     /// expandable segment may then need less, because its end is free, or more, because it maps whole pages.
     #[must_use]
-    pub fn limited(self, limit: Bytes) -> Self {
-        Self { limit: Some(limit), ..self }
+    pub fn limited(self, limit: Option<Bytes>) -> Self {
+        Self { limit, ..self }
     }
 
     /// Returns the bytes of the blocks in use: requested sizes with rounding and with remainders too small to

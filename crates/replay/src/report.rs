@@ -127,10 +127,7 @@ impl Report {
         let present = self.peak.as_ref().map(|peak| peak.cache.policy);
         let present = self.rows.iter().find(|row| Some(row.policy.name) == present);
         let rows = present.into_iter().chain(self.best());
-        // A policy of a front is replayed over its own targets.
-        let known =
-            rows.filter(|row| row.policy.limited.is_some() || row.policy.kind == Kind::Planned);
-        let mut policies: Vec<_> = known.map(|row| row.policy).collect();
+        let mut policies: Vec<_> = rows.map(|row| row.policy).collect();
         policies.dedup_by_key(|policy| policy.name);
         self.maps = policies.iter().filter_map(|policy| BlockMap::new(policy, trace)).collect();
     }
@@ -178,7 +175,10 @@ impl ReplayPolicy {
             });
             return self.replay_over(&make, trace, clock, progress);
         }
-        self.replay_over(&self.make, trace, clock, progress)
+        let make = maker(|trace| {
+            self.target(trace).expect("a policy of a front is replayed over its targets")
+        });
+        self.replay_over(&make, trace, clock, progress)
     }
 
     /// Replays a trace as [`replay`](Self::replay) does, over targets that `make` creates: for policies that are

@@ -64,7 +64,7 @@ fn best_split(trace: &Trace, present: Bytes) -> Option<Setting> {
         return None;
     }
     let make = |limit| {
-        let model = PyTorch::splitting_below(Bytes::mib(mib), None).limited(limit);
+        let model = PyTorch::splitting_below(Bytes::mib(mib), None).limited(Some(limit));
         Box::new(model) as Box<dyn Target>
     };
     let least = least::search(trace, &make, &outcome)?;

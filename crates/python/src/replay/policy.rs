@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cubeyard_cli::{Input, processor_clock};
 use cubeyard_memory::Bytes;
 use cubeyard_replay::trace::{Allocate, Trace};
-use cubeyard_replay::{Kind as PolicyKind, ReplayPolicy, Row, Target};
+use cubeyard_replay::{Kind as PolicyKind, Make, ReplayPolicy, Row, Target};
 use pyo3::prelude::*;
 
 use super::trace::RecordedTrace;
@@ -34,8 +34,7 @@ pub(crate) fn choose(given: &Bound<'_, PyAny>) -> PyResult<Chosen> {
         name: permanent(&name),
         summary: "written in Python",
         kind: PolicyKind::Online,
-        make: |_| unreachable!("a policy in Python is replayed over its own targets"),
-        limited: None,
+        make: Make::Front,
     };
     Ok(Chosen::Python(policy, given.clone().unbind()))
 }

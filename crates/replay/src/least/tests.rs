@@ -5,7 +5,7 @@ use crate::trace::script::Script;
 fn found(name: &str, script: &str) -> Option<Least> {
     let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
     let policy = policy(name).unwrap();
-    let unlimited = run(&trace, &mut *(policy.make)(&trace), &mut |_| {});
+    let unlimited = run(&trace, &mut *policy.target(&trace).unwrap(), &mut |_| {});
     policy.least(&trace, &unlimited)
 }
 
@@ -42,7 +42,7 @@ fn our_policies_give_idle_granules_back_when_memory_runs_out() {
     let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
     for name in ["first-fit", "best-fit", "quick-fit", "recycle", "lifetime"] {
         let policy = policy(name).unwrap();
-        let unlimited = run(&trace, &mut *(policy.make)(&trace), &mut |_| {});
+        let unlimited = run(&trace, &mut *policy.target(&trace).unwrap(), &mut |_| {});
         let most = if name == "recycle" || name == "lifetime" { 46 } else { 76 };
         assert_eq!(unlimited.peak_reserved, Bytes::mib(most), "{name}");
         let least = policy.least(&trace, &unlimited).unwrap();

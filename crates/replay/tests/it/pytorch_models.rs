@@ -77,7 +77,7 @@ fn the_models_run_in_the_memory_in_which_pytorch_does() {
         let trace = rmm::read(name, &log, LIMIT).expect("a recorded log");
         for (policy, settings) in [("pytorch", "default"), ("pytorch-expandable", "expandable")] {
             let policy = cubeyard_replay::policy(policy).expect("a name of the table");
-            let unlimited = run(&trace, &mut *(policy.make)(&trace), &mut |_| {});
+            let unlimited = run(&trace, &mut *policy.target(&trace).unwrap(), &mut |_| {});
             let least = policy.least(&trace, &unlimited).expect("it runs without a limit");
             let figure = |key: &str| theirs[settings][key].as_u64().expect("a figure");
             let off = (least.runs.get().cast_signed() - figure("least").cast_signed()) >> 20;
