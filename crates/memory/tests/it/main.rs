@@ -10,9 +10,11 @@
 
 mod conformance;
 mod examples;
+mod faulty;
 mod flex;
 mod index;
 #[path = "../../../../testdata/long_tests.rs"]
 mod long_tests;
+mod naive;
 mod pe_memory;
 mod rfc;

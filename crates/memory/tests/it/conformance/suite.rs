@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::Bytes;
+use cubeyard_memory::Bytes;
 
 /// An allocator, as the suite sees it. Blocks have the numbers that the suite gives them.
-pub trait Subject {
+pub(crate) trait Subject {
     /// Returns the granule that sizes and offsets are multiples of.
     fn granule(&self) -> Bytes;
 
@@ -33,18 +33,18 @@ pub trait Subject {
 
 /// The place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Placed {
+pub(crate) struct Placed {
     /// Number of the space.
-    pub space: u64,
+    pub(crate) space: u64,
     /// Offset in the space.
-    pub offset: Bytes,
+    pub(crate) offset: Bytes,
     /// Length in bytes.
-    pub size: Bytes,
+    pub(crate) size: Bytes,
 }
 
 /// Reason why a subject refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// There was no room.
     NoRoom {
         /// Number of bytes wanted, rounded up.
@@ -60,20 +60,20 @@ pub enum Refused {
 
 /// Counts of the operations of a run, so that a run without any is noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub(crate) struct Report {
     /// Number of blocks that were placed.
-    pub placed: u32,
+    pub(crate) placed: u32,
     /// Number of blocks that were freed.
-    pub freed: u32,
+    pub(crate) freed: u32,
     /// Number of requests for which there was no room.
-    pub refused: u32,
+    pub(crate) refused: u32,
 }
 
 /// Runs a subject through the suite.
 ///
 /// # Panics
 /// If the subject breaks a promise.
-pub fn check<S: Subject>(make: impl Fn() -> S) -> Report {
+pub(crate) fn check<S: Subject>(make: impl Fn() -> S) -> Report {
     let mut report = Report::default();
     for seed in 1..=4 {
         let first = random_history(make(), seed, &mut report);

@@ -1,12 +1,15 @@
-//! A device that fails on demand, for tests.
+//! A device that fails on demand.
 
-use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo};
-use crate::Bytes;
-use crate::sync::{Mutex, lock};
+use std::sync::{Mutex, MutexGuard};
+
+use cubeyard_memory::Bytes;
+use cubeyard_memory::device::{
+    AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo,
+};
 
 /// Calls to a [`Faulty`] device that fail. Only acquire, reserve and commit can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// No call fails.
     Never,
     /// Only the `n`th call from now on that can fail, counted from 0.
@@ -16,19 +19,8 @@ pub enum Fault {
 }
 
 /// A wrapper of a device that lets calls fail.
-///
-/// ```
-/// use cubeyard_memory::device::{Card, CardSpec, DeviceMemory, Fault, Faulty};
-/// use cubeyard_memory::Bytes;
-///
-/// let card = Faulty::new(Card::new(CardSpec::physical(Bytes::gib(64))));
-/// card.fail(Fault::Once(1));
-/// assert!(card.try_acquire(Bytes::gib(4)).is_some());
-/// assert!(card.try_acquire(Bytes::gib(4)).is_none(), "the second call was told to fail");
-/// assert_eq!(card.calls(), 2);
-/// ```
 #[derive(Debug)]
-pub struct Faulty<D> {
+pub(crate) struct Faulty<D> {
     inner: D,
     state: Mutex<FaultyState>,
 }
@@ -42,28 +34,27 @@ struct FaultyState {
 
 impl<D> Faulty<D> {
     /// Wraps a device, of which no call fails yet.
-    pub fn new(inner: D) -> Self {
+    pub(crate) fn new(inner: D) -> Self {
         Self { inner, state: Mutex::new(FaultyState { fault: Fault::Never, since: 0, calls: 0 }) }
     }
 
     /// Sets the calls that fail from now on.
-    pub fn fail(&self, fault: Fault) {
-        let mut state = lock(&self.state);
+    pub(crate) fn fail(&self, fault: Fault) {
+        let mut state = self.state();
         *state = FaultyState { fault, since: 0, calls: state.calls };
     }
 
     /// Returns how many calls were made that can fail, including those that did.
-    pub fn calls(&self) -> usize {
-        lock(&self.state).calls
+    pub(crate) fn calls(&self) -> usize {
+        self.state().calls
     }
 
-    /// Returns the wrapped device.
-    pub fn inner(&self) -> &D {
-        &self.inner
+    fn state(&self) -> MutexGuard<'_, FaultyState> {
+        self.state.lock().expect("no call panics")
     }
 
     fn works(&self) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state();
         let number = state.since;
         state.since += 1;
         state.calls += 1;
@@ -115,4 +106,14 @@ impl<D: DeviceMemory> DeviceMemory for Faulty<D> {
     fn decommit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) {
         self.inner.decommit(region, offset, size);
     }
+}
+
+#[test]
+fn only_the_call_that_is_to_fail_fails() {
+    use cubeyard_memory::device::{Card, CardSpec};
+    let card = Faulty::new(Card::new(CardSpec::physical(Bytes::gib(64))));
+    card.fail(Fault::Once(1));
+    assert!(card.try_acquire(Bytes::gib(4)).is_some());
+    assert!(card.try_acquire(Bytes::gib(4)).is_none(), "the second call was told to fail");
+    assert_eq!(card.calls(), 2);
 }
