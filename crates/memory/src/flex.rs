@@ -126,11 +126,14 @@ impl FlexAllocator {
 
     /// Allocates a block for a request.
     pub fn allocate_for(&self, request: &Request) -> Result<Allocation, AllocateError> {
-        let allocation = self.find_room(request)?;
-        if request.site != 0 && self.shared.journal.is_kept() {
+        let outcome = self.find_room(request);
+        if let Ok(allocation) = &outcome
+            && request.site != 0
+            && self.shared.journal.is_kept()
+        {
             self.shared.journal.note_site(allocation.flat(), request.site);
         }
-        Ok(allocation)
+        outcome
     }
 
     fn find_room(&self, request: &Request) -> Result<Allocation, AllocateError> {

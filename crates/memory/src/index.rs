@@ -41,7 +41,7 @@ mod quick;
 mod tree;
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
+use std::num::NonZeroU64;
 
 use crate::Bytes;
 use blocks::{Blocks, Id, NONE};
@@ -68,28 +68,42 @@ pub enum Fit {
 /// key that outlives its block is recognised (after four billion further allocations in one space
 /// the numbers start again).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockKey {
-    id: u32,
-    /// Never 0, so that an `Option` of a key is no longer than a key.
-    serial: NonZeroU32,
-}
+pub struct BlockKey(
+    /// The block's number above its serial number, which is never 0. In one piece: a processor that reads
+    /// together what it has just written in two pieces has to wait.
+    NonZeroU64,
+);
 
+#[expect(clippy::cast_possible_truncation, reason = "the number is cut into its halves")]
 impl BlockKey {
+    /// Returns the key of a block; the serial number 1 follows on the last one.
+    #[inline]
+    fn new(id: Id, serial: u32) -> Self {
+        let bits = u64::from(id) << 32 | u64::from(serial.max(1));
+        Self(NonZeroU64::new(bits).expect("no serial number is 0"))
+    }
+
+    #[inline]
+    fn id(self) -> Id {
+        (self.0.get() >> 32) as Id
+    }
+
+    #[inline]
+    fn serial(self) -> u32 {
+        self.0.get() as u32
+    }
+
     /// Returns the key as a number.
-    pub const fn to_bits(self) -> u64 {
-        (self.id as u64) << 32 | self.serial.get() as u64
+    pub fn to_bits(self) -> u64 {
+        self.0.get()
     }
 
     /// Returns the key of a number from [`to_bits`](Self::to_bits). Any number is accepted, since a key
     /// is checked when it is used.
-    pub const fn from_bits(bits: u64) -> Self {
-        #[expect(clippy::cast_possible_truncation, reason = "the number is cut into its halves")]
-        let (id, serial) = ((bits >> 32) as u32, bits as u32);
-        match NonZeroU32::new(serial) {
-            Some(serial) => Self { id, serial },
-            // No block has this number: there are fewer blocks.
-            None => Self { id: u32::MAX, serial: NonZeroU32::MIN },
-        }
+    pub fn from_bits(bits: u64) -> Self {
+        // No block has the highest number: there are fewer blocks.
+        let id = if bits as u32 == 0 { Id::MAX } else { (bits >> 32) as Id };
+        Self::new(id, bits as u32)
     }
 }
 
@@ -281,7 +295,7 @@ impl FreeIndex {
     pub fn free_quick(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {
         let block = self.get(key).ok_or(StaleBlock)?;
         self.retire(&block);
-        let evicted = self.quick.push(&mut self.blocks, key.id, block.size.get() >> self.shift);
+        let evicted = self.quick.push(&mut self.blocks, key.id(), block.size.get() >> self.shift);
         if evicted != NONE {
             self.join_list(evicted);
         } else if self.quick.len() > quick::MOST {
@@ -359,7 +373,7 @@ impl FreeIndex {
         let block = self.get(key).ok_or(StaleBlock)?;
         self.retire(&block);
         let (start, units) = (block.offset.get() >> self.shift, block.size.get() >> self.shift);
-        self.join(key.id, start, units);
+        self.join(key.id(), start, units);
         Ok(block)
     }
 
@@ -367,14 +381,15 @@ impl FreeIndex {
     #[inline]
     pub fn get(&self, key: BlockKey) -> Option<Block> {
         // The end of the space and blocks on quick lists have the serial number 0, which no key has.
-        let live = self.blocks.is_live(key.id) && self.blocks.serial(key.id) == key.serial.get();
-        live.then(|| self.block(key.id))
+        let id = key.id();
+        let live = self.blocks.is_live(id) && self.blocks.serial(id) == key.serial();
+        live.then(|| self.block(id))
     }
 
     /// Replaces the tag of a live block.
     pub fn set_tag(&mut self, key: BlockKey, tag: u32) -> Result<(), StaleBlock> {
         self.get(key).ok_or(StaleBlock)?;
-        self.blocks.set_tag(key.id, tag);
+        self.blocks.set_tag(key.id(), tag);
         Ok(())
     }
 
@@ -441,7 +456,7 @@ impl FreeIndex {
     #[inline]
     fn retire(&mut self, block: &Block) {
         if let Some(addresses) = &mut self.addresses {
-            addresses.remove(&self.blocks.start(block.key.id));
+            addresses.remove(&self.blocks.start(block.key.id()));
         }
         self.live -= 1;
         self.free += block.size.get() >> self.shift;
@@ -510,7 +525,7 @@ impl FreeIndex {
     fn block(&self, id: Id) -> Block {
         let size = self.size(id);
         Block {
-            key: BlockKey { id, serial: numbered(self.blocks.serial(id)) },
+            key: BlockKey::new(id, self.blocks.serial(id)),
             offset: self.bytes(self.blocks.start(id)),
             size: self.bytes(size),
             requested: Bytes::new(self.blocks.requested(id)),
@@ -582,8 +597,8 @@ impl FreeIndex {
     /// Hands a block over to its owner.
     #[inline]
     fn settle(&mut self, id: Id, at: u64, units: u64, size: Bytes, tag: u32) -> Block {
-        let key = BlockKey { id, serial: numbered(self.serial.wrapping_add(1)) };
-        self.serial = key.serial.get();
+        let key = BlockKey::new(id, self.serial.wrapping_add(1));
+        self.serial = key.serial();
         self.live += 1;
         self.free -= units;
         self.blocks.occupy(id, size.get(), self.serial, tag);
@@ -592,12 +607,6 @@ impl FreeIndex {
         }
         Block { key, offset: self.bytes(at), size: self.bytes(units), requested: size, tag }
     }
-}
-
-/// Returns a serial number; 1 follows on the last one.
-#[inline]
-fn numbered(serial: u32) -> NonZeroU32 {
-    NonZeroU32::new(serial).unwrap_or(NonZeroU32::MIN)
 }
 
 /// Returns the blocks that have an owner.

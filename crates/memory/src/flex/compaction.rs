@@ -228,8 +228,8 @@ impl Slot {
         if !self.mailbox().unless_arrived(key, forward) {
             return None;
         }
-        let (freed, moving) = state.region.move_out(key);
-        self.free_when_passed(&mut state.region, freed);
+        let (stream, moving) = state.region.move_out(key);
+        self.free_when_passed(&mut state.region, key, stream);
         Some(moving)
     }
 }

@@ -88,13 +88,6 @@ pub(crate) struct PlacedBlock {
     pub(crate) backed: bool,
 }
 
-/// A block that its owner has freed, as it was.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FreedBlock {
-    pub(crate) key: BlockKey,
-    pub(crate) stream: u32,
-}
-
 /// State of the few blocks that need more than a tag.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Note {
@@ -206,6 +199,7 @@ impl RegionState {
     }
 
     /// Returns a live block that has an owner, and its tag.
+    #[inline]
     pub(crate) fn owned(&self, key: BlockKey) -> Result<(Block, Tag), FreeError> {
         let region = self.region.as_ref().ok_or(FreeError::Stale)?;
         let block = region.index.get(key).ok_or(FreeError::Stale)?;
@@ -230,10 +224,10 @@ impl RegionState {
         Ok(block.key)
     }
 
-    /// Frees a block for its owner, which leaves its range in use until [`give_back`](Self::give_back).
-    /// A pinned block stays until its last pin is gone, and nothing is returned.
+    /// Frees a block for its owner, which leaves its range in use until [`give_back`](Self::give_back), and
+    /// returns its stream. A pinned block stays until its last pin is gone, and nothing is returned.
     #[inline]
-    pub(crate) fn let_go(&mut self, key: BlockKey) -> Result<Option<FreedBlock>, FreeError> {
+    pub(crate) fn let_go(&mut self, key: BlockKey) -> Result<Option<u32>, FreeError> {
         let (block, tag) = self.owned(key)?;
         if let Some(note) = tag.is_noted().then(|| self.notes.get_mut(&key)).flatten()
             && note.pins > 0
@@ -245,7 +239,7 @@ impl RegionState {
         let pool = Pool::of(block.size);
         self.counts.take(Quantity::Allocation, pool, 1);
         self.counts.take(Quantity::AllocatedBytes, pool, block.size.get());
-        Ok(Some(FreedBlock { key, stream }))
+        Ok(Some(stream))
     }
 
     /// Forgets the note of a freed block, and returns the streams that use it beside its own.

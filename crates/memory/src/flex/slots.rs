@@ -26,7 +26,7 @@ use super::config::{FlexConfig, MAX_REGIONS, Release};
 use super::error::{FreeError, RegionReport};
 use super::history::{Action, Clock, Journal};
 use super::moves::{Moves, SlotKey};
-use super::region::{FreedBlock, PlacedBlock, Region, RegionState};
+use super::region::{PlacedBlock, Region, RegionState};
 use super::segments::Segments;
 use super::stream::{StreamEvents, Streams};
 use super::tag::Tag;
@@ -373,6 +373,7 @@ impl Slot {
     }
 
     /// Locks the slot and frees the blocks in its inbox.
+    #[inline]
     pub(crate) fn enter(self: &Arc<Self>) -> MutexGuard<'_, SlotState> {
         let mut state = lock(&self.state);
         if self.mailbox().has_arrived() {
@@ -381,6 +382,7 @@ impl Slot {
         state
     }
 
+    #[cold]
     fn take_mail(self: &Arc<Self>, state: &mut SlotState) {
         let mut posts = self.mailbox().take(std::mem::take(&mut state.emptied));
         let room = if self.shared.is_closed() { 0 } else { SPARE };
@@ -402,11 +404,16 @@ impl Slot {
     }
 
     /// Unlocks the slot after a change, and updates peaks that it may have raised.
-    pub(crate) fn leave(&self, mut state: MutexGuard<'_, SlotState>) {
+    #[inline]
+    pub(crate) fn leave(&self, state: MutexGuard<'_, SlotState>) {
         self.publish(&state.region);
-        if !state.region.counts.is_above() {
-            return;
+        if state.region.counts.is_above() {
+            self.raise_peaks(state);
         }
+    }
+
+    #[cold]
+    fn raise_peaks(&self, mut state: MutexGuard<'_, SlotState>) {
         let lacking = state.region.counts.raise_ceilings(&self.shared.slack);
         drop(state);
         if !lacking.is_empty() {
@@ -442,21 +449,27 @@ impl Slot {
     }
 
     /// Frees a block for its owner: at once, when its pins are gone, or when its streams have passed.
+    #[inline]
     fn let_go(self: &Arc<Self>, state: &mut RegionState, key: BlockKey) -> Result<(), FreeError> {
-        if let Some(freed) = state.let_go(key)? {
-            self.free_when_passed(state, freed);
+        if let Some(stream) = state.let_go(key)? {
+            self.free_when_passed(state, key, stream);
         }
         Ok(())
     }
 
     /// Frees the range of a freed block, now or when its streams have passed.
-    pub(crate) fn free_when_passed(self: &Arc<Self>, state: &mut RegionState, freed: FreedBlock) {
-        let key = freed.key;
+    #[inline]
+    pub(crate) fn free_when_passed(
+        self: &Arc<Self>,
+        state: &mut RegionState,
+        key: BlockKey,
+        stream: u32,
+    ) {
         if self.shared.journal.is_kept() {
-            self.record(Action::FreeRequested, state.region(), &state.block(key), freed.stream);
+            self.record(Action::FreeRequested, state.region(), &state.block(key), stream);
         }
         let streams = &self.shared.streams;
-        match streams.to_wait_for(freed.stream, state.take_streams(key)) {
+        match streams.to_wait_for(stream, state.take_streams(key)) {
             Some(waited) => {
                 state.set_pending(key);
                 streams.wait_for((Arc::clone(self), key), waited);
@@ -465,6 +478,7 @@ impl Slot {
         }
     }
 
+    #[inline]
     pub(crate) fn give_back(&self, state: &mut RegionState, key: BlockKey) {
         let block = state.give_back(key);
         let stream = Tag::from_bits(block.tag).stream();

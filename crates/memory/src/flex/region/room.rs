@@ -1,6 +1,6 @@
 //! Room that compaction takes for blocks, and the blocks that move into it.
 
-use super::{FreedBlock, Note, RegionState};
+use super::{Note, RegionState};
 use crate::Bytes;
 use crate::flex::tag::Tag;
 use crate::index::{Block, BlockKey, Extent, Fit};
@@ -54,14 +54,15 @@ impl RegionState {
         free.then_some(alignment)
     }
 
-    pub(crate) fn move_out(&mut self, key: BlockKey) -> (FreedBlock, Moving) {
+    /// Frees a block that moves elsewhere, and returns its stream and what it keeps.
+    pub(crate) fn move_out(&mut self, key: BlockKey) -> (u32, Moving) {
         let (_, tag) = self.owned(key).expect("a movable block is live");
         let stream = self.stream(key, tag);
         let note = self.notes.remove(&key);
         self.set_tag(key, tag.without_note());
         let freed = self.let_go(key).expect("a movable block is live");
         freed.expect("a movable block is not pinned");
-        (FreedBlock { key, stream }, Moving { tag, note })
+        (stream, Moving { tag, note })
     }
 
     pub(crate) fn move_in(&mut self, room: BlockKey, Moving { tag, note }: Moving) {

@@ -39,6 +39,7 @@ impl Slot {
         Some((Arc::clone(self), block.key))
     }
 
+    #[inline]
     pub(super) fn place(&self, state: &mut RegionState, request: &Request) -> Option<PlacedBlock> {
         // More than the device has could never be committed, and would have very many granules.
         if request.size > self.shared.total && state.get().is_some_and(Region::is_growable) {
