@@ -48,9 +48,7 @@ enum Step {
 
 #[derive(Clone, Copy, Debug)]
 struct Refused {
-    size: Bytes,
-    stream: i128,
-    site: u32,
+    request: Request,
     device_free: Option<u64>,
     /// Number of changes of the reserved bytes before it.
     changes: usize,
@@ -99,8 +97,8 @@ impl History {
                 let site = sites.site(entry, budget)?;
                 self.allocate(&Entry::read(entry, site, time_us)?, budget)
             }
-            "free_requested" => self.request_free(&Entry::read(entry, 0, time_us)?, budget),
-            "free_completed" => self.complete_free(&Entry::read(entry, 0, time_us)?, budget),
+            "free_requested" => self.free(&Entry::read(entry, 0, time_us)?, false, budget),
+            "free_completed" => self.free(&Entry::read(entry, 0, time_us)?, true, budget),
             "segment_alloc" | "segment_map" => self.reserve(entry, 1, budget),
             "segment_free" | "segment_unmap" => self.reserve(entry, -1, budget),
             "oom" => {
@@ -131,10 +129,13 @@ impl History {
         let Some(wanted) = entry.optional("size")? else { return Ok(()) };
         let device_free = entry.optional("device_free")?;
         let stream = entry.optional("stream")?;
-        let refused = Refused {
+        let request = Request {
             size: Bytes::new(wanted.unsigned()?),
             stream: stream.map_or(Ok(0), |stream| stream.integer())?,
             site,
+        };
+        let refused = Refused {
+            request,
             device_free: device_free.map(|free| free.unsigned()).transpose()?,
             changes: self.changes.len(),
         };
@@ -161,35 +162,24 @@ impl History {
         Ok(())
     }
 
-    fn request_free(
+    /// Frees a block when that is requested, and again when it is completed, which is the time that counts.
+    fn free(
         &mut self,
         entry: &Entry<'_>,
+        completed: bool,
         budget: &mut Budget,
     ) -> Result<(), SnapshotError> {
         let owner = match self.addresses.get(&entry.address) {
             None => self.add_at_start(entry.address, entry.request, budget)?,
             Some(&State::Live(owner)) => owner,
-            Some(State::Freeing(..) | State::Free) => return Err(entry.not_live()),
-        };
-        self.note(entry.address, State::Freeing(owner, self.steps.len()), budget)?;
-        Ok(budget.push(&mut self.steps, Step::Free { owner, time_us: entry.time_us })?)
-    }
-
-    fn complete_free(
-        &mut self,
-        entry: &Entry<'_>,
-        budget: &mut Budget,
-    ) -> Result<(), SnapshotError> {
-        let owner = match self.addresses.get(&entry.address) {
-            None => self.add_at_start(entry.address, entry.request, budget)?,
-            Some(&State::Live(owner)) => owner,
-            Some(&State::Freeing(owner, place)) => {
+            Some(&State::Freeing(owner, place)) if completed => {
                 self.withdraw(place);
                 owner
             }
-            Some(State::Free) => return Err(entry.not_live()),
+            Some(State::Freeing(..) | State::Free) => return Err(entry.not_live()),
         };
-        self.note(entry.address, State::Free, budget)?;
+        let freeing = State::Freeing(owner, self.steps.len());
+        self.note(entry.address, if completed { State::Free } else { freeing }, budget)?;
         Ok(budget.push(&mut self.steps, Step::Free { owner, time_us: entry.time_us })?)
     }
 

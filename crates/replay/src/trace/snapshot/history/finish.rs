@@ -90,7 +90,8 @@ impl History {
         let mut events = Vec::with_capacity(starting + self.steps.len());
         for step in at_start.chain(self.steps) {
             if let Step::OutOfMemory(number) = step {
-                let Refused { size, stream, site, device_free, changes } = self.refused[number];
+                let Refused { request, device_free, changes } = self.refused[number];
+                let Request { size, stream, site } = request;
                 let stream =
                     numbering.streams.number(stream, budget)?.ok_or(SnapshotError::TooMany)?;
                 let held = reserved::before(in_the_end, &self.changes[changes..]);
