@@ -1,12 +1,11 @@
 //! Advice computed from the rows of reports, with a sentence on each report that gives none.
 
 use super::policy::{EXPANDABLE, PYTORCH};
+use super::settings::NOTICEABLE;
 use super::{Kind, ReplayPolicy, Report, Row, refused, settings};
-use crate::trace::RecordedBy;
+use crate::trace::{RecordedBy, Recording};
 use cubeyard_units::Bytes;
 
-/// Savings below this fraction are not mentioned.
-const NOTICEABLE: f64 = 0.001;
 /// Expandable segments within this fraction of the best policy are recommended beside it.
 const NEAR: f64 = 0.01;
 
@@ -89,8 +88,7 @@ fn holder(report: &Report) -> &'static str {
 
 /// Returns whether `expandable_segments` can still be turned on: the recording does not have it.
 fn can_expand(report: &Report) -> bool {
-    let settled = |by, expandable| by == RecordedBy::Cubeyard || expandable;
-    !report.recording.as_ref().is_some_and(|it| settled(it.by, it.expandable))
+    report.recording.as_ref().is_none_or(Recording::can_expand)
 }
 
 /// Returns the best alternative to PyTorch's defaults. A plan counts only if there is nothing else.
@@ -276,7 +274,7 @@ fn over_several(reports: &[&Report], basis: &[Bytes], best: &Ratios) -> String {
     let name = best.policy.name;
     let shown = if name == EXPANDABLE { "expandable_segments:True" } else { name };
     let expandable = Ratios::of(EXPANDABLE, reports, basis).filter(|it| it.policy.name != name);
-    let expandable = expandable.filter(|_| reports.iter().all(|report| can_expand(report)));
+    let expandable = expandable.filter(|_| recorded_as_default);
     let alone = expandable.map_or_else(String::new, |expandable| {
         expandable_clause(expandable.mean() / mean, expandable.mean())
     });

@@ -5,11 +5,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::held::{HeldGroup, Moment, plus};
-use crate::trace::CallStacks;
+use crate::trace::{CallStacks, Frame};
 use cubeyard_units::Bytes;
 
 /// Name of the holder of allocations without a frame of Python.
-const NO_FRAME: &str = "(no Python frame)";
+pub(super) const NO_FRAME: &str = "(no Python frame)";
 /// Name of the holder of allocations whose origin is not recorded.
 const NOT_RECORDED: &str = "(not recorded)";
 
@@ -120,7 +120,7 @@ fn holder(key: &HolderKey, groups: &[&HeldGroup], stacks: &CallStacks, native: b
     };
     Holder {
         name,
-        stack: outermost_first(site, stacks, native),
+        stack: outermost_first(site, stacks, native).map(|frame| frame.long()).collect(),
         bytes: groups.iter().map(|group| group.bytes).fold(Bytes::ZERO, plus),
         requested: groups.iter().map(|group| requested(group)).fold(Bytes::ZERO, plus),
         blocks: groups.iter().map(|group| group.blocks).sum(),
@@ -155,14 +155,11 @@ fn stack_name(site: u32, stacks: &CallStacks, native: bool) -> String {
     }
 }
 
-/// Returns the frames of a call site, outermost first, without the folders of their files.
-pub(super) fn short_frames(site: u32, stacks: &CallStacks, native: bool) -> Vec<String> {
-    let frames = stacks.frames(site).rev().filter(|frame| native || !frame.is_native());
-    frames.map(|frame| frame.short()).collect()
-}
-
 /// Returns the frames of a call site, outermost first.
-pub(super) fn outermost_first(site: u32, stacks: &CallStacks, native: bool) -> Vec<String> {
-    let frames = stacks.frames(site).rev().filter(|frame| native || !frame.is_native());
-    frames.map(|frame| frame.long()).collect()
+pub(super) fn outermost_first(
+    site: u32,
+    stacks: &CallStacks,
+    native: bool,
+) -> impl Iterator<Item = Frame<'_>> {
+    stacks.frames(site).rev().filter(move |frame| native || !frame.is_native())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::holders::name_of;
 use super::{ReplayPolicy, Target};
-use crate::trace::{Allocate, CallStacks, Event, Trace};
+use crate::trace::{CallStacks, Event, Trace};
 use cubeyard_units::Bytes;
 
 /// Number of blocks that a map keeps: those with most bytes times events.
@@ -51,19 +51,6 @@ impl MappedBlock {
     }
 }
 
-struct Placed {
-    from: usize,
-    to: usize,
-    address: u64,
-    request: Allocate,
-}
-
-impl Placed {
-    fn weight(&self) -> u128 {
-        u128::from(self.request.size.get()) * (self.to - self.from) as u128
-    }
-}
-
 impl BlockMap {
     /// Replays a trace under a policy and returns its blocks; `None` if the policy has no addresses, or is one of a
     /// front.
@@ -72,18 +59,16 @@ impl BlockMap {
         let ranges = used_ranges(&placed);
         let height = ranges.last().map_or(0, |&(start, end, below)| below + (end - start));
         let left_out = placed.len().saturating_sub(MOST);
-        placed.sort_by_key(|block| (std::cmp::Reverse(block.weight()), block.from));
+        placed.sort_by_key(|(block, _)| (std::cmp::Reverse(block.weight()), block.from));
         placed.truncate(MOST);
-        placed.sort_by_key(|block| block.from);
+        placed.sort_by_key(|(block, _)| block.from);
         let mut names = Names::default();
-        let block = |it: &Placed| MappedBlock {
-            from: it.from,
-            to: it.to,
-            start: Bytes::new(below(&ranges, it.address)),
-            size: it.request.size,
-            name: names.of(it.request.site, &trace.stacks),
+        let finished = |(block, site): (MappedBlock, u32)| MappedBlock {
+            start: below(&ranges, block.start),
+            name: names.of(site, &trace.stacks),
+            ..block
         };
-        let blocks = placed.iter().map(block).collect();
+        let blocks = placed.into_iter().map(finished).collect();
         let (policy, events, height) = (policy.name, trace.events.len(), Bytes::new(height));
         Some(Self { policy, events, height, names: names.all, blocks, left_out })
     }
@@ -119,8 +104,9 @@ impl Names {
     }
 }
 
-/// Replays a trace up to the first failure, and returns the place of every block.
-fn placed(target: &mut dyn Target, trace: &Trace) -> Option<Vec<Placed>> {
+/// Replays a trace up to the first failure, and returns every block with its call site. The start of a block is its
+/// address, and it has no name yet.
+fn placed(target: &mut dyn Target, trace: &Trace) -> Option<Vec<(MappedBlock, u32)>> {
     let mut blocks = Vec::new();
     let mut live: Vec<Option<(u64, usize)>> = vec![None; trace.allocations as usize];
     for (index, event) in trace.events.iter().enumerate() {
@@ -129,13 +115,14 @@ fn placed(target: &mut dyn Target, trace: &Trace) -> Option<Vec<Placed>> {
             Event::Allocate(request) => {
                 let Ok(token) = target.allocate(request) else { break };
                 live[request.id.index()] = Some((token, blocks.len()));
-                let (from, to, address) = (index, trace.events.len(), target.address(token)?);
-                blocks.push(Placed { from, to, address, request: *request });
+                let (to, start) = (trace.events.len(), Bytes::new(target.address(token)?));
+                let block = MappedBlock { from: index, to, start, size: request.size, name: 0 };
+                blocks.push((block, request.site));
             }
             Event::Free { id, .. } => {
                 if let Some((token, place)) = live[id.index()].take() {
                     target.free(token);
-                    blocks[place].to = index;
+                    blocks[place].0.to = index;
                 }
             }
         }
@@ -144,9 +131,10 @@ fn placed(target: &mut dyn Target, trace: &Trace) -> Option<Vec<Placed>> {
 }
 
 /// Returns the ranges of addresses that were ever used, in order: start, end, and the bytes of the ranges before.
-fn used_ranges(blocks: &[Placed]) -> Vec<(u64, u64, u64)> {
-    let range =
-        |block: &Placed| (block.address, block.address.saturating_add(block.request.size.get()));
+fn used_ranges(blocks: &[(MappedBlock, u32)]) -> Vec<(u64, u64, u64)> {
+    let range = |&(MappedBlock { start, size, .. }, _): &(MappedBlock, u32)| {
+        (start.get(), start.get().saturating_add(size.get()))
+    };
     let mut ranges: Vec<_> = blocks.iter().map(range).collect();
     ranges.sort_unstable();
     let mut joined: Vec<(u64, u64, u64)> = Vec::new();
@@ -161,10 +149,11 @@ fn used_ranges(blocks: &[Placed]) -> Vec<(u64, u64, u64)> {
 }
 
 /// Returns the bytes of used addresses below an address.
-fn below(ranges: &[(u64, u64, u64)], address: u64) -> u64 {
+fn below(ranges: &[(u64, u64, u64)], address: Bytes) -> Bytes {
+    let address = address.get();
     let place = ranges.partition_point(|&(start, ..)| start <= address);
     let range = place.checked_sub(1).map(|place| ranges[place]);
-    range.map_or(0, |(start, _, below)| below + (address - start))
+    Bytes::new(range.map_or(0, |(start, _, below)| below + (address - start)))
 }
 
 #[cfg(test)]

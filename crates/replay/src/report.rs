@@ -141,12 +141,10 @@ impl Report {
     pub fn recorded_cells(&self) -> Option<[String; 6]> {
         let recorded = self.recorded_reserved()?;
         let live = self.rows.iter().map(|row| row.outcome.peak_live).max().unwrap_or_default();
-        let waste =
-            if live.is_zero() { None } else { Some(recorded.get() as f64 / live.get() as f64) };
+        let waste = (!live.is_zero()).then(|| recorded.get() as f64 / live.get() as f64);
+        let waste = waste.map(significant).unwrap_or_default();
         let none = String::new;
-        let cells = [self.recorded_name(), none(), none(), recorded.to_string()];
-        let [name, events, live, reserved] = cells;
-        Some([name, events, live, reserved, waste.map_or_else(none, significant), none()])
+        Some([self.recorded_name(), none(), none(), recorded.to_string(), waste, none()])
     }
 }
 

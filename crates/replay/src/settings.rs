@@ -4,13 +4,13 @@ use super::least::{self, Least};
 use super::policy::{EXPANDABLE, PYTORCH};
 use super::pytorch::PyTorch;
 use super::{Outcome, Target, run};
-use crate::trace::{RecordedBy, Trace};
+use crate::trace::{Recording, Trace};
 use cubeyard_units::Bytes;
 
 /// Values of `max_split_size_mb` that are tried. PyTorch refuses any up to 20.
 const MAX_SPLITS_MIB: [u64; 4] = [32, 64, 128, 512];
 /// Savings below this fraction are not mentioned.
-const NOTICEABLE: f64 = 0.001;
+pub(super) const NOTICEABLE: f64 = 0.001;
 
 /// A setting of PyTorch's allocator, with the memory under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +42,7 @@ impl Setting {
 /// Empty if the trace was recorded by another allocator or with expandable segments, beside which nothing helps, or if
 /// PyTorch's default was not replayed.
 pub(super) fn settings(least: impl Fn(&str) -> Option<Least>, trace: &Trace) -> Vec<Setting> {
-    let recording = trace.recording.as_ref();
-    if recording.is_some_and(|it| it.by == RecordedBy::Cubeyard || it.expandable) {
+    if !trace.recording.as_ref().is_none_or(Recording::can_expand) {
         return Vec::new();
     }
     let Some(present) = least(PYTORCH).map(|least| Setting::new("", least)) else {

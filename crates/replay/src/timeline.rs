@@ -47,6 +47,11 @@ impl Timeline {
         Self { points, total_events: total, end_us, is_timed, stride, events: 0 }
     }
 
+    /// Returns the position of a point: its time, or its number if the times were not measured.
+    pub(super) fn instant(&self, point: &Point) -> f64 {
+        if self.is_timed { point.time_us as f64 } else { point.event as f64 }
+    }
+
     pub(super) fn push(&mut self, time_us: u64, live: Bytes, reserved: Bytes) {
         match self.points.last_mut() {
             Some(last) if !self.events.is_multiple_of(self.stride) => {

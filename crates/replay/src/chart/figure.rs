@@ -26,15 +26,12 @@ fn chart(report: &Report, longest: &Row) -> Chart {
     } else {
         ("events", Quantity::Count)
     };
-    let instant = |point: &Point| {
-        if timeline.is_timed { point.time_us as f64 } else { point.event as f64 }
-    };
-    let points = timeline.points.iter();
-    let live: Vec<(f64, Bytes)> = points.map(|point| (instant(point), point.live)).collect();
+    let at = |point: &Point, bytes| (timeline.instant(point), bytes);
+    let live: Vec<_> = timeline.points.iter().map(|point| at(point, point.live)).collect();
     let mut series = vec![("live".to_owned(), GREY, 1.0, Shape::Filled, live)];
     for (place, row) in report.rows.iter().enumerate() {
         let points = row.outcome.timeline.points.iter();
-        let points = points.map(|point| (instant(point), point.reserved)).collect();
+        let points = points.map(|point| at(point, point.reserved)).collect();
         series.push((row.policy.name.to_owned(), colour(place), 1.8, Shape::Stepped, points));
     }
     let mut positions: Vec<f64> = series.iter().flat_map(|it| &it.4).map(|it| it.0).collect();

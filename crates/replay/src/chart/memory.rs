@@ -1,7 +1,7 @@
 //! Sections of a page on the holders of memory: tables, flame graph and block maps.
 
 use super::blocks;
-use crate::holders::{outermost_first, short_frames};
+use crate::holders::{NO_FRAME, outermost_first};
 use crate::{Grouping, HOLDER_COLUMNS, Held, LEAST_COLUMNS, MemoryUse, Report, Row};
 use cubeyard_draw::flame::{Node, flame};
 use cubeyard_draw::svg::colour;
@@ -14,8 +14,6 @@ const HOLDERS: usize = 20;
 /// Number of holders with a colour of their own; others are grey.
 const COLOURED: usize = 6;
 const GREY: &str = "#9aa4af";
-/// Name of the allocations without a frame.
-const NO_FRAME: &str = "(no Python frame)";
 
 /// Draws the sections of one report on its memory.
 pub(super) fn sections(report: &Report) -> String {
@@ -88,9 +86,8 @@ pub(super) fn tree(found: &MemoryUse) -> Node {
     let Held { live, groups, .. } = &found.held;
     let mut root = Node { name: format!("all {live}"), colour: GREY, ..Node::default() };
     for group in groups {
-        let long = outermost_first(group.site, &found.stacks, false);
-        let short = short_frames(group.site, &found.stacks, false);
-        let mut path: Vec<_> = short.into_iter().zip(long).collect();
+        let frames = outermost_first(group.site, &found.stacks, false);
+        let mut path: Vec<_> = frames.map(|frame| (frame.short(), frame.long())).collect();
         if path.is_empty() {
             path.push((NO_FRAME.to_owned(), NO_FRAME.to_owned()));
         }
@@ -145,7 +142,8 @@ fn maps(report: &Report) -> String {
     format!("<h3>Blocks over time</h3>\n<p class=\"remark\">{legend}</p>\n{figure}")
 }
 
-fn head(columns: &[&str; 6]) -> String {
+/// Returns the heads of a column of names and of columns of numbers.
+pub(super) fn head(columns: &[&str; 6]) -> String {
     let [first, figures @ ..] = columns;
     let figures = figures.map(|name| format!("<th class=\"n\">{name}</th>")).concat();
     format!("<th>{first}</th>{figures}")

@@ -32,10 +32,8 @@ fn of_report(report: &Report) -> String {
         }
     }
     rows.extend(report.recorded_cells().map(|cells| row("", &cells)));
-    let [policy, figures @ ..] = COLUMNS;
-    let head = figures.map(|name| format!("<th class=\"n\">{name}</th>")).concat();
-    let table =
-        captioned("policies", "Figures of each policy", &format!("<th>{policy}</th>{head}"), &rows);
+    let head = memory::head(&COLUMNS);
+    let table = captioned("policies", "Figures of each policy", &head, &rows);
     section(&report.trace, &(figure(report) + &table + &memory::sections(report)))
 }
 

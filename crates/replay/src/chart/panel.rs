@@ -2,7 +2,7 @@
 
 use super::{PANEL_HEIGHT, WIDTH};
 use crate::report::significant;
-use crate::{Point, Report, Row, Timeline};
+use crate::{Point, Report, Row};
 use cubeyard_draw::axis::{BYTE_UNITS, TIME_UNITS, multiples, ticks, unit};
 use cubeyard_draw::plot::{Label, Plot};
 use cubeyard_draw::svg::{Area, COLOURS, Canvas, END, SOFT, colour};
@@ -117,7 +117,7 @@ impl<'a> Panel<'a> {
         let mut path = format!("M{LEFT:.1} {BOTTOM:.1}");
         let (mut x, mut y) = (LEFT, BOTTOM);
         for point in &timeline.points {
-            x = self.x(instant(timeline, point));
+            x = self.x(timeline.instant(point));
             let next = self.y(figure(point).get() as f64);
             if (next - y).abs() >= 0.05 {
                 path.extend([format!("H{x:.1}V{next:.1}")]);
@@ -162,11 +162,6 @@ impl<'a> Panel<'a> {
         let label = label(&name, recorded.to_string(), y, "#59636e", "1 4");
         Some(Series { label, path: format!("M{LEFT:.1} {y:.1}H{RIGHT:.1}"), failed: None })
     }
-}
-
-/// Returns the position of a point on the axis: its time, or its number if the times were not measured.
-fn instant(timeline: &Timeline, point: &Point) -> f64 {
-    if timeline.is_timed { point.time_us as f64 } else { point.event as f64 }
 }
 
 fn label(name: &str, figures: String, y: f64, colour: &str, dash: &str) -> Label {

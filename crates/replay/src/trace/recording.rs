@@ -21,6 +21,13 @@ pub struct Recording {
     pub out_of_memory: Vec<OutOfMemory>,
 }
 
+impl Recording {
+    /// Returns whether `expandable_segments` could still be turned on.
+    pub(crate) fn can_expand(&self) -> bool {
+        self.by == RecordedBy::PyTorch && !self.expandable
+    }
+}
+
 /// An allocator that writes snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedBy {
