@@ -44,7 +44,6 @@ use std::fmt;
 
 use crate::Bytes;
 
-const ADDRESS_BITS: u32 = 51;
 /// Lowest bit of the SIP's number.
 const SIP_SHIFT: u32 = 47;
 /// Lowest bit of the die's number.
@@ -118,7 +117,7 @@ pub struct PhysAddr(u64);
 
 impl PhysAddr {
     /// Width of an address in bits: no physical address is 2⁵¹ or above.
-    pub const BITS: u32 = ADDRESS_BITS;
+    pub const BITS: u32 = 51;
 
     fn new(sip: SipId, die: Die, window: Window) -> Result<Self, AddressError> {
         let offset = window.encode()?;
@@ -183,14 +182,15 @@ impl PhysAddr {
 
     /// Decodes an address.
     pub fn from_bits(bits: u64) -> Result<Self, AddressError> {
-        if bits >> ADDRESS_BITS != 0 {
+        if bits >> Self::BITS != 0 {
             return Err(AddressError::TooWide { bits });
         }
         let die = field(bits, DIE_SHIFT, SIP_SHIFT);
         let die = Die::from_field(die).ok_or(AddressError::ReservedDie { bits, die })?;
-        let offset = Bytes::new(bits & ((1 << DIE_SHIFT) - 1));
+        let address = Self(bits);
+        let offset = address.die_offset();
         Window::decode(die, offset).ok_or(AddressError::Unmapped { bits, die, offset })?;
-        Ok(Self(bits))
+        Ok(address)
     }
 
     /// Encodes the address.
@@ -200,7 +200,7 @@ impl PhysAddr {
 
     /// Returns the SIP that the address is on.
     pub fn sip(self) -> SipId {
-        sound(SipId::new(field(self.0, SIP_SHIFT, ADDRESS_BITS)).ok())
+        sound(SipId::new(field(self.0, SIP_SHIFT, Self::BITS)).ok())
     }
 
     /// Returns the die that the address is on.

@@ -61,7 +61,7 @@ pub use error::{AllocateError, FreeError, OutOfMemory, RegionLimit, RegionReport
 pub use handle::{Allocation, Pin};
 pub use history::{Action, HistoryEntry};
 pub use launch::{Argument, CorrectionBuffer, Launch, LaunchError, Operand, Program, Tiles};
-pub use registry::{DeviceIndex, Registry};
+pub use registry::{AlreadyRegistered, DeviceIndex, Registry};
 pub use segments::{Segment, SegmentId, SegmentTable};
 pub use snapshot::{BlockState, Frame, Snapshot, SnapshotBlock, SnapshotSegment};
 pub use stream::{EventId, StreamEvents};

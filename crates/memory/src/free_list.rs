@@ -139,8 +139,12 @@ impl FreeList {
 
     /// Frees `offset .. offset + size` and joins it with the free ranges that it touches.
     pub fn free(&mut self, offset: Bytes, size: Bytes) -> Result<(), FreeError> {
-        let space = self.space;
-        self.try_free(offset, size).map_err(|cause| FreeError { space, cause })
+        self.try_free(offset, size).map_err(|cause| self.refused(cause))
+    }
+
+    /// Returns the error of a free in this space.
+    pub(crate) fn refused(&self, cause: FreeCause) -> FreeError {
+        FreeError { space: self.space, cause }
     }
 
     fn try_free(&mut self, offset: Bytes, size: Bytes) -> Result<(), FreeCause> {
@@ -166,8 +170,8 @@ impl FreeList {
         offset: Option<Bytes>,
         bytes: Bytes,
     ) -> Result<(), FreeError> {
-        let foreign = FreeError { space: self.space, cause: FreeCause::Foreign { address } };
-        self.free(offset.ok_or(foreign)?, bytes)
+        let offset = offset.ok_or_else(|| self.refused(FreeCause::Foreign { address }))?;
+        self.free(offset, bytes)
     }
 
     fn end_of(&self, offset: Bytes, size: Bytes) -> Result<u64, FreeCause> {

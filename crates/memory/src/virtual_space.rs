@@ -58,7 +58,7 @@ impl VirtualAllocator {
     pub fn from_spec(spec: VirtualSpec) -> Result<Self, VirtualSpecError> {
         spec.check()?;
         let VirtualSpec { base, size, page, checking } = spec;
-        let list = FreeList::of(Space::Virtual { base, page }, size, checking);
+        let list = FreeList::of(Space::Virtual(base), size, checking);
         Ok(Self { base, page, list })
     }
 
@@ -101,11 +101,10 @@ impl VirtualAllocator {
     /// Frees as many pages as hold `bytes`, from `va` on.
     pub fn free(&mut self, va: DeviceVa, bytes: Bytes) -> Result<(), FreeError> {
         let page = self.page;
-        let refused = |cause| FreeError { space: Space::Virtual { base: self.base, page }, cause };
         let offset = va.to_bits().checked_sub(self.base.to_bits()).map(Bytes::new);
-        let offset = offset.ok_or_else(|| refused(FreeCause::Below { va }))?;
+        let offset = offset.ok_or_else(|| self.list.refused(FreeCause::Below { va }))?;
         if !offset.is_aligned(page) {
-            return Err(refused(FreeCause::InsidePage { va, page }));
+            return Err(self.list.refused(FreeCause::InsidePage { va, page }));
         }
         self.list.free(offset, self.pages(bytes))
     }

@@ -17,13 +17,8 @@ pub enum Space {
     Tcm(SipId, CubeId, PeId),
     /// The SRAM of a cube.
     Sram(SipId, CubeId),
-    /// A range of virtual addresses.
-    Virtual {
-        /// First address of the range.
-        base: DeviceVa,
-        /// Size of a page.
-        page: Bytes,
-    },
+    /// The range of virtual addresses that begins here.
+    Virtual(DeviceVa),
 }
 
 /// Shows the space as the beginning of an error, with a colon at its end.
@@ -34,7 +29,7 @@ impl fmt::Display for Space {
             Self::Hbm(sip, cube, pe) => write!(f, "HBM of {sip}.{cube}.{pe}: "),
             Self::Tcm(sip, cube, pe) => write!(f, "TCM of {sip}.{cube}.{pe}: "),
             Self::Sram(sip, cube) => write!(f, "SRAM of {sip}.{cube}: "),
-            Self::Virtual { base, .. } => write!(f, "virtual space from {base}: "),
+            Self::Virtual(base) => write!(f, "virtual space from {base}: "),
         }
     }
 }
