@@ -66,11 +66,11 @@ fn a_policy_that_failed_says_so() {
 /// A snapshot of two blocks, each with a stack of two frames of which the outer is common.
 fn with_frames() -> Trace {
     let texts = ["main.py", "site-packages/torch/nn/linear.py", "train", "forward"];
-    let stacks = CallStacks::new(
-        texts.map(str::to_owned).to_vec(),
-        vec![(0, 7, 2), (1, 114, 3), (1, 9, 3)],
-        vec![vec![], vec![1, 0], vec![2, 0]],
-    );
+    let stacks = CallStacks {
+        texts: texts.map(str::to_owned).to_vec(),
+        frames: vec![(0, 7, 2), (1, 114, 3), (1, 9, 3)],
+        stacks: vec![vec![], vec![1, 0], vec![2, 0]],
+    };
     let event = |(id, site, mib)| {
         let (id, size) = (TraceId(id), Bytes::mib(mib));
         Event::Allocate(Allocate { id, size, stream: 0, site, time_us: 0 })

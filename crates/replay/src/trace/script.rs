@@ -29,6 +29,7 @@ use thiserror::Error;
 
 use super::recorder::Recorder;
 use super::{Trace, TraceId};
+use cubeyard_memory::policy::Kind;
 use cubeyard_pickle::MemoryLimit;
 use cubeyard_pickle::excerpt;
 use cubeyard_pickle::{Budget, map_entry};
@@ -90,7 +91,7 @@ pub struct Request {
     /// Number of the requesting stream.
     pub stream: Option<u32>,
     /// Purpose of the allocation.
-    pub kind: Option<Purpose>,
+    pub kind: Option<Kind>,
     /// Expected outcome, if the script has one.
     pub outcome: Option<Expectation>,
 }
@@ -109,17 +110,6 @@ impl Request {
             outcome: None,
         }
     }
-}
-
-/// Purpose of an allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// Data of the model.
-    Tensor,
-    /// Code for the device.
-    Program,
-    /// A buffer for copies between host and device.
-    Staging,
 }
 
 /// Expected outcome of an `alloc`.

@@ -63,24 +63,14 @@ impl Frame<'_> {
 /// Call stacks of a recording, by the numbers of their call sites.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallStacks {
-    texts: Vec<String>,
+    pub(crate) texts: Vec<String>,
     /// File, line and function of each frame, the texts by their indices.
-    frames: Vec<(u32, i128, u32)>,
+    pub(crate) frames: Vec<(u32, i128, u32)>,
     /// Frames of each call site, innermost first; the first entry is that of call site 0, which has none.
-    stacks: Vec<Vec<u32>>,
+    pub(crate) stacks: Vec<Vec<u32>>,
 }
 
 impl CallStacks {
-    /// Creates stacks from texts, frames (file, line and function, the texts by their indices) and the frames of each call
-    /// site, innermost first, by their indices. Call site 0 has none.
-    pub(crate) fn new(
-        texts: Vec<String>,
-        frames: Vec<(u32, i128, u32)>,
-        stacks: Vec<Vec<u32>>,
-    ) -> Self {
-        Self { texts, frames, stacks }
-    }
-
     /// Returns whether no allocation has a call stack.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()

@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Expectation, Purpose, Request, Script, Statement, Step};
+use super::{Expectation, Request, Script, Statement, Step};
+use cubeyard_memory::policy::Kind;
 use cubeyard_units::Bytes;
 
 /// Formats one statement a line, in a form that [`Script::parse`] reads back.
@@ -43,23 +44,13 @@ impl Display for Request {
             write!(f, " high")?;
         }
         write_option(f, "stream", self.stream)?;
-        write_option(f, "kind", self.kind)?;
+        write_option(f, "kind", self.kind.map(Kind::name))?;
         write_option(f, "->", self.outcome)
     }
 }
 
 fn write_option(f: &mut Formatter<'_>, word: &str, value: Option<impl Display>) -> fmt::Result {
     value.map_or(Ok(()), |value| write!(f, " {word} {value}"))
-}
-
-impl Display for Purpose {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tensor => "tensor",
-            Self::Program => "program",
-            Self::Staging => "staging",
-        })
-    }
 }
 
 impl Display for Expectation {

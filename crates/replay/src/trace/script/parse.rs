@@ -3,7 +3,8 @@
 use std::iter::Peekable;
 use std::str::SplitWhitespace;
 
-use super::{Expectation, Purpose, Request, ScriptError, Statement, Step};
+use super::{Expectation, Request, ScriptError, Statement, Step};
+use cubeyard_memory::policy::Kind;
 use cubeyard_pickle::excerpt;
 use cubeyard_units::Bytes;
 
@@ -134,14 +135,11 @@ impl<'a> Words<'a> {
         number.ok_or_else(|| self.wrong(expected, word))
     }
 
-    fn kind(&mut self) -> Result<Purpose, ScriptError> {
+    fn kind(&mut self) -> Result<Kind, ScriptError> {
         let expected = "`tensor`, `program` or `staging`";
-        match self.next(expected)? {
-            "tensor" => Ok(Purpose::Tensor),
-            "program" => Ok(Purpose::Program),
-            "staging" => Ok(Purpose::Staging),
-            other => Err(self.wrong(expected, other)),
-        }
+        let word = self.next(expected)?;
+        let named = Kind::ALL.into_iter().find(|kind| kind.name() == word);
+        named.ok_or_else(|| self.wrong(expected, word))
     }
 
     fn outcome(&mut self) -> Result<Expectation, ScriptError> {

@@ -50,7 +50,7 @@ impl<'d> Sites<'d> {
         budget.charge_table::<String>(self.texts.by_content.len())?;
         let texts = self.texts.in_order(budget)?.into_iter().map(str::to_owned).collect();
         let (frames, stacks) = (self.frames.in_order(budget)?, self.stacks.in_order(budget)?);
-        Ok(CallStacks::new(texts, frames, stacks))
+        Ok(CallStacks { texts, frames, stacks })
     }
 
     fn stack(

@@ -1,7 +1,8 @@
 //! Scripts: what is written is read back, whatever it says.
 
 use cubeyard_memory::Bytes;
-use cubeyard_replay::trace::script::{Expectation, Purpose, Request, Script, Statement, Step};
+use cubeyard_memory::policy::Kind;
+use cubeyard_replay::trace::script::{Expectation, Request, Script, Statement, Step};
 use cubeyard_replay::trace::{read, rmm};
 use proptest::option;
 use proptest::prelude::*;
@@ -20,8 +21,8 @@ fn names() -> impl Strategy<Value = String> {
     "[a-zé_][a-z0-9_.-]{0,6}"
 }
 
-fn kinds() -> impl Strategy<Value = Purpose> {
-    prop_oneof![Just(Purpose::Tensor), Just(Purpose::Program), Just(Purpose::Staging)]
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop::sample::select(&Kind::ALL[..])
 }
 
 fn outcomes() -> impl Strategy<Value = Expectation> {
