@@ -3,24 +3,16 @@
 
 #![no_main]
 
-#[allow(dead_code, reason = "the tests of the crate use more of it")]
-#[path = "../../crates/memory/tests/it/faulty.rs"]
-mod faulty;
-#[allow(dead_code, reason = "the tests of the crate use more of it")]
-#[path = "../../crates/memory/tests/it/naive.rs"]
-mod naive;
-
 use std::sync::Arc;
 
 use cubeyard_memory::Bytes;
-use cubeyard_memory::device::{Card, CardSpec, DeviceMemory};
+use cubeyard_memory::conformance::Naive;
+use cubeyard_memory::device::{Card, CardSpec, DeviceMemory, Fault, Faulty};
 use cubeyard_memory::flex::{Allocation, BlockState, FlexAllocator, FlexConfig};
 use cubeyard_memory::index::{Block, Fit, FreeIndex};
 use cubeyard_memory::policy::{self, Kind, Request};
 use cubeyard_memory::stats::{Pool, Quantity};
-use faulty::{Fault, Faulty};
 use libfuzzer_sys::fuzz_target;
-use naive::Naive;
 
 /// Numbers from the input; zeros when it has come to its end.
 struct Input<'a>(&'a [u8]);

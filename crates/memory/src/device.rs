@@ -6,11 +6,13 @@
 //!
 //! `HostMemory` exists on Unix only.
 
+mod faulty;
 #[cfg(unix)]
 mod host;
 mod simulated;
 mod table;
 
+pub use faulty::{Fault, Faulty};
 #[cfg(unix)]
 pub use host::HostMemory;
 pub use simulated::{Card, CardSpec};

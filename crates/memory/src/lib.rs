@@ -67,7 +67,8 @@
 //! - [`flex`]: regions, streams, launches, compaction, snapshots for PyTorch's memory viewer;
 //! - [`policy`]: the strategies, one file each;
 //! - [`index`]: the free-space index below all of them, which can be used alone;
-//! - [`pe`] and [`virtual_space`]: the memories of a PE and a cube, and the virtual range of a context.
+//! - [`pe`] and [`virtual_space`]: the memories of a PE and a cube, and the virtual range of a context;
+//! - [`conformance`]: the suite that every allocator here passes, for yours too.
 //!
 //! Nothing here reads the clock, a file or the environment; the same calls give the same answers.
 
@@ -80,6 +81,7 @@
 )]
 
 pub mod address;
+pub mod conformance;
 pub mod device;
 pub mod flex;
 pub mod free_list;

@@ -1,12 +1,11 @@
 //! Every allocator and every policy goes through the one suite.
 
-mod suite;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
+use cubeyard_memory::conformance::{Placed, Refused, Report, Subject, check};
 use cubeyard_memory::device::{Card, CardSpec};
 use cubeyard_memory::flex::{self, Allocation, BlockState, FlexAllocator, FlexConfig};
 use cubeyard_memory::free_list::{self, AllocateCause, Checking, NoRoom};
@@ -15,7 +14,6 @@ use cubeyard_memory::pe::AddressSpec;
 use cubeyard_memory::policy::{self, Request};
 use cubeyard_memory::virtual_space::VirtualSpec;
 use cubeyard_memory::{Bytes, CubeSram, DeviceVa, FreeList, PeMemory, VirtualAllocator};
-use suite::{Placed, Refused, Report, Subject, check};
 
 /// The bare index with one of its fits.
 struct Indexed {

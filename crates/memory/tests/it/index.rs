@@ -1,11 +1,11 @@
 //! The free-space index against the naive list, on random histories.
 
 use cubeyard_memory::Bytes;
+use cubeyard_memory::conformance::Naive;
 use cubeyard_memory::index::{Block, Extent, Fit, FreeIndex};
 use proptest::prelude::*;
 
 use crate::long_tests::cases;
-use crate::naive::Naive;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {

@@ -10,11 +10,9 @@
 
 mod conformance;
 mod examples;
-mod faulty;
 mod flex;
 mod index;
 #[path = "../../../../testdata/long_tests.rs"]
 mod long_tests;
-mod naive;
 mod pe_memory;
 mod rfc;

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use cubeyard_memory::Bytes;
-use cubeyard_memory::device::{Card, CardSpec, DeviceMemory, MemoryInfo};
+use cubeyard_memory::device::{Card, CardSpec, DeviceMemory, Fault, Faulty, MemoryInfo};
 use cubeyard_memory::flex::{Allocation, FlexAllocator, SnapshotSegment};
 use cubeyard_memory::policy::{Kind, Request};
 use cubeyard_memory::stats::{Pool, Quantity, Stats};
 
 use super::{Strict, allocator};
-use crate::faulty::{Fault, Faulty};
 
 type Device = Strict<Faulty<Card>>;
 

@@ -2,11 +2,10 @@
 //! front, and accounts that are added up anew after every step.
 
 use cubeyard_memory::Bytes;
+use cubeyard_memory::conformance::Naive;
 use cubeyard_memory::flex::{Acquire, FlexConfig, Shortage};
 use cubeyard_memory::index::Fit;
 use cubeyard_memory::stats::{Counters, Pool, Quantity, Stat};
-
-use crate::naive::Naive;
 
 /// The sums of one moment: for every quantity the figures of the small and the large pool.
 type Sums = [[u64; 2]; 9];

@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier, OnceLock};
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::device::{
-    AddressMode, Card, CardSpec, DeviceMemory, MemoryInfo, RegionHandle, RegionId,
+    AddressMode, Card, CardSpec, DeviceMemory, Fault, Faulty, MemoryInfo, RegionHandle, RegionId,
 };
 use cubeyard_memory::flex::{
     AllocateError, Allocation, FlexAllocator, FlexConfig, LaunchError, OutOfMemory, Shortage,
@@ -15,7 +15,6 @@ use cubeyard_memory::policy::{Kind, Request};
 use cubeyard_memory::stats::{Pool, Quantity};
 
 use super::{ManualStreams, Strict, allocator, card, with_streams};
-use crate::faulty::{Fault, Faulty};
 
 fn mib(count: u64) -> Bytes {
     Bytes::mib(count)

@@ -1,11 +1,28 @@
-//! The reference of allocators: a sorted list of free ranges that is searched from the front.
+//! A test suite for allocators.
+//!
+//! A [`Subject`] is an allocator in the terms of the suite, and [`check`] runs it through the suite.
+//! [`Naive`] is the reference: a sorted list of free ranges that is searched from the front.
 
-use cubeyard_memory::Bytes;
-use cubeyard_memory::index::Fit;
+mod suite;
+
+pub use suite::{Placed, Refused, Report, Subject, check};
+
+use crate::Bytes;
+use crate::index::Fit;
 
 /// A sorted list of free ranges, searched one by one: the model for fast indexes.
+///
+/// ```
+/// use cubeyard_memory::{conformance::Naive, index::Fit, Bytes};
+///
+/// let mut naive = Naive::new(1024);
+/// assert_eq!(naive.allocate(Fit::First, 100, 1), Some(0));
+/// assert_eq!(naive.allocate(Fit::Last, 100, 64), Some(896));
+/// naive.free(0, 100);
+/// assert_eq!(naive.largest(), 896);
+/// ```
 #[derive(Clone, Debug)]
-pub(crate) struct Naive {
+pub struct Naive {
     /// Free ranges in address order, none touching the next.
     free: Vec<NaiveRange>,
     /// Number of ranges made so far.
@@ -25,14 +42,14 @@ const LATEST_BELOW: u64 = 8192;
 
 impl Naive {
     /// Creates a space of `capacity` bytes, all free.
-    pub(crate) fn new(capacity: u64) -> Self {
+    pub fn new(capacity: u64) -> Self {
         let mut naive = Self { free: Vec::new(), clock: 0 };
         naive.free(0, capacity);
         naive
     }
 
     /// Allocates `size` bytes at a multiple of `alignment` and returns their offset.
-    pub(crate) fn allocate(&mut self, fit: Fit, size: u64, alignment: u64) -> Option<u64> {
+    pub fn allocate(&mut self, fit: Fit, size: u64, alignment: u64) -> Option<u64> {
         let place = |range: &NaiveRange| {
             let at = match fit {
                 Fit::First | Fit::Best => range.start.next_multiple_of(alignment),
@@ -54,7 +71,7 @@ impl Naive {
     }
 
     /// Allocates `at .. at + size` if all of it is free, and returns whether it was.
-    pub(crate) fn take(&mut self, at: u64, size: u64) -> bool {
+    pub fn take(&mut self, at: u64, size: u64) -> bool {
         let holds = |range: &NaiveRange| range.start <= at && at + size <= range.start + range.size;
         let Some(place) = self.free.iter().position(holds) else { return false };
         let range = self.free.remove(place);
@@ -64,7 +81,7 @@ impl Naive {
     }
 
     /// Frees `at .. at + size`.
-    pub(crate) fn free(&mut self, at: u64, size: u64) {
+    pub fn free(&mut self, at: u64, size: u64) {
         let (mut start, mut end) = (at, at + size);
         self.free.retain(|range| {
             let touches = range.start + range.size == at || range.start == at + size;
@@ -78,7 +95,7 @@ impl Naive {
     }
 
     /// Forgets the order in which ranges were made: of equal ones, the lowest counts as the latest.
-    pub(crate) fn forget_order(&mut self) {
+    pub fn forget_order(&mut self) {
         for range in self.free.iter_mut().rev() {
             self.clock += 1;
             range.since = self.clock;
@@ -86,17 +103,17 @@ impl Naive {
     }
 
     /// Returns the length of the longest free range.
-    pub(crate) fn largest(&self) -> u64 {
+    pub fn largest(&self) -> u64 {
         self.free.iter().map(|range| range.size).max().unwrap_or(0)
     }
 
     /// Returns the number of free bytes.
-    pub(crate) fn free_bytes(&self) -> Bytes {
+    pub fn free_bytes(&self) -> Bytes {
         Bytes::new(self.free.iter().map(|range| range.size).sum())
     }
 
     /// Returns the free ranges as `(start, size)`, in order.
-    pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
+    pub fn ranges(&self) -> Vec<(u64, u64)> {
         self.free.iter().map(|range| (range.start, range.size)).collect()
     }
 
@@ -107,13 +124,4 @@ impl Naive {
             self.free.sort_unstable();
         }
     }
-}
-
-#[test]
-fn a_range_is_found_from_either_end_and_joined_again() {
-    let mut naive = Naive::new(1024);
-    assert_eq!(naive.allocate(Fit::First, 100, 1), Some(0));
-    assert_eq!(naive.allocate(Fit::Last, 100, 64), Some(896));
-    naive.free(0, 100);
-    assert_eq!(naive.largest(), 896);
 }

@@ -1,15 +1,12 @@
-//! A device that fails on demand.
+//! A device that fails on demand, for tests.
 
-use std::sync::{Mutex, MutexGuard};
-
-use cubeyard_memory::Bytes;
-use cubeyard_memory::device::{
-    AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo,
-};
+use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo};
+use crate::Bytes;
+use crate::sync::{Mutex, lock};
 
 /// Calls to a [`Faulty`] device that fail. Only acquire, reserve and commit can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// No call fails.
     Never,
     /// Only the `n`th call from now on that can fail, counted from 0.
@@ -19,8 +16,19 @@ pub(crate) enum Fault {
 }
 
 /// A wrapper of a device that lets calls fail.
+///
+/// ```
+/// use cubeyard_memory::device::{Card, CardSpec, DeviceMemory, Fault, Faulty};
+/// use cubeyard_memory::Bytes;
+///
+/// let card = Faulty::new(Card::new(CardSpec::physical(Bytes::gib(64))));
+/// card.fail(Fault::Once(1));
+/// assert!(card.try_acquire(Bytes::gib(4)).is_some());
+/// assert!(card.try_acquire(Bytes::gib(4)).is_none(), "the second call was told to fail");
+/// assert_eq!(card.calls(), 2);
+/// ```
 #[derive(Debug)]
-pub(crate) struct Faulty<D> {
+pub struct Faulty<D> {
     inner: D,
     state: Mutex<FaultyState>,
 }
@@ -34,27 +42,28 @@ struct FaultyState {
 
 impl<D> Faulty<D> {
     /// Wraps a device, of which no call fails yet.
-    pub(crate) fn new(inner: D) -> Self {
+    pub fn new(inner: D) -> Self {
         Self { inner, state: Mutex::new(FaultyState { fault: Fault::Never, since: 0, calls: 0 }) }
     }
 
     /// Sets the calls that fail from now on.
-    pub(crate) fn fail(&self, fault: Fault) {
-        let mut state = self.state();
+    pub fn fail(&self, fault: Fault) {
+        let mut state = lock(&self.state);
         *state = FaultyState { fault, since: 0, calls: state.calls };
     }
 
     /// Returns how many calls were made that can fail, including those that did.
-    pub(crate) fn calls(&self) -> usize {
-        self.state().calls
+    pub fn calls(&self) -> usize {
+        lock(&self.state).calls
     }
 
-    fn state(&self) -> MutexGuard<'_, FaultyState> {
-        self.state.lock().expect("no call panics")
+    /// Returns the wrapped device.
+    pub fn inner(&self) -> &D {
+        &self.inner
     }
 
     fn works(&self) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let number = state.since;
         state.since += 1;
         state.calls += 1;
@@ -106,14 +115,4 @@ impl<D: DeviceMemory> DeviceMemory for Faulty<D> {
     fn decommit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) {
         self.inner.decommit(region, offset, size);
     }
-}
-
-#[test]
-fn only_the_call_that_is_to_fail_fails() {
-    use cubeyard_memory::device::{Card, CardSpec};
-    let card = Faulty::new(Card::new(CardSpec::physical(Bytes::gib(64))));
-    card.fail(Fault::Once(1));
-    assert!(card.try_acquire(Bytes::gib(4)).is_some());
-    assert!(card.try_acquire(Bytes::gib(4)).is_none(), "the second call was told to fail");
-    assert_eq!(card.calls(), 2);
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use cubeyard_memory::Bytes;
+use crate::Bytes;
 
 /// An allocator, as the suite sees it. Blocks have the numbers that the suite gives them.
-pub(crate) trait Subject {
+pub trait Subject {
     /// Returns the granule that sizes and offsets are multiples of.
     fn granule(&self) -> Bytes;
 
@@ -33,18 +33,18 @@ pub(crate) trait Subject {
 
 /// The place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Placed {
+pub struct Placed {
     /// Number of the space.
-    pub(crate) space: u64,
+    pub space: u64,
     /// Offset in the space.
-    pub(crate) offset: Bytes,
+    pub offset: Bytes,
     /// Length in bytes.
-    pub(crate) size: Bytes,
+    pub size: Bytes,
 }
 
 /// Reason why a subject refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub enum Refused {
     /// There was no room.
     NoRoom {
         /// Number of bytes wanted, rounded up.
@@ -60,20 +60,20 @@ pub(crate) enum Refused {
 
 /// Counts of the operations of a run, so that a run without any is noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Report {
+pub struct Report {
     /// Number of blocks that were placed.
-    pub(crate) placed: u32,
+    pub placed: u32,
     /// Number of blocks that were freed.
-    pub(crate) freed: u32,
+    pub freed: u32,
     /// Number of requests for which there was no room.
-    pub(crate) refused: u32,
+    pub refused: u32,
 }
 
 /// Runs a subject through the suite.
 ///
 /// # Panics
 /// If the subject breaks a promise.
-pub(crate) fn check<S: Subject>(make: impl Fn() -> S) -> Report {
+pub fn check<S: Subject>(make: impl Fn() -> S) -> Report {
     let mut report = Report::default();
     for seed in 1..=4 {
         let first = random_history(make(), seed, &mut report);
