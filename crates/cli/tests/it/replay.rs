@@ -151,7 +151,8 @@ fn a_policy_that_fails_is_a_row_and_no_error() {
 
         No policy could serve `large`: compare the sizes in the trace with what the
           failed rows say.
-    "#]].assert_eq(&without_times(&table));
+    "#]]
+    .assert_eq(&without_times(&table));
     let rows = json(&sandbox, &["large.trace", "--policy=first-fit", "--policy=pytorch"]);
     assert!(rows[0]["failed"].as_str().unwrap().starts_with("event 2: out of memory"));
     assert_eq!((&rows[0]["waste"], &rows[0]["ns_per_op"]), (&Value::Null, &Value::Null));
