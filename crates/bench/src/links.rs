@@ -74,7 +74,7 @@ pub(super) fn links_between(
     });
     let rates = lab.context.machine(|machine| {
         let topology = machine.topology();
-        let engine = |pe: &PeRef| vec![topology.pe_dma(pe.sip, pe.cube, pe.pe)];
+        let engine = |pe: &PeRef| vec![topology.pe_dma(*pe)];
         capacities(topology, &pes.iter().map(engine).collect::<Vec<_>>(), &sets)
     });
     let spans = leaving

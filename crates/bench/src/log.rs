@@ -31,7 +31,7 @@ impl RunLog {
         let (ops, ran) = (lab.context.take_ops(), lab.launcher.take_ran());
         let mut this = Self { ops, ran, phases: lab.phases.take(), pes: BTreeMap::new() };
         this.pes = lab.context.machine(|machine| {
-            let node = |pe: PeRef| machine.topology().pe_cpu(pe.sip, pe.cube, pe.pe);
+            let node = |pe: PeRef| machine.topology().pe_cpu(pe);
             this.cores().map(|&(pe, _)| (node(pe), pe)).collect()
         });
         this

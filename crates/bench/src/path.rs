@@ -36,7 +36,7 @@ pub(super) fn path(
     let Some((request, pe, core)) = last(reports) else { return Vec::new() };
     launcher.context().machine(|machine| {
         let (topology, log) = (machine.topology(), machine.view().ops());
-        let node = topology.pe_cpu(pe.sip, pe.cube, pe.pe);
+        let node = topology.pe_cpu(pe);
         let last = log.last(|record| record.request == request && record.pe == node);
         let Some(last) = last else { return Vec::new() };
         let mut walk = Walk { machine, log: &log, launcher, node, started, rehearsal: None };

@@ -173,9 +173,8 @@ impl SequenceProblem {
     fn work(&self, lab: &Lab, parts: &Parts) -> Work {
         let Self { rows, group, features, context, .. } = *self;
         let (scores, ranks) = (rows * group * context, parts.len() as u64);
-        let engine = |pe: &PeRef| {
-            vec![lab.context.machine(|machine| machine.topology().pe_dma(pe.sip, pe.cube, pe.pe))]
-        };
+        let engine =
+            |pe: &PeRef| vec![lab.context.machine(|machine| machine.topology().pe_dma(*pe))];
         let members: Vec<_> = parts.iter().map(|(pe, _)| engine(pe)).collect();
         // Only if all PEs receive equally many rows is it a reduce-scatter.
         let shared = 4 * (rows / ranks * ranks) * group * (features + 2);

@@ -52,6 +52,33 @@ pub struct PeRef {
     pub pe: PeId,
 }
 
+/// PEs of one SIP: the same ones of each of some cubes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeGrid {
+    /// SIP of the PEs.
+    pub sip: SipId,
+    /// Cubes of the SIP that take part.
+    pub cubes: Vec<CubeId>,
+    /// PEs of each cube that take part.
+    pub pes: Vec<PeId>,
+}
+
+impl PeGrid {
+    /// Returns all PEs, cube by cube.
+    pub fn all(&self) -> impl Iterator<Item = PeRef> {
+        let in_cube =
+            move |&cube| self.pes.iter().map(move |&pe| PeRef { sip: self.sip, cube, pe });
+        self.cubes.iter().flat_map(in_cube)
+    }
+}
+
+/// A PE alone.
+impl From<PeRef> for PeGrid {
+    fn from(PeRef { sip, cube, pe }: PeRef) -> Self {
+        Self { sip, cubes: vec![cube], pes: vec![pe] }
+    }
+}
+
 /// As in `sip0.cube3.pe2`.
 impl fmt::Display for PeRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

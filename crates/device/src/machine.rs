@@ -154,7 +154,7 @@ impl<W: Watch> Machine<W> {
     /// # Panics
     /// If the machine has no such PE, or a component of your own is its processor.
     pub fn load(&mut self, launch: RequestId, pe: PeRef, program: Box<dyn Program>) {
-        let node = self.topology().pe_cpu(pe.sip, pe.cube, pe.pe);
+        let node = self.topology().pe_cpu(pe);
         match self.engine.component_mut(node) {
             Some(Part::PeCpu(cpu)) => cpu.load(launch, program),
             _ => panic!("{pe} has no processor of ours"),

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use cubeyard_memory::Bytes;
-use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
+use cubeyard_memory::address::{CubeId, PhysAddr, SipId};
 use cubeyard_memory::device::RegionId;
 use cubeyard_sim::{SignalId, Span, Time};
 use thiserror::Error;
 
-pub use crate::ids::PeRef;
+pub use crate::ids::{PeGrid, PeRef};
 
 use crate::access::{Buffer, Direction, Mapping};
 use crate::ids::RequestId;
@@ -70,12 +70,8 @@ pub enum Request {
     },
     /// PEs of one SIP add mappings to their MMUs, or remove them.
     Mappings {
-        /// SIP of the PEs.
-        sip: SipId,
-        /// Cubes of the SIP that take part.
-        cubes: Vec<CubeId>,
-        /// PEs of each cube that take part.
-        pes: Vec<PeId>,
+        /// PEs that take part.
+        on: PeGrid,
         /// Mappings of each PE.
         mappings: Arc<[Mapping]>,
         /// Whether the mappings are removed.
@@ -83,12 +79,8 @@ pub enum Request {
     },
     /// PEs of one SIP install ports to others, or remove them.
     Connect {
-        /// SIP of the PEs.
-        sip: SipId,
-        /// Cubes of the SIP that take part.
-        cubes: Vec<CubeId>,
-        /// PEs of each cube that take part.
-        pes: Vec<PeId>,
+        /// PEs that take part.
+        on: PeGrid,
         /// Ports of each PE, cube by cube.
         ports: Arc<[Vec<PortSpec>]>,
         /// Whether the ports are removed.
@@ -98,12 +90,8 @@ pub enum Request {
     KernelLaunch {
         /// Name of the kernel.
         kernel: String,
-        /// SIP of the PEs.
-        sip: SipId,
-        /// Cubes of the SIP that take part.
-        cubes: Vec<CubeId>,
-        /// PEs of each cube that take part.
-        pes: Vec<PeId>,
+        /// PEs that take part.
+        on: PeGrid,
         /// Duration of the work of each PE.
         work: Span,
     },

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_device::pe::{PortId, PortSpec, SlotMemory, WaitMode};
-use cubeyard_device::request::{PeRef, Request};
+use cubeyard_device::request::{PeGrid, PeRef, Request};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
 use cubeyard_memory::pe::CubeSram;
@@ -210,14 +210,8 @@ impl Inner {
             return Err(RuntimeError::Ring { slots, slot_bytes });
         }
         let machine = self.machine.borrow();
-        let topology = machine.topology();
-        let is_there = |pe: PeRef| {
-            let is_sip = topology.sips().any(|sip| sip == pe.sip);
-            let is_cube = topology.cubes().any(|cube| cube == pe.cube);
-            is_sip && is_cube && topology.pes().any(|other| other == pe.pe)
-        };
         for Channel { ends: [a, b] } in channels {
-            if let Some(end) = [a, b].into_iter().find(|end| !is_there(end.pe)) {
+            if let Some(end) = [a, b].into_iter().find(|end| !machine.topology().has_pe(end.pe)) {
                 return Err(RuntimeError::NoSuchPe(end.pe));
             }
             if a.pe == b.pe {
@@ -274,7 +268,7 @@ fn requests(ports: BTreeMap<PeRef, Vec<PortSpec>>) -> Vec<Request> {
     }
     let request = |((sip, pes), (cubes, ports))| {
         let ports: Vec<Vec<PortSpec>> = ports;
-        Request::Connect { sip, cubes, pes, ports: ports.into(), remove: false }
+        Request::Connect { on: PeGrid { sip, cubes, pes }, ports: ports.into(), remove: false }
     };
     groups.into_iter().map(request).collect()
 }
@@ -282,9 +276,7 @@ fn requests(ports: BTreeMap<PeRef, Vec<PortSpec>>) -> Vec<Request> {
 /// Returns the request that removes the ports of an installation.
 fn removal(request: &Request) -> (Request, Option<cubeyard_device::message::Buffer>) {
     match request.clone() {
-        Request::Connect { sip, cubes, pes, ports, .. } => {
-            (Request::Connect { sip, cubes, pes, ports, remove: true }, None)
-        }
+        Request::Connect { on, ports, .. } => (Request::Connect { on, ports, remove: true }, None),
         other => unreachable!("only ports are installed here: {other:?}"),
     }
 }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use cubeyard_device::message::RequestId;
 use cubeyard_device::pe::Program;
-use cubeyard_device::request::{PeRef, Request, Submission};
+use cubeyard_device::request::{PeGrid, Request, Submission};
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_sim::{SignalId, Span};
 
@@ -97,13 +97,6 @@ impl<'a> Launch<'a> {
 pub type Programs<'a> =
     &'a mut dyn FnMut(&Site, &[BoundArgument]) -> Result<Box<dyn Program>, RuntimeError>;
 
-/// PEs of a launch: each of `pes` in each of `cubes`.
-struct Targets {
-    sip: SipId,
-    cubes: Vec<CubeId>,
-    pes: Vec<PeId>,
-}
-
 /// Handle of a launch that is under way or done.
 #[derive(Clone, Debug)]
 pub struct LaunchHandle {
@@ -146,14 +139,14 @@ impl Stream {
         let context = &self.context;
         context.check_open()?;
         let uses = context.uses(launch)?;
-        let targets = context.targets(launch);
+        let on = context.grid(launch);
         let mut made = Vec::new();
-        for site in context.sites(&targets, context.live_for(launch)) {
+        for site in context.sites(&on, context.live_for(launch)) {
             let bind = |argument: &Argument<'_>| argument.bind(site.pe, context.addressing);
             let bound: Vec<_> = launch.arguments.iter().map(bind).collect();
             made.push((site.pe, programs(&site, &bound)?));
         }
-        let handle = context.submit_launch(name, targets, &self.after.borrow(), uses)?;
+        let handle = context.submit_launch(name, on, &self.after.borrow(), uses)?;
         let mut machine = context.machine_mut()?;
         machine.give(handle.request, context.given(launch));
         made.into_iter().for_each(|(pe, program)| machine.load(handle.request, pe, program));
@@ -249,16 +242,14 @@ impl Inner {
     fn submit_launch(
         self: &Rc<Self>,
         kernel: &str,
-        Targets { sip, cubes, pes }: Targets,
+        on: PeGrid,
         after: &[RequestId],
         uses: Vec<Rc<dyn Any>>,
     ) -> Result<LaunchHandle, RuntimeError> {
         self.step()?;
         let mut machine = self.machine_mut()?;
-        let at = |&cube: &CubeId| pes.iter().map(move |&pe| PeRef { sip, cube, pe });
-        let all = cubes.iter().flat_map(at).collect();
-        let kernel = kernel.to_owned();
-        let body = Request::KernelLaunch { kernel, sip, cubes, pes, work: Span::ZERO };
+        let pes = on.all().collect();
+        let body = Request::KernelLaunch { kernel: kernel.to_owned(), on, work: Span::ZERO };
         // Launches that are done are not waited for, and may have been forgotten.
         let open = self.in_flight.borrow();
         let under_way = |id: &&RequestId| open.contains_key(id);
@@ -268,40 +259,36 @@ impl Inner {
         let request = machine.submit_with(Submission { after: Some(signals), ..body.into() })?;
         machine.races(|races| races.launched(request, after));
         let outcome = FlightOutcome::default();
-        let flight =
-            InFlight { pes: all, outcome: Rc::clone(&outcome), stopped: None, _uses: uses };
+        let flight = InFlight { pes, outcome: Rc::clone(&outcome), stopped: None, _uses: uses };
         self.in_flight.borrow_mut().insert(request, flight);
         Ok(LaunchHandle { context: Rc::clone(self), request, outcome })
     }
 
-    fn targets(&self, launch: &Launch<'_>) -> Targets {
-        let machine = self.machine.borrow();
-        let Launch { sip, mut cubes, mut pes, .. } = launch.clone();
-        if cubes.is_empty() {
-            cubes = machine.topology().cubes().collect();
+    /// Returns the PEs of a launch.
+    fn grid(&self, launch: &Launch<'_>) -> PeGrid {
+        let mut on = self.machine.borrow().topology().grid(launch.sip);
+        if !launch.cubes.is_empty() {
+            on.cubes.clone_from(&launch.cubes);
         }
-        if pes.is_empty() {
-            pes = machine.topology().pes().collect();
+        if !launch.pes.is_empty() {
+            on.pes.clone_from(&launch.pes);
         }
-        Targets { sip, cubes, pes }
+        on
     }
 
-    fn sites(&self, targets: &Targets, live: Vec<Range<u64>>) -> Vec<Site> {
-        let Targets { sip, cubes, pes } = targets;
+    fn sites(&self, on: &PeGrid, live: Vec<Range<u64>>) -> Vec<Site> {
         let core = Rc::new(self.machine.borrow().topology().spec().pe.core.clone());
         let live = Rc::new(live);
-        let site = |(cube_index, &cube): (usize, &CubeId)| {
-            let (core, live) = (&core, &live);
-            pes.iter().enumerate().map(move |(pe_index, &pe)| Site {
-                pe: PeRef { sip: *sip, cube, pe },
-                index: [pe_index, cube_index],
-                count: [pes.len(), cubes.len()],
-                has_data: self.data,
-                group: 0,
-                core: Rc::clone(core),
-                live: Rc::clone(live),
-            })
+        let count = [on.pes.len(), on.cubes.len()];
+        let site = |(index, pe)| Site {
+            pe,
+            index: [index % count[0], index / count[0]],
+            count,
+            has_data: self.data,
+            group: 0,
+            core: Rc::clone(&core),
+            live: Rc::clone(&live),
         };
-        cubes.iter().enumerate().flat_map(site).collect()
+        on.all().enumerate().map(site).collect()
     }
 }

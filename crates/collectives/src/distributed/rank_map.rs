@@ -90,8 +90,7 @@ impl RankMap {
 
     /// Returns the DMA engines of a rank's PEs, by position.
     pub fn engines(&self, topology: &Topology, rank: usize) -> Vec<NodeId> {
-        let members = self.members(rank).into_iter();
-        members.map(|PeRef { sip, cube, pe }| topology.pe_dma(sip, cube, pe)).collect()
+        self.members(rank).into_iter().map(|pe| topology.pe_dma(pe)).collect()
     }
 
     /// Returns the first rank of a SIP's launch, and the rank increments per cube and per PE.

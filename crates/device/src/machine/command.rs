@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
-use cubeyard_sim::{NodeId, SignalId, Span};
+use cubeyard_sim::{NodeId, Span};
 
 use super::{Detail, Machine, MachineView, Start};
 use crate::log::Watch;
@@ -14,7 +14,7 @@ use crate::message::{
     PeCpuMessage, PortChange, RequestId,
 };
 use crate::pe::{PortSpec, SlotMemory};
-use crate::request::{Outcome, PeRef, RequestError};
+use crate::request::{Outcome, PeGrid, PeRef, RequestError};
 use crate::topology::{NodeKind, Topology};
 
 /// A stage of a command's path.
@@ -75,65 +75,51 @@ impl Stage {
 /// Routes of the last command about mappings, and its PEs.
 #[derive(Debug)]
 pub(super) struct LastMapping {
-    sip: SipId,
-    cubes: Vec<CubeId>,
-    pes: Vec<PeId>,
+    on: PeGrid,
     ways: Rc<[CommandCube]>,
 }
 
 /// Part of a PE that a command goes to.
-type Receiver = fn(&Topology, SipId, CubeId, PeId) -> NodeId;
-
-#[derive(Clone, Copy)]
-pub(super) struct Targets<'a> {
-    pub(super) sip: SipId,
-    pub(super) cubes: &'a [CubeId],
-    pub(super) pes: &'a [PeId],
-}
+type Receiver = fn(&Topology, PeRef) -> NodeId;
 
 impl<W: Watch> Machine<W> {
-    /// Makes the launch of a kernel, with a task that starts its PEs.
+    /// Makes the launch of a kernel.
     pub(super) fn launch(
         &mut self,
         request: RequestId,
         kernel: &str,
-        targets: Targets<'_>,
+        on: &PeGrid,
         work: Span,
     ) -> Result<Start, RequestError> {
-        let cubes = self.command_cubes(targets, Topology::pe_cpu)?;
+        let cubes = self.command_cubes(on, Topology::pe_cpu)?;
         let lead = cubes.iter().map(|cube| self.lead(cube)).max().unwrap_or_default();
         let (kernel, start, started) = (kernel.to_owned(), OnceCell::new(), OnceCell::new());
-        let armed = self.armed(targets);
-        let launch = Rc::new(Launch { kernel, lead, start, started, work, armed });
-        let body = CommandBody::Launch(Rc::clone(&launch));
-        let command = self.command(request, targets.sip, cubes, body)?;
-        self.start_together(&command, launch);
-        Ok(self.start(targets.sip, command))
+        let armed = on.all().map(|pe| self.engine.tasks().signal(pe.to_string(), None)).collect();
+        let launch = Launch { kernel, lead, start, started, work, armed };
+        self.start(request, on.sip, cubes, CommandBody::Launch(Rc::new(launch)))
     }
 
     pub(super) fn mapping(
         &mut self,
         request: RequestId,
-        targets: Targets<'_>,
+        on: &PeGrid,
         mappings: &Arc<[Mapping]>,
         remove: bool,
     ) -> Result<Start, RequestError> {
-        let cubes = self.mapping_cubes(targets)?;
+        let cubes = self.mapping_cubes(on)?;
         let change = MappingChange { mappings: Arc::clone(mappings), remove };
-        let body = CommandBody::Mappings(Rc::new(change));
-        let command = self.command(request, targets.sip, cubes, body)?;
-        Ok(self.start(targets.sip, command))
+        self.start(request, on.sip, cubes, CommandBody::Mappings(Rc::new(change)))
     }
 
     pub(super) fn ports(
         &mut self,
         request: RequestId,
-        targets: Targets<'_>,
+        on: &PeGrid,
         ports: &Arc<[Vec<PortSpec>]>,
         remove: bool,
     ) -> Result<Start, RequestError> {
-        let cubes = self.command_cubes(targets, Topology::pe_cpu)?;
-        if ports.len() != targets.cubes.len() * targets.pes.len() {
+        let cubes = self.command_cubes(on, Topology::pe_cpu)?;
+        if ports.len() != on.cubes.len() * on.pes.len() {
             return Err(RequestError::Targets { what: "a list of ports for each PE" });
         }
         for port in ports.iter().flatten() {
@@ -144,79 +130,65 @@ impl<W: Watch> Machine<W> {
                 }
             }
         }
-        let body = CommandBody::Ports(Rc::new(PortChange { ports: Arc::clone(ports), remove }));
-        let command = self.command(request, targets.sip, cubes, body)?;
-        Ok(self.start(targets.sip, command))
+        let change = PortChange { ports: Arc::clone(ports), remove };
+        self.start(request, on.sip, cubes, CommandBody::Ports(Rc::new(change)))
     }
 
-    /// Returns the start of a command, at the host's endpoint.
-    fn start(&self, sip: SipId, command: Rc<HostCommand>) -> Start {
-        let (node, done) = (self.topology().endpoint(sip), command.done);
-        let detail = Detail::Command(Rc::clone(&command));
-        Start { node, message: HostMessage::Command(command).into(), done, detail }
-    }
-
-    fn command(
+    /// Returns the start of a command, at the host's endpoint. A launch has a task that starts its PEs.
+    fn start(
         &mut self,
         request: RequestId,
         sip: SipId,
         cubes: Rc<[CommandCube]>,
         body: CommandBody,
-    ) -> Result<Rc<HostCommand>, RequestError> {
-        let (endpoint, io_cpu) = (self.topology().endpoint(sip), self.topology().io_cpu(sip));
-        let (to_io_cpu, from_io_cpu) = self.shared.wiring.routes(endpoint, io_cpu)?;
+    ) -> Result<Start, RequestError> {
+        let (node, io_cpu) = (self.topology().endpoint(sip), self.topology().io_cpu(sip));
+        let (to_io_cpu, from_io_cpu) = self.shared.wiring.routes(node, io_cpu)?;
         let done = self.signal();
-        Ok(Rc::new(HostCommand { request, body, to_io_cpu, from_io_cpu, cubes, done }))
+        let command = Rc::new(HostCommand { request, body, to_io_cpu, from_io_cpu, cubes, done });
+        if let CommandBody::Launch(launch) = &command.body {
+            self.start_together(&command, Rc::clone(launch));
+        }
+        let detail = Detail::Command(Rc::clone(&command));
+        Ok(Start { node, message: HostMessage::Command(command).into(), done, detail })
     }
 
     /// Returns the routes of a command about mappings. They are often those of the last one, as when a tensor is
     /// deployed and freed again.
-    fn mapping_cubes(&mut self, targets: Targets<'_>) -> Result<Rc<[CommandCube]>, RequestError> {
-        let Targets { sip, cubes, pes } = targets;
-        if let Some(last) = &self.last_mapping
-            && (last.sip, &*last.cubes, &*last.pes) == (sip, cubes, pes)
-        {
+    fn mapping_cubes(&mut self, on: &PeGrid) -> Result<Rc<[CommandCube]>, RequestError> {
+        if let Some(last) = self.last_mapping.as_ref().filter(|last| last.on == *on) {
             return Ok(Rc::clone(&last.ways));
         }
-        let ways = self.command_cubes(targets, Topology::pe_dma)?;
-        let (cubes, pes) = (cubes.to_vec(), pes.to_vec());
-        self.last_mapping = Some(LastMapping { sip, cubes, pes, ways: Rc::clone(&ways) });
+        let ways = self.command_cubes(on, Topology::pe_dma)?;
+        self.last_mapping = Some(LastMapping { on: on.clone(), ways: Rc::clone(&ways) });
         Ok(ways)
     }
 
     fn command_cubes(
         &self,
-        targets: Targets<'_>,
+        on: &PeGrid,
         receiver: Receiver,
     ) -> Result<Rc<[CommandCube]>, RequestError> {
-        self.check_targets(targets)?;
-        let Targets { sip, cubes, pes } = targets;
-        cubes.iter().map(|&cube| self.command_cube(sip, cube, pes, receiver)).collect()
+        self.check_grid(on)?;
+        on.cubes.iter().map(|&cube| self.command_cube(on, cube, receiver)).collect()
     }
 
     fn command_cube(
         &self,
-        sip: SipId,
+        on: &PeGrid,
         cube: CubeId,
-        pes: &[PeId],
         receiver: Receiver,
     ) -> Result<CommandCube, RequestError> {
-        let topology = self.topology();
+        let (topology, sip) = (self.topology(), on.sip);
         let m_cpu = topology.m_cpu(sip, cube);
         let (to, back) = self.shared.wiring.routes(topology.io_cpu(sip), m_cpu)?;
         let pe = |&pe: &PeId| -> Result<CommandPe, RequestError> {
-            let node = receiver(topology, sip, cube, pe);
+            let node = receiver(topology, PeRef { sip, cube, pe });
             let (to, back) = self.shared.wiring.routes(m_cpu, node)?;
             Ok(CommandPe { node, to, back })
         };
-        let pes: Result<Vec<_>, _> = pes.iter().map(pe).collect();
+        let pes: Result<Vec<_>, _> = on.pes.iter().map(pe).collect();
         Ok(CommandCube { to, back, pes: pes? })
-    }
-
-    fn armed(&self, Targets { sip, cubes, pes }: Targets<'_>) -> Vec<SignalId> {
-        let names =
-            cubes.iter().flat_map(|cube| pes.iter().map(move |pe| format!("{sip}.{cube}.{pe}")));
-        names.map(|name| self.engine.tasks().signal(name, None)).collect()
     }
 
     /// Returns the unloaded latency of the slowest message from `IO_CPU` to the PEs of a cube.
@@ -259,20 +231,14 @@ impl<W: Watch> Machine<W> {
         Err(RequestError::NoSuchPart { what: at.to_string() })
     }
 
-    fn check_targets(&self, targets: Targets<'_>) -> Result<(), RequestError> {
-        let Targets { sip, cubes, pes } = targets;
-        if cubes.is_empty() || has_twice(cubes) {
+    fn check_grid(&self, on: &PeGrid) -> Result<(), RequestError> {
+        if on.cubes.is_empty() || has_twice(&on.cubes) {
             return Err(RequestError::Targets { what: "cubes" });
         }
-        if pes.is_empty() || has_twice(pes) {
+        if on.pes.is_empty() || has_twice(&on.pes) {
             return Err(RequestError::Targets { what: "PEs" });
         }
-        for &cube in cubes {
-            for &pe in pes {
-                self.check_pe(PeRef { sip, cube, pe })?;
-            }
-        }
-        Ok(())
+        on.all().try_for_each(|pe| self.check_pe(pe))
     }
 }
 

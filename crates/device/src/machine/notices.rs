@@ -42,7 +42,7 @@ impl<W: Watch> Machine<W> {
         let mut notices = Vec::new();
         for (node, cpu) in view.nodes().filter_map(|node| Some((node, view.cpu(node)?))) {
             for (at, slot, bytes) in cpu.core().unreceived() {
-                let sender = topology.pe_cpu(at.peer.sip, at.peer.cube, at.peer.pe);
+                let sender = topology.pe_cpu(at.peer);
                 let sent = view.cpu(sender).and_then(|cpu| cpu.core().sender(at.peer_port, slot));
                 if let (Some((launch, command)), Some(to)) = (sent, topology.pe_of(node)) {
                     let what = Noticed::Unreceived { to, bytes };

@@ -73,16 +73,14 @@ fn part(shared: &Rc<Shared>, notices: &Rc<RefCell<Notices>>, node: &Node) -> Opt
         }),
         NodeKind::PcieEndpoint => Part::Requester(requester),
         NodeKind::PeDma => {
-            let place = node.place;
-            let cpu = topology.pe_cpu(place.sip?, place.cube?, place.pe?);
+            let cpu = topology.pe_cpu(node.place.pe_ref()?);
             let (mmu, notices) = (Mmu::new(spec.pe.mmu), Rc::clone(notices));
             Part::PeDma(PeDma::new(requester, cpu, mmu, shared, notices))
         }
         NodeKind::IoCpu => Part::IoCpu(IoCpu::default()),
         NodeKind::MCpu => Part::MCpu(MCpu::new(requester)),
         NodeKind::PeCpu => {
-            let place = node.place;
-            let dma = topology.pe_dma(place.sip?, place.cube?, place.pe?);
+            let dma = topology.pe_dma(node.place.pe_ref()?);
             Part::PeCpu(PeCpu::new(Core::new(dma, Rc::clone(shared))))
         }
         _ => return None,

@@ -44,10 +44,8 @@ impl Rehearsal {
     }
 
     fn measure(&mut self, pe: PeRef, dma: &Dma) -> Option<Span> {
-        let PeRef { sip, cube, pe: number } = pe;
-        let (cubes, pes) = (vec![cube], vec![number]);
         let kernel = "rehearsal".to_owned();
-        let launch = Request::KernelLaunch { kernel, sip, cubes, pes, work: Span::ZERO };
+        let launch = Request::KernelLaunch { kernel, on: pe.into(), work: Span::ZERO };
         let launch = self.machine.submit(launch).ok()?;
         self.machine.load(launch, pe, Box::new(OneAccess(Some(*dma))));
         self.machine.run();

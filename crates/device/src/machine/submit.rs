@@ -5,7 +5,6 @@ use std::cell::Cell;
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{NodeId, SignalId};
 
-use super::command::Targets;
 use super::{Detail, Machine, Start};
 use crate::log::Watch;
 use crate::message::{
@@ -31,13 +30,12 @@ impl<W: Watch> Machine<W> {
         body: &Request,
         buffer: Option<&Buffer>,
     ) -> Result<Start, RequestError> {
-        let targets = |sip, cubes, pes| Targets { sip, cubes, pes };
         let physical = match *body {
             Request::MemoryWrite(shard) => self.host(&shard, Direction::Write)?,
             Request::MemoryRead(shard) => self.host(&shard, Direction::Read)?,
             Request::PeDma { from, direction, address, bytes } => {
                 self.check_pe(from)?;
-                let node = self.topology().pe_dma(from.sip, from.cube, from.pe);
+                let node = self.topology().pe_dma(from);
                 Physical { node, direction, address, bytes, posted: false }
             }
             Request::MCpuDma { sip, cube, direction, address, bytes } => {
@@ -50,7 +48,7 @@ impl<W: Watch> Machine<W> {
                 if bytes == 0 || address.checked_add(bytes).is_none() {
                     return Err(RequestError::Size { bytes });
                 }
-                let node = self.topology().pe_dma(from.sip, from.cube, from.pe);
+                let node = self.topology().pe_dma(from);
                 let (data, signal) = (buffer.map(Slice::whole), self.signal());
                 let done = Done::Signal(signal);
                 let access =
@@ -59,14 +57,14 @@ impl<W: Watch> Machine<W> {
                 let detail = Detail::VirtualAccess;
                 return Ok(Start { node, message, done: signal, detail });
             }
-            Request::KernelLaunch { ref kernel, sip, ref cubes, ref pes, work } => {
-                return self.launch(request, kernel, targets(sip, cubes, pes), work);
+            Request::KernelLaunch { ref kernel, ref on, work } => {
+                return self.launch(request, kernel, on, work);
             }
-            Request::Mappings { sip, ref cubes, ref pes, ref mappings, remove } => {
-                return self.mapping(request, targets(sip, cubes, pes), mappings, remove);
+            Request::Mappings { ref on, ref mappings, remove } => {
+                return self.mapping(request, on, mappings, remove);
             }
-            Request::Connect { sip, ref cubes, ref pes, ref ports, remove } => {
-                return self.ports(request, targets(sip, cubes, pes), ports, remove);
+            Request::Connect { ref on, ref ports, remove } => {
+                return self.ports(request, on, ports, remove);
             }
         };
         self.physical_access(request, &physical, buffer)

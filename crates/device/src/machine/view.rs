@@ -129,7 +129,7 @@ impl<'a, W: Watch> MachineView<'a, W> {
 
     /// Returns the report of a launch's program on a PE, if it has ended.
     pub fn core_report(self, launch: RequestId, pe: PeRef) -> Option<CoreReport> {
-        self.cpu(self.topology().pe_cpu(pe.sip, pe.cube, pe.pe))?.core().report(launch)
+        self.cpu(self.topology().pe_cpu(pe))?.core().report(launch)
     }
 
     /// Returns the memory of an address.
@@ -140,7 +140,7 @@ impl<'a, W: Watch> MachineView<'a, W> {
     /// Returns the MMU of a PE.
     pub fn mmu(self, pe: PeRef) -> Option<&'a Mmu> {
         self.machine.check_pe(pe).ok()?;
-        self.mmu_at(self.topology().pe_dma(pe.sip, pe.cube, pe.pe))
+        self.mmu_at(self.topology().pe_dma(pe))
     }
 
     /// Returns the MMUs of all PEs, in order.
@@ -172,7 +172,7 @@ impl<'a, W: Watch> MachineView<'a, W> {
     /// now. Rows count as if they were contiguous. None for an access to several memories, and if a
     /// component of your own is the memory.
     pub fn unloaded_dma_latency(self, pe: PeRef, dma: &Dma) -> Option<LatencyParts> {
-        let node = self.topology().pe_dma(pe.sip, pe.cube, pe.pe);
+        let node = self.topology().pe_dma(pe);
         let extent = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
         let address = self.physical(pe, dma.address, extent)?;
         let wiring = &self.machine.shared.wiring;

@@ -121,7 +121,7 @@ impl PeDma {
         let there = self.way(context.node(), memory)?;
         let topology = self.wiring.topology();
         let receiver = topology.pe_of(to).expect("a DMA engine is in a PE");
-        let node = topology.pe_cpu(receiver.sip, receiver.cube, receiver.pe);
+        let node = topology.pe_cpu(receiver);
         let access = Access {
             request,
             direction: Direction::Write,

@@ -105,15 +105,15 @@ fn origin() -> PeRef {
 fn pe_cases(topology: &Topology, category: Category) -> Vec<Case> {
     let from = origin();
     let hops = |to: &PeRef| distance(topology, from, *to);
-    let row =
-        |pe| topology.node(topology.pe_dma(from.sip, from.cube, pe)).place.router.map(|at| at.row);
     let half = topology.spec().routers.rows / 2;
-    let upper = |pe: &PeRef| {
-        row(pe.pe).is_some_and(|row| row < half) == row(from.pe).is_some_and(|row| row < half)
+    let is_upper = |pe: &PeRef| {
+        let router = topology.node(topology.pe_dma(*pe)).place.router;
+        router.is_some_and(|at| at.row < half)
     };
+    let is_near = |pe: &PeRef| is_upper(pe) == is_upper(&from);
     let in_cube: Vec<_> = topology.pes().skip(1).map(|pe| PeRef { pe, ..from }).collect();
-    let same_half = in_cube.iter().copied().filter(|pe| upper(pe)).min_by_key(hops);
-    let cross_half = in_cube.iter().copied().filter(|pe| !upper(pe)).max_by_key(hops);
+    let same_half = in_cube.iter().copied().filter(is_near).min_by_key(hops);
+    let cross_half = in_cube.iter().copied().filter(|pe| !is_near(pe)).max_by_key(hops);
     let cubes = topology.cubes().skip(1);
     let elsewhere: Vec<_> =
         cubes.flat_map(|cube| topology.pes().map(move |pe| PeRef { cube, pe, ..from })).collect();
@@ -142,13 +142,13 @@ fn spread(topology: &Topology, far: impl Fn(PeRef) -> Span) -> Vec<PeRef> {
 }
 
 fn far_from_host(topology: &Topology, to: PeRef) -> Span {
-    let (from, to) = (topology.endpoint(to.sip), topology.hbm(to.sip, to.cube, to.pe));
+    let (from, to) = (topology.endpoint(to.sip), topology.hbm(to));
     weight(topology, from, to)
 }
 
 fn distance(topology: &Topology, from: PeRef, to: PeRef) -> Span {
-    let from = topology.pe_dma(from.sip, from.cube, from.pe);
-    weight(topology, from, topology.hbm(to.sip, to.cube, to.pe))
+    let from = topology.pe_dma(from);
+    weight(topology, from, topology.hbm(to))
 }
 
 /// Returns the latency of a command between two nodes, a measure of distance that needs no simulation.

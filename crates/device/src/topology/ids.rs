@@ -6,6 +6,8 @@ use cubeyard_memory::address::{CubeId, IoChipletId, PeId, SipId};
 use cubeyard_sim::{Bandwidth, Span};
 pub use cubeyard_sim::{LinkId, NodeId};
 
+use crate::ids::PeRef;
+
 /// Kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeKind {
@@ -119,6 +121,13 @@ pub struct NodePlace {
     pub port: Option<u32>,
     /// Number of the connection of its port.
     pub connection: Option<u32>,
+}
+
+impl NodePlace {
+    /// Returns the PE of the node.
+    pub fn pe_ref(&self) -> Option<PeRef> {
+        Some(PeRef { sip: self.sip?, cube: self.cube?, pe: self.pe? })
+    }
 }
 
 /// A component at which traffic starts, ends or passes through.

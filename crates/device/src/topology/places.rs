@@ -1,9 +1,9 @@
 //! Finds nodes and neighbours by place.
 
-use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_memory::address::{CubeId, SipId};
 
 use super::{LinkId, NodeId, Position, Side, SipTopology, SipsSpec, Topology, mesh, route};
-use crate::ids::PeRef;
+use crate::ids::{PeGrid, PeRef};
 
 /// Nodes by place. Each function panics if the machine has no such SIP, cube or PE; those that
 /// [`sips`](Topology::sips), [`cubes`](Topology::cubes) and [`pes`](Topology::pes) return exist.
@@ -35,24 +35,38 @@ impl Topology {
     }
 
     /// Returns the controller of a PE's slice of the HBM.
-    pub fn hbm(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
-        self.layout.hbm(self.known(sip), self.known_cube(cube), self.known_pe(pe))
+    pub fn hbm(&self, pe: PeRef) -> NodeId {
+        let [sip, cube, pe] = self.known_pe(pe);
+        self.layout.hbm(sip, cube, pe)
     }
 
     /// Returns the DMA engine of a PE.
-    pub fn pe_dma(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
-        self.layout.pe_dma(self.known(sip), self.known_cube(cube), self.known_pe(pe))
+    pub fn pe_dma(&self, pe: PeRef) -> NodeId {
+        let [sip, cube, pe] = self.known_pe(pe);
+        self.layout.pe_dma(sip, cube, pe)
     }
 
     /// Returns the processor of a PE.
-    pub fn pe_cpu(&self, sip: SipId, cube: CubeId, pe: PeId) -> NodeId {
-        self.layout.pe_cpu(self.known(sip), self.known_cube(cube), self.known_pe(pe))
+    pub fn pe_cpu(&self, pe: PeRef) -> NodeId {
+        let [sip, cube, pe] = self.known_pe(pe);
+        self.layout.pe_cpu(sip, cube, pe)
     }
 
     /// Returns the PE that a node belongs to.
     pub fn pe_of(&self, node: NodeId) -> Option<PeRef> {
-        let place = self.node(node).place;
-        Some(PeRef { sip: place.sip?, cube: place.cube?, pe: place.pe? })
+        self.node(node).place.pe_ref()
+    }
+
+    /// Returns all PEs of a SIP.
+    pub fn grid(&self, sip: SipId) -> PeGrid {
+        PeGrid { sip, cubes: self.cubes().collect(), pes: self.pes().collect() }
+    }
+
+    /// Returns whether the machine has a PE.
+    pub fn has_pe(&self, pe: PeRef) -> bool {
+        pe.sip.number() < self.spec.sips.count
+            && pe.cube.number() < self.spec.cube_count()
+            && pe.pe.number() < self.spec.pe_count()
     }
 
     /// Describes a link, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
@@ -88,8 +102,8 @@ impl Topology {
         cube.number()
     }
 
-    fn known_pe(&self, pe: PeId) -> u32 {
-        assert!(pe.number() < self.spec.pe_count(), "the cubes have no {pe}");
-        pe.number()
+    fn known_pe(&self, pe: PeRef) -> [u32; 3] {
+        assert!(self.has_pe(pe), "the machine has no {pe}");
+        [pe.sip.number(), pe.cube.number(), pe.pe.number()]
     }
 }

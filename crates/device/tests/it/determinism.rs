@@ -4,7 +4,7 @@ use cubeyard_device::log::{TransferRecord, Watch};
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::{Direction, Mapping};
 use cubeyard_device::probe::Pattern;
-use cubeyard_device::request::Request;
+use cubeyard_device::request::{PeGrid, Request};
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::{CubeId, SipId};
 use cubeyard_sim::{EngineConfig, Span, Stop, Time, Wait};
@@ -69,16 +69,16 @@ fn commanded<W: Watch>(mut machine: Machine<W>) -> (u64, u64, Vec<Time>, Vec<Lin
     let far = machine.view().hbm_address(machine.view().pe("sip0.cube1.pe3").unwrap(), 0).unwrap();
     let mapping = |from| [Mapping { from, bytes: 4096, to: far }].into();
     let map = |cubes: &[CubeId], from| {
-        let (cubes, pes, mappings) = (cubes.to_vec(), pes.clone(), mapping(from));
-        Request::Mappings { sip, cubes, pes, mappings, remove: false }
+        let on = PeGrid { sip, cubes: cubes.to_vec(), pes: pes.clone() };
+        Request::Mappings { on, mappings: mapping(from), remove: false }
     };
     let read = |bytes| {
         let direction = Direction::Read;
         Request::PeDma { from: first, direction, address: far, bytes }
     };
     let launch = {
-        let (kernel, cubes, pes) = ("work".to_owned(), four.clone(), pes.clone());
-        Request::KernelLaunch { kernel, sip, cubes, pes, work: Span::from_ps(5000) }
+        let on = PeGrid { sip, cubes: four.clone(), pes: pes.clone() };
+        Request::KernelLaunch { kernel: "work".to_owned(), on, work: Span::from_ps(5000) }
     };
     let requests = [
         (0, map(&one, 0x10_0000)),

@@ -9,13 +9,8 @@ use cubeyard_sim::{Span, Stop, Time};
 use crate::bench::{KIB, default_machine, dma};
 
 fn launch(machine: &Machine, work_ns: u64) -> Request {
-    Request::KernelLaunch {
-        kernel: "nothing".into(),
-        sip: SipId::new(0).unwrap(),
-        cubes: machine.topology().cubes().collect(),
-        pes: machine.topology().pes().collect(),
-        work: Span::from_ps(work_ns * 1000),
-    }
+    let on = machine.topology().grid(SipId::new(0).unwrap());
+    Request::KernelLaunch { kernel: "nothing".into(), on, work: Span::from_ps(work_ns * 1000) }
 }
 
 /// The first model looked ahead by one walk and undershot far cubes by 63 to 113 ns, so their PEs were

@@ -26,9 +26,8 @@ fn mapping(machine: &Machine, number: u64, to: &str) -> Mapping {
 
 fn change(machine: &mut Machine, mappings: &[Mapping], takes_in: bool) {
     let pe = machine.view().pe("sip0.cube0.pe0").unwrap();
-    let (sip, cubes, pes) = (pe.sip, vec![pe.cube], vec![pe.pe]);
     let mappings = Arc::from(mappings);
-    let request = Request::Mappings { sip, cubes, pes, mappings, remove: !takes_in };
+    let request = Request::Mappings { on: pe.into(), mappings, remove: !takes_in };
     done(machine, request);
 }
 

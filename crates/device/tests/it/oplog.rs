@@ -9,7 +9,7 @@ use cubeyard_device::pe::{
     Command, CommandId, CoreReport, Dma, Instruction, OpLog, OpUnit, Pipeline, Program, Strips,
     Work,
 };
-use cubeyard_device::request::{PeRef, Request};
+use cubeyard_device::request::Request;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Span, Stop};
@@ -138,14 +138,8 @@ fn machine(engines: u32, compute: &str) -> Machine {
 
 fn run(machine: &mut Machine, steps: &[(Step, Vec<u32>)]) -> CoreReport {
     let pe = machine.view().pe("sip0.cube0.pe0").unwrap();
-    let PeRef { sip, cube, pe: number } = pe;
-    let request = Request::KernelLaunch {
-        kernel: "random".into(),
-        sip,
-        cubes: vec![cube],
-        pes: vec![number],
-        work: Span::ZERO,
-    };
+    let (kernel, work) = ("random".into(), Span::ZERO);
+    let request = Request::KernelLaunch { kernel, on: pe.into(), work };
     let other = machine.view().pe("sip0.cube1.pe3").unwrap();
     let memories = [pe, other].map(|pe| machine.view().hbm_address(pe, 0).unwrap());
     let launch = machine.submit(request).unwrap();

@@ -55,9 +55,8 @@ fn run(spec: Spec, steps: &[Step]) -> (u64, Taken, CoreReport) {
 
 fn launch(machine: &mut Machine, steps: &[Step]) -> (RequestId, PeRef) {
     let pe = machine.view().pe("sip0.cube0.pe0").unwrap();
-    let (cubes, pes) = (vec![pe.cube], vec![pe.pe]);
     let work = cubeyard_sim::Span::ZERO;
-    let body = Request::KernelLaunch { kernel: "random".into(), sip: pe.sip, cubes, pes, work };
+    let body = Request::KernelLaunch { kernel: "random".into(), on: pe.into(), work };
     let launch = machine.submit(body).unwrap();
     let address = machine.view().hbm_address(pe, 0).unwrap().to_bits();
     let program = Steps { steps: steps.iter().cloned().collect(), address };

@@ -1,7 +1,7 @@
 //! Requests that cannot be made, and change nothing.
 
 use cubeyard_device::message::Direction::Read;
-use cubeyard_device::request::{Request, RequestError};
+use cubeyard_device::request::{PeGrid, Request, RequestError};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
 use cubeyard_sim::{Stop, Time};
@@ -64,9 +64,9 @@ fn a_launch_needs_cubes_and_pes_that_are_there_each_once() {
     let (sip, zero) = (SipId::new(0).unwrap(), CubeId::new(0).unwrap());
     let pe = |pe| PeId::new(pe).unwrap();
     let mut launch = |cubes: &[CubeId], pes: &[PeId]| {
-        let (cubes, pes) = (cubes.to_vec(), pes.to_vec());
+        let on = PeGrid { sip, cubes: cubes.to_vec(), pes: pes.to_vec() };
         let work = cubeyard_sim::Span::ZERO;
-        machine.submit(Request::KernelLaunch { kernel: "k".into(), sip, cubes, pes, work })
+        machine.submit(Request::KernelLaunch { kernel: "k".into(), on, work })
     };
     assert_eq!(launch(&[], &[pe(0)]), Err(RequestError::Targets { what: "cubes" }));
     assert_eq!(launch(&[zero], &[]), Err(RequestError::Targets { what: "PEs" }));

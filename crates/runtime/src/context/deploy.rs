@@ -4,9 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cubeyard_device::message::{Buffer, Mapping};
-use cubeyard_device::request::{PeRef, Request, Shard as RequestShard};
+use cubeyard_device::request::{PeGrid, PeRef, Request, Shard as RequestShard};
 use cubeyard_memory::Bytes;
-use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_memory::virtual_space::{VirtualAllocator, VirtualSpec};
 
 use super::storage::{DeployedShard, Installed, Storage, Taken, TensorId};
@@ -112,9 +111,8 @@ impl Inner {
                 Mapping { from, bytes: nbytes.get(), to: address }
             };
             let mappings: Arc<[Mapping]> = group.shards.iter().map(mapping).collect();
-            for (sip, cubes, pes) in rectangles(&group.pes) {
-                wanted.push(Installed { sip, cubes, pes, mappings: Arc::clone(&mappings) });
-            }
+            let installed = |on| Installed { on, mappings: Arc::clone(&mappings) };
+            wanted.extend(grids(&group.pes).into_iter().map(installed));
         }
         self.step()?;
         let requests = wanted.iter().map(|wanted| (wanted.clone().request(true), None));
@@ -185,8 +183,8 @@ impl Inner {
 
 impl Installed {
     fn request(self, map: bool) -> Request {
-        let Self { sip, cubes, pes, mappings } = self;
-        Request::Mappings { sip, cubes, pes, mappings, remove: !map }
+        let Self { on, mappings } = self;
+        Request::Mappings { on, mappings, remove: !map }
     }
 }
 
@@ -202,16 +200,16 @@ fn contents(layout: &Layout, part: &Shard, init: &Init) -> Result<Buffer, Runtim
 }
 
 /// Groups sorted PEs by SIP into sets of cubes with the same PEs, since a command goes to every PE of every cube.
-fn rectangles(pes: &[PeRef]) -> Vec<(SipId, Vec<CubeId>, Vec<PeId>)> {
-    let mut all: Vec<(SipId, Vec<CubeId>, Vec<PeId>)> = Vec::new();
+fn grids(pes: &[PeRef]) -> Vec<PeGrid> {
+    let mut all: Vec<PeGrid> = Vec::new();
     for pes in pes.chunk_by(|one, next| (one.sip, one.cube) == (next.sip, next.cube)) {
-        let (sip, cube) = (pes[0].sip, pes[0].cube);
+        let PeRef { sip, cube, .. } = pes[0];
         let pes = || pes.iter().map(|pe| pe.pe);
-        match all.iter_mut().find(|(of, _, same)| *of == sip && pes().eq(same.iter().copied())) {
-            Some((_, cubes, _)) => cubes.push(cube),
-            None => all.push((sip, vec![cube], pes().collect())),
+        match all.iter_mut().find(|on| on.sip == sip && pes().eq(on.pes.iter().copied())) {
+            Some(on) => on.cubes.push(cube),
+            None => all.push(PeGrid { sip, cubes: vec![cube], pes: pes().collect() }),
         }
     }
-    all.sort_unstable_by(|(sip, _, pes), (other, _, others)| (sip, pes).cmp(&(other, others)));
+    all.sort_unstable_by(|one, other| (one.sip, &one.pes).cmp(&(other.sip, &other.pes)));
     all
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use cubeyard_device::machine::Stages;
 use cubeyard_device::message::Mapping;
-use cubeyard_device::request::PeRef;
+use cubeyard_device::request::{PeGrid, PeRef};
 use cubeyard_memory::Bytes;
-use cubeyard_memory::address::{CubeId, PeId, PhysAddr, SipId};
+use cubeyard_memory::address::PhysAddr;
 use cubeyard_memory::virtual_space::DeviceVa;
 use cubeyard_sim::Span;
 
@@ -42,12 +42,10 @@ impl DeployedShard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TensorId(pub u64);
 
-/// Mappings in the MMUs of each of `pes` in each of `cubes`.
+/// Mappings in the MMUs of some PEs.
 #[derive(Clone, Debug)]
 pub(crate) struct Installed {
-    pub(crate) sip: SipId,
-    pub(crate) cubes: Vec<CubeId>,
-    pub(crate) pes: Vec<PeId>,
+    pub(crate) on: PeGrid,
     pub(crate) mappings: Arc<[Mapping]>,
 }
 

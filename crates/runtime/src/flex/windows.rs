@@ -69,12 +69,9 @@ fn perform(
     mappings: &Arc<[Mapping]>,
     map: bool,
 ) -> Result<(), RuntimeError> {
+    let on = context.machine.borrow().topology().grid(sip);
     let mappings = Arc::clone(mappings);
-    let (cubes, pes) = {
-        let machine = context.machine.borrow();
-        (machine.topology().cubes().collect(), machine.topology().pes().collect())
-    };
-    let request = Request::Mappings { sip, cubes, pes, mappings, remove: !map };
+    let request = Request::Mappings { on, mappings, remove: !map };
     context.perform([(request, None)])?;
     Ok(())
 }

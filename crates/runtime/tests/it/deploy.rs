@@ -142,13 +142,8 @@ fn a_pe_reads_another_ones_shard_through_its_virtual_address() {
         );
         let address = machine.view().hbm_address(holder, 4096).unwrap();
         let mapping = Mapping { from: 1 << 32, bytes: 1000, to: address };
-        let map = Request::Mappings {
-            sip: pe.sip,
-            cubes: vec![pe.cube],
-            pes: vec![pe.pe],
-            mappings: vec![mapping].into(),
-            remove: false,
-        };
+        let mappings = vec![mapping].into();
+        let map = Request::Mappings { on: pe.into(), mappings, remove: false };
         machine.submit(map).unwrap();
         machine.run();
         let buffer = |bytes| Rc::new(RefCell::new(bytes));
@@ -239,9 +234,8 @@ fn a_mapping_that_overlaps_another_is_refused_with_all_that_came_with_it() {
         (0..3).map(|place| machine.view().hbm_address(pe, place << 20).unwrap()).collect();
     let mapping = |from, place: usize| Mapping { from, bytes: 4096, to: places[place] };
     let mut map = |mappings: Vec<Mapping>| {
-        let (sip, cubes, pes) = (pe.sip, vec![pe.cube], vec![pe.pe]);
         let mappings = mappings.into();
-        let request = Request::Mappings { sip, cubes, pes, mappings, remove: false };
+        let request = Request::Mappings { on: pe.into(), mappings, remove: false };
         let id = machine.submit(request).unwrap();
         machine.run();
         let mut mmu = machine.view().mmu(pe).unwrap().clone();

@@ -27,8 +27,7 @@ impl<'t> Cost<'t> {
 
     /// Returns the time of a message from the send until it arrives, before it is written to its slot.
     pub fn message(&self, from: PeRef, to: PeRef) -> Span {
-        let [from, to] =
-            [from, to].map(|PeRef { sip, cube, pe }| self.topology.pe_dma(sip, cube, pe));
+        let [from, to] = [from, to].map(|pe| self.topology.pe_dma(pe));
         let route = self.topology.route(from, to).expect("PEs reach each other");
         self.topology.node(from).overhead + self.carry(&route)
     }
@@ -73,8 +72,8 @@ impl<'t> Cost<'t> {
         self.topology.spec().pe.link.bandwidth.span(bytes)
     }
 
-    fn memory(&self, PeRef { sip, cube, pe }: PeRef) -> (Vec<LinkId>, Vec<LinkId>) {
-        let (dma, hbm) = (self.topology.pe_dma(sip, cube, pe), self.topology.hbm(sip, cube, pe));
+    fn memory(&self, pe: PeRef) -> (Vec<LinkId>, Vec<LinkId>) {
+        let (dma, hbm) = (self.topology.pe_dma(pe), self.topology.hbm(pe));
         let there = self.topology.route(dma, hbm).expect("a PE reaches its memory");
         let back = there.iter().rev().map(|&link| self.topology.link(link).reverse).collect();
         (there, back)

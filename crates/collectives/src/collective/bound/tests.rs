@@ -2,6 +2,8 @@
 
 //! Bounds that can be worked out by hand from the topology file.
 
+use cubeyard_device::request::PeRef;
+
 use super::*;
 use crate::collective::ReduceOp;
 
@@ -28,7 +30,7 @@ fn members(topology: &Topology, rank: Rank) -> Vec<Vec<NodeId>> {
                 if starts {
                     members.push(Vec::new());
                 }
-                let engine = topology.pe_dma(sip, cube, pe);
+                let engine = topology.pe_dma(PeRef { sip, cube, pe });
                 members.last_mut().expect("the first PE starts a rank").push(engine);
             }
         }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use cubeyard_device::pe::{OpCause, OpLog, OpUnit, Stretch};
-use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Context;
 use cubeyard_sim::{Span, Time};
@@ -44,8 +43,7 @@ fn path(
     let cores: Vec<_> = cores().collect();
     let started = cores.iter().map(|(_, (_, core))| core.started).min()?;
     let (request, (pe, core)) = cores.into_iter().rev().max_by_key(|(_, (_, core))| core.ended)?;
-    let PeRef { sip, cube, pe } = *pe;
-    let node = topology.pe_cpu(sip, cube, pe);
+    let node = topology.pe_cpu(*pe);
     let last = log.last(|record| record.request == request && record.pe == node)?;
     let stretches = log.path(last, core.ended).take_while(|stretch| stretch.end > started);
     Some(parts(log, stretches, started))

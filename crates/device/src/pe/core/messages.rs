@@ -58,7 +58,7 @@ impl Core {
         self.shared.races.with(|races| {
             ports.iter().for_each(|spec| races.knowledge.installed((self.dma, spec.port)));
         });
-        self.ports.install(ports, |pe| topology.pe_dma(pe.sip, pe.cube, pe.pe))
+        self.ports.install(ports, |pe| topology.pe_dma(pe))
     }
 
     /// Takes a message into a slot, and returns whether the program may have waited for it.

@@ -6,6 +6,7 @@ use cubeyard_sim::Span;
 use expect_test::expect;
 
 use super::Topology;
+use crate::ids::PeRef;
 use crate::topology::{NodeKind, Position, ResolveError, Side};
 
 fn count(topology: &Topology, kind: NodeKind) -> usize {
@@ -92,11 +93,11 @@ fn accessors_and_names_agree() {
             assert_eq!(router(2, 3), None);
             assert_eq!(router(6, 0), None);
             for pe in topology.pes() {
-                let (dma, cpu) = (topology.pe_dma(sip, cube, pe), topology.pe_cpu(sip, cube, pe));
-                assert_eq!(dma, find(format!("{sip}.{cube}.{pe}")));
-                assert_eq!(dma, find(format!("{sip}.{cube}.{pe}.pe_dma")));
-                assert_eq!(cpu, find(format!("{sip}.{cube}.{pe}.pe_cpu")));
-                assert_eq!(topology.hbm(sip, cube, pe), find(format!("{sip}.{cube}.{pe}.hbm")));
+                let pe = PeRef { sip, cube, pe };
+                assert_eq!(topology.pe_dma(pe), find(format!("{pe}")));
+                assert_eq!(topology.pe_dma(pe), find(format!("{pe}.pe_dma")));
+                assert_eq!(topology.pe_cpu(pe), find(format!("{pe}.pe_cpu")));
+                assert_eq!(topology.hbm(pe), find(format!("{pe}.hbm")));
             }
         }
     }
