@@ -10,6 +10,7 @@ mod grid;
 mod halving;
 mod line;
 mod lrab;
+mod member;
 mod operation;
 mod pieces;
 mod ring;
@@ -33,8 +34,9 @@ pub use pieces::by_turns;
 use std::fmt;
 use std::rc::Rc;
 
-use cubeyard_tl::kernel::{Args, Kernel};
-use cubeyard_tl::{Port, Tile, Tl};
+use cubeyard_tl::Port;
+use cubeyard_tl::kernel::Kernel;
+use member::Member;
 
 /// A channel between two ranks, at every position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,46 +112,14 @@ pub fn algorithms() -> Vec<Box<dyn Algorithm>> {
     ]
 }
 
-/// Makes a kernel of an algorithm, named by all its parameters.
-fn kernel<F>(
-    algorithm: &dyn Algorithm,
-    job: &Job,
-    body: impl Fn(Tl, Args, Job) -> F + 'static,
-) -> Kernel
-where
-    F: Future<Output = ()> + 'static,
-{
+/// Makes a kernel of an algorithm, named by all its parameters; each PE runs `body`.
+fn kernel(algorithm: &dyn Algorithm, job: &Job, body: fn(&Member)) -> Kernel {
     let Job { operation, world, piece } = job;
     let grid: Vec<_> = world.grid.iter().map(ToString::to_string).collect();
     let name = format!("{} {operation} of {} by {piece}", algorithm.name(), grid.join("x"));
     let job = job.clone();
-    Kernel::new(&name, move |tl, args| Box::pin(body(tl, args, job.clone())))
-}
-
-/// Returns the rank of a PE: the first of its launch, plus the increments of its cube and PE.
-#[track_caller]
-fn rank_of(tl: &Tl, args: &Args) -> usize {
-    let cubes = tl.program_id(1) * args.whole(3);
-    let pes = tl.program_id(0) * args.whole(4);
-    usize::try_from(args.whole(2) + cubes + pes).expect("fewer ranks than addresses")
-}
-
-/// Combines two tiles.
-#[track_caller]
-fn join(tl: &Tl, op: ReduceOp, a: &Tile, b: &Tile) -> Tile {
-    match op {
-        ReduceOp::Sum | ReduceOp::Avg => tl.add(a, b),
-        ReduceOp::Prod => tl.mul(a, b),
-        ReduceOp::Min => tl.minimum(a, b),
-        ReduceOp::Max => tl.maximum(a, b),
-        ReduceOp::Band => tl.and(a, b),
-        ReduceOp::Bor => tl.or(a, b),
-        ReduceOp::Bxor => tl.xor(a, b),
-    }
-}
-
-/// Finishes a tile that combines all ranks: divides an average by their number.
-#[track_caller]
-fn finish(tl: &Tl, op: ReduceOp, ranks: usize, tile: Tile) -> Tile {
-    if op == ReduceOp::Avg { tl.div(&tile, ranks as f64) } else { tile }
+    Kernel::new(&name, move |tl, args| {
+        let job = job.clone();
+        Box::pin(async move { body(&Member::new(tl, args, job)) })
+    })
 }

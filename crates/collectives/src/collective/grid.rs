@@ -13,10 +13,11 @@ use std::ops::Range;
 use smallvec::smallvec;
 
 use super::line::{Held, Line, Ranges, folded};
-use super::pieces::{Flat, in_round, part};
-use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, kernel, rank_of};
-use cubeyard_tl::kernel::{Args, Kernel};
-use cubeyard_tl::{Port, Tile, Tl};
+use super::member::Member;
+use super::pieces::{Round, in_round, part, shifted};
+use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, kernel};
+use cubeyard_tl::kernel::Kernel;
+use cubeyard_tl::{Port, Tile};
 
 /// A ring along each dimension in turn.
 #[derive(Clone, Copy, Debug)]
@@ -75,17 +76,15 @@ fn order(world: &World, dimension: usize) -> Vec<usize> {
     if world.wraps[dimension] { (0..count).collect() } else { folded(count) }
 }
 
-async fn run(tl: Tl, args: Args, job: Job) {
-    let [input, output] = Flat::buffers(&args);
-    let rank = rank_of(&tl, &args);
+fn run(pe: &Member) {
     // A rank of one PE has one position.
-    let is_odd = args.whole(4) == 0 && tl.program_id(0) % 2 == 1;
-    let dimensions = dimensions(job.world.grid.len(), is_odd);
-    let node = Node { tl, rank, world: job.world, piece: job.piece, dimensions, input, output };
-    match job.operation {
-        Operation::AllReduce(op) => node.all_reduce(op),
-        Operation::ReduceScatter(op) => node.reduce_scatter(op),
-        Operation::AllGather => node.all_gather(),
+    let is_odd = pe.args.whole(4) == 0 && pe.tl.program_id(0) % 2 == 1;
+    let dimensions = dimensions(pe.job.world.grid.len(), is_odd);
+    let grid = GridMember { pe, dimensions };
+    match pe.job.operation {
+        Operation::AllReduce(op) => grid.all_reduce(op),
+        Operation::ReduceScatter(op) => grid.reduce_scatter(op),
+        Operation::AllGather => grid.all_gather(),
         other => unreachable!("refused: {other}"),
     }
 }
@@ -96,38 +95,36 @@ fn dimensions(count: usize, swapped: bool) -> Vec<usize> {
     (0..count).map(|dimension| if swapped { swap(dimension) } else { dimension }).collect()
 }
 
-/// The state of one rank in the grid.
-struct Node {
-    tl: Tl,
-    rank: usize,
-    world: World,
-    piece: u64,
+/// A PE of a rank in the grid.
+struct GridMember<'p> {
+    pe: &'p Member,
     /// Dimensions in the order of the reduce-scatters.
     dimensions: Vec<usize>,
-    input: Flat,
-    output: Flat,
 }
 
-impl Node {
+impl<'p> GridMember<'p> {
+    fn world(&self) -> &'p World {
+        &self.pe.job.world
+    }
+
     /// Returns this rank's ring along a dimension, and the coordinate of each place on it.
-    fn line(&self, dimension: usize) -> (Line<'_>, Vec<usize>) {
-        let order = order(&self.world, dimension);
-        let here = self.world.coordinate(self.rank, dimension);
+    fn line(&self, dimension: usize) -> (Line<'p>, Vec<usize>) {
+        let order = order(self.world(), dimension);
+        let here = self.world().coordinate(self.pe.rank, dimension);
         let place = order.iter().position(|&at| at == here).expect("a place for each");
         let [next, last] = ports(dimension);
-        let (tl, piece, like) = (&self.tl, self.piece, &self.input);
-        (Line { tl, next, last, place, count: order.len(), piece, like }, order)
+        (Line { pe: self.pe, next, last, place, count: order.len() }, order)
     }
 
     /// Returns the range that this rank holds after the first `depth` dimensions, if its coordinate in the last
     /// of them were `last`.
     fn nested(&self, depth: usize, last: usize) -> Range<u64> {
-        let mut range = 0..self.input.elements;
+        let mut range = self.pe.whole();
         for (place, &dimension) in self.dimensions[..depth].iter().enumerate() {
-            let here = self.world.coordinate(self.rank, dimension);
+            let here = self.world().coordinate(self.pe.rank, dimension);
             let at = if place + 1 == depth { last } else { here };
-            let inner = part(range.end - range.start, at, self.world.grid[dimension]);
-            range = range.start + inner.start..range.start + inner.end;
+            let inner = part(range.end - range.start, at, self.world().grid[dimension]);
+            range = shifted(&inner, 0, range.start);
         }
         range
     }
@@ -137,22 +134,22 @@ impl Node {
     fn all_reduce(&self, op: ReduceOp) {
         let depths = 1..=self.dimensions.len();
         for depth in depths.clone() {
-            let from = if depth == 1 { &self.input } else { &self.output };
+            let from = if depth == 1 { &self.pe.input } else { &self.pe.output };
             let (line, order) = self.line(self.dimensions[depth - 1]);
-            let rounds = self.rounds(self.input.elements.div_ceil(self.within(depth)));
-            for round in 0..rounds {
+            for round in self.rounds(self.pe.input.elements.div_ceil(self.within(depth))) {
                 let nested = |place: usize| self.nested(depth, order[place]);
-                let parts = |place: usize| smallvec![in_round(&nested(place), round, rounds)];
-                for (range, tile) in line.scatter(op, parts, |range| from.load(&self.tl, range)) {
+                let parts = |place: usize| smallvec![in_round(&nested(place), round)];
+                for (range, tile) in line.scatter(op, parts, |range| from.load(&self.pe.tl, range))
+                {
                     let last = depth == self.dimensions.len();
-                    let tile = if last { self.finish(op, tile) } else { tile };
-                    self.output.store(&self.tl, &range, &tile);
+                    let tile = if last { self.pe.finish(op, tile) } else { tile };
+                    self.pe.store(&range, &tile);
                 }
             }
         }
         for depth in depths.rev() {
             let (line, order) = self.line(self.dimensions[depth - 1]);
-            let longest = self.input.elements.div_ceil(self.within(depth));
+            let longest = self.pe.input.elements.div_ceil(self.within(depth));
             self.spread(&line, longest, |place| smallvec![self.nested(depth, order[place])]);
         }
     }
@@ -160,35 +157,30 @@ impl Node {
     /// Returns the number of ranks in the first `depth` dimensions together.
     fn within(&self, depth: usize) -> u64 {
         let inner = self.dimensions[..depth].iter();
-        inner.map(|&dimension| self.world.grid[dimension] as u64).product()
+        inner.map(|&dimension| self.world().grid[dimension] as u64).product()
     }
 
-    /// Returns the number of rounds for holding so many elements.
-    fn rounds(&self, held: u64) -> usize {
+    /// Returns the rounds for holding so many elements.
+    fn rounds(&self, held: u64) -> impl Iterator<Item = Round> + use<> {
         // Nested parts are at most one element longer.
-        self.input.rounds(&self.tl, held + 1, self.piece)
-    }
-
-    fn finish(&self, op: ReduceOp, tile: Tile) -> Tile {
-        finish(&self.tl, op, self.world.ranks, tile)
+        self.pe.rounds(held + 1)
     }
 
     /// Gathers all parts of a ring into the output, which already holds this place's part.
     fn spread(&self, line: &Line<'_>, longest: u64, parts: impl Fn(usize) -> Ranges) {
-        let load = |range: &Range<u64>| self.output.load(&self.tl, range);
-        let rounds = self.rounds(longest);
-        for round in 0..rounds {
-            let cut = |range: &Range<u64>| in_round(range, round, rounds);
+        let load = |range: &Range<u64>| self.pe.output.load(&self.pe.tl, range);
+        for round in self.rounds(longest) {
+            let cut = |range: &Range<u64>| in_round(range, round);
             let parts = |place: usize| parts(place).iter().map(cut).collect();
-            line.gather(parts, load, |range, tile| self.output.store(&self.tl, range, tile));
+            line.gather(parts, load, |range, tile| self.pe.store(range, tile));
         }
     }
 
     /// Returns the ranks with this rank's coordinates in the dimensions `same`, and coordinate `at` in one
     /// more.
     fn ranks_at(&self, same: &[usize], dimension: usize, at: usize) -> Vec<usize> {
-        let world = &self.world;
-        let here = |&dimension: &usize| world.coordinate(self.rank, dimension);
+        let world = self.world();
+        let here = |&dimension: &usize| world.coordinate(self.pe.rank, dimension);
         let is_like = |rank: usize| same.iter().all(|d| world.coordinate(rank, *d) == here(d));
         let is_at = |rank: usize| world.coordinate(rank, dimension) == at;
         (0..world.ranks).filter(|&rank| is_like(rank) && is_at(rank)).collect()
@@ -197,44 +189,41 @@ impl Node {
     /// Performs a reduce-scatter. The parts of the ranks at one place of a ring are not contiguous, so each
     /// message is a piece of one part, and partial sums stay in the TCM.
     fn reduce_scatter(&self, op: ReduceOp) {
-        let rounds = self.rounds(self.input.elements.div_ceil(self.within(1)));
-        (0..rounds).for_each(|round| self.reduce_scatter_round(op, round, rounds));
+        let rounds = self.rounds(self.pe.input.elements.div_ceil(self.within(1)));
+        rounds.for_each(|round| self.reduce_scatter_round(op, round));
     }
 
-    fn reduce_scatter_round(&self, op: ReduceOp, round: usize, rounds: usize) {
+    fn reduce_scatter_round(&self, op: ReduceOp, round: Round) {
         let mut held: Option<Held> = None;
         for (depth, &dimension) in self.dimensions.iter().enumerate() {
             let (line, order) = self.line(dimension);
             let parts = |place: usize| {
                 let ranks = self.ranks_at(&self.dimensions[..depth], dimension, order[place]);
-                let part = |rank| self.input.part(rank, self.world.ranks);
-                ranks.into_iter().map(|rank| in_round(&part(rank), round, rounds)).collect()
+                ranks.into_iter().map(|rank| self.pe.part_in(rank, round)).collect()
             };
             held = Some(line.scatter(op, parts, |range| self.held(held.as_ref(), range)));
         }
-        let start = self.input.part(self.rank, self.world.ranks).start;
+        let start = self.pe.part(self.pe.rank).start;
         for (range, tile) in held.unwrap_or_default() {
-            let tile = self.finish(op, tile);
-            self.output.store(&self.tl, &(range.start - start..range.end - start), &tile);
+            let tile = self.pe.finish(op, tile);
+            self.pe.store(&shifted(&range, start, 0), &tile);
         }
     }
 
     fn held(&self, held: Option<&Held>, range: &Range<u64>) -> Tile {
-        let Some(held) = held else { return self.input.load(&self.tl, range) };
+        let Some(held) = held else { return self.pe.load(range) };
         let place = held.binary_search_by_key(&range.start, |(at, _)| at.start);
         held[place.expect("pieces are the same in each dimension")].1.clone()
     }
 
     fn all_gather(&self) {
-        let whole = self.input.elements;
-        let slot = |rank: usize| rank as u64 * whole..(rank as u64 + 1) * whole;
-        self.input.copy(&self.tl, &self.output, slot(self.rank).start, self.piece);
+        self.pe.copy(&self.pe.whole(), self.pe.slot(self.pe.rank).start);
         for (depth, &dimension) in self.dimensions.iter().enumerate().rev() {
             let (line, order) = self.line(dimension);
-            let longest = whole * self.world.ranks as u64 / self.within(depth + 1);
-            self.spread(&line, longest, |place| {
+            let all = self.pe.input.elements * self.world().ranks as u64;
+            self.spread(&line, all / self.within(depth + 1), |place| {
                 let ranks = self.ranks_at(&self.dimensions[..depth], dimension, order[place]);
-                merged(ranks.into_iter().map(slot))
+                merged(ranks.into_iter().map(|rank| self.pe.slot(rank)))
             });
         }
     }

@@ -8,12 +8,11 @@ mod stages;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::pieces::{Flat, by_turns, in_round, pieces};
-use super::{
-    Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, join, kernel, rank_of,
-};
-use cubeyard_tl::kernel::{Args, Kernel};
-use cubeyard_tl::{Port, Tile, Tl};
+use super::member::Member;
+use super::pieces::{Flat, Round, by_turns, shifted};
+use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, kernel};
+use cubeyard_tl::kernel::Kernel;
+use cubeyard_tl::{Port, Tile};
 
 /// Recursive halving and doubling.
 #[derive(Clone, Copy, Debug)]
@@ -73,192 +72,186 @@ fn bits(power: usize) -> impl DoubleEndedIterator<Item = usize> {
     (0..power.ilog2()).map(|place| 1 << place)
 }
 
-async fn run(tl: Tl, args: Args, job: Job) {
-    let [input, output] = Flat::buffers(&args);
-    let (rank, ranks) = (rank_of(&tl, &args), job.world.ranks);
-    let node = Node { tl, rank, ranks, power: power(ranks), piece: job.piece, input, output };
-    match job.operation {
-        Operation::AllReduce(op) => node.all_reduce(op),
-        Operation::ReduceScatter(op) => node.reduce_scatter(op),
-        Operation::AllGather => node.all_gather(),
+fn run(pe: &Member) {
+    let halving = HalvingMember { pe, power: power(pe.ranks()) };
+    match pe.job.operation {
+        Operation::AllReduce(op) => halving.all_reduce(op),
+        Operation::ReduceScatter(op) => halving.reduce_scatter(op),
+        Operation::AllGather => halving.all_gather(),
         other => unreachable!("refused: {other}"),
     }
 }
 
-/// The state of one rank.
-struct Node {
-    tl: Tl,
-    rank: usize,
-    ranks: usize,
+/// A PE of a rank that halves and doubles, or of a surplus rank.
+struct HalvingMember<'p> {
+    pe: &'p Member,
     /// Number of ranks that take part in halving and doubling.
     power: usize,
-    piece: u64,
-    input: Flat,
-    output: Flat,
 }
 
-impl Node {
+impl HalvingMember<'_> {
     fn pieces(&self, ranges: &[Range<u64>]) -> std::vec::IntoIter<Range<u64>> {
-        let all = ranges.iter().flat_map(|range| pieces(range, self.piece));
+        let all = ranges.iter().flat_map(|range| self.pe.pieces(range));
         all.collect::<Vec<_>>().into_iter()
     }
 
     /// Returns the partner of a surplus rank, or the surplus rank of a partner.
     fn folded(&self) -> Option<usize> {
-        let other = self.rank ^ self.power;
-        (other < self.ranks).then_some(other)
+        let other = self.pe.rank ^ self.power;
+        (other < self.pe.ranks()).then_some(other)
     }
 
     fn is_beyond(&self) -> bool {
-        self.rank >= self.power
+        self.pe.rank >= self.power
     }
 
-    fn send(&self, port: Port, from: &Flat, ranges: &[Range<u64>]) {
-        self.pieces(ranges).for_each(|range| self.tl.send(port, &from.load(&self.tl, &range)));
+    fn send(&self, port: Port, from: &Flat, range: &Range<u64>) {
+        self.pe.tl.send(port, &from.load(&self.pe.tl, range));
     }
 
-    fn take(&self, port: Port, ranges: &[Range<u64>]) {
-        for range in self.pieces(ranges) {
-            let tile = self.input.receive(&self.tl, port, &range);
-            self.output.store(&self.tl, &range, &tile);
-        }
+    fn send_all(&self, port: Port, from: &Flat, ranges: &[Range<u64>]) {
+        self.pieces(ranges).for_each(|range| self.send(port, from, &range));
+    }
+
+    fn take(&self, port: Port, range: &Range<u64>) {
+        let tile = self.pe.receive(port, range);
+        self.pe.store(range, &tile);
+    }
+
+    fn take_all(&self, port: Port, ranges: &[Range<u64>]) {
+        self.pieces(ranges).for_each(|range| self.take(port, &range));
     }
 
     /// Returns the combined part of the ranks that agree with `rank` in all bits from `bit` up.
     fn parts(&self, rank: usize, bit: usize) -> Range<u64> {
         let first = rank & !(bit - 1);
-        let part = |rank| self.input.part(rank, self.power);
+        let part = |rank| self.pe.input.part(rank, self.power);
         part(first).start..part(first + bit - 1).end
     }
 
     /// Performs an all-reduce. Partial sums are stored in the output between steps.
     fn all_reduce(&self, op: ReduceOp) {
-        let whole = [self.input.part(0, 1)];
+        let (pe, whole) = (self.pe, [self.pe.whole()]);
         if self.is_beyond() {
-            self.send(FOLD, &self.input, &whole);
-            return self.take(FOLD, &whole);
+            self.send_all(FOLD, &pe.input, &whole);
+            return self.take_all(FOLD, &whole);
         }
-        let mut from = &self.input;
+        let mut from = &pe.input;
         if self.folded().is_some() {
             self.pieces(&whole).for_each(|range| self.join(op, from, FOLD, &range));
-            from = &self.output;
+            from = &pe.output;
         }
         for bit in bits(self.power).rev() {
             self.halve(op, from, bit);
-            from = &self.output;
+            from = &pe.output;
         }
         self.complete(op, from);
         for bit in bits(self.power) {
-            let other = self.rank ^ bit;
-            self.double(bit, &[self.parts(self.rank, bit)], &[self.parts(other, bit)]);
+            let other = pe.rank ^ bit;
+            self.double(bit, &[self.parts(pe.rank, bit)], &[self.parts(other, bit)]);
         }
         if self.folded().is_some() {
-            self.send(FOLD, &self.output, &whole);
+            self.send_all(FOLD, &pe.output, &whole);
         }
     }
 
     /// Combines a received piece with the local one.
     fn join(&self, op: ReduceOp, from: &Flat, port: Port, range: &Range<u64>) {
-        let own = from.load(&self.tl, range);
-        let come = self.input.receive(&self.tl, port, range);
-        self.output.store(&self.tl, range, &join(&self.tl, op, &own, &come));
+        let own = from.load(&self.pe.tl, range);
+        let come = self.pe.receive(port, range);
+        self.pe.store(range, &self.pe.join(op, &own, &come));
     }
 
     /// Sends the other half of the current range, and combines this half.
     fn halve(&self, op: ReduceOp, from: &Flat, bit: usize) {
-        let mine = self.pieces(&[self.parts(self.rank, bit)]);
-        let others = self.pieces(&[self.parts(self.rank ^ bit, bit)]);
-        let send = |range: Range<u64>| self.tl.send(to(bit), &from.load(&self.tl, &range));
+        let mine = self.pieces(&[self.parts(self.pe.rank, bit)]);
+        let others = self.pieces(&[self.parts(self.pe.rank ^ bit, bit)]);
+        let send = |range| self.send(to(bit), from, &range);
         by_turns(others, mine, send, |range| self.join(op, from, to(bit), &range));
     }
 
     /// Finishes this rank's part once it combines all ranks.
     fn complete(&self, op: ReduceOp, from: &Flat) {
-        if self.ranks > 1 && op != ReduceOp::Avg {
+        if self.pe.ranks() > 1 && op != ReduceOp::Avg {
             return;
         }
-        for range in self.pieces(&[self.parts(self.rank, 1)]) {
-            let tile = finish(&self.tl, op, self.ranks, from.load(&self.tl, &range));
-            self.output.store(&self.tl, &range, &tile);
+        for range in self.pieces(&[self.parts(self.pe.rank, 1)]) {
+            let tile = self.pe.finish(op, from.load(&self.pe.tl, &range));
+            self.pe.store(&range, &tile);
         }
     }
 
     /// Exchanges the ranges that both have.
     fn double(&self, bit: usize, mine: &[Range<u64>], others: &[Range<u64>]) {
-        let send = |range: Range<u64>| self.tl.send(to(bit), &self.output.load(&self.tl, &range));
-        by_turns(self.pieces(mine), self.pieces(others), send, |range| {
-            let tile = self.input.receive(&self.tl, to(bit), &range);
-            self.output.store(&self.tl, &range, &tile);
-        });
+        let send = |range| self.send(to(bit), &self.pe.output, &range);
+        let take = |range| self.take(to(bit), &range);
+        by_turns(self.pieces(mine), self.pieces(others), send, take);
     }
 
     /// Performs a reduce-scatter. The output has room only for the rank's own part, so partial sums stay in the
     /// TCM, in pieces of a part each.
     fn reduce_scatter(&self, op: ReduceOp) {
-        let rounds = self.input.rounds(&self.tl, self.input.elements.div_ceil(2), self.piece);
-        (0..rounds).for_each(|round| self.reduce_scatter_round(op, round, rounds));
+        let rounds = self.pe.rounds(self.pe.input.elements.div_ceil(2));
+        rounds.for_each(|round| self.reduce_scatter_round(op, round));
     }
 
-    fn reduce_scatter_round(&self, op: ReduceOp, round: usize, rounds: usize) {
+    fn reduce_scatter_round(&self, op: ReduceOp, round: Round) {
+        let pe = self.pe;
         let mut held: BTreeMap<u64, Tile> = BTreeMap::new();
-        let part = |rank| in_round(&self.input.part(rank, self.power), round, rounds);
         let parts = |rank: usize, bit: usize| {
             let first = rank & !(bit - 1);
-            let parts = (first..first + bit).map(part);
+            let parts = (first..first + bit).map(|rank| pe.part_in(rank, round));
             self.pieces(&parts.collect::<Vec<_>>())
         };
         for bit in bits(self.power).rev() {
             let own = |range: &Range<u64>| {
-                held.get(&range.start).cloned().unwrap_or_else(|| self.input.load(&self.tl, range))
+                held.get(&range.start).cloned().unwrap_or_else(|| pe.load(range))
             };
             let mut joined = BTreeMap::new();
             by_turns(
-                parts(self.rank ^ bit, bit),
-                parts(self.rank, bit),
-                |range| self.tl.send(to(bit), &own(&range)),
+                parts(pe.rank ^ bit, bit),
+                parts(pe.rank, bit),
+                |range| pe.tl.send(to(bit), &own(&range)),
                 |range| {
                     let mine = own(&range);
-                    let come = self.input.receive(&self.tl, to(bit), &range);
-                    joined.insert(range.start, join(&self.tl, op, &mine, &come));
+                    let come = pe.receive(to(bit), &range);
+                    joined.insert(range.start, pe.join(op, &mine, &come));
                 },
             );
             held = joined;
         }
-        let start = self.input.part(self.rank, self.power).start;
-        for range in parts(self.rank, 1) {
-            let load = || self.input.load(&self.tl, &range);
-            let tile = held.get(&range.start).cloned().unwrap_or_else(load);
-            let tile = finish(&self.tl, op, self.ranks, tile);
-            self.output.store(&self.tl, &(range.start - start..range.end - start), &tile);
+        let start = pe.part(pe.rank).start;
+        for range in parts(pe.rank, 1) {
+            let tile = held.get(&range.start).cloned().unwrap_or_else(|| pe.load(&range));
+            pe.store(&shifted(&range, start, 0), &pe.finish(op, tile));
         }
     }
 
     fn all_gather(&self) {
-        let whole = self.input.elements;
-        let slot = |rank: usize| rank as u64 * whole..(rank as u64 + 1) * whole;
-        self.input.copy(&self.tl, &self.output, slot(self.rank).start, self.piece);
-        let all = 0..self.ranks as u64 * whole;
+        let (pe, slot) = (self.pe, |rank: usize| self.pe.slot(rank));
+        pe.copy(&pe.whole(), slot(pe.rank).start);
+        let all = 0..slot(pe.ranks()).start;
         if self.is_beyond() {
-            self.send(FOLD, &self.output, &[slot(self.rank)]);
-            let (before, after) = (0..slot(self.rank).start, slot(self.rank).end..all.end);
-            return self.take(FOLD, &[before, after]);
+            self.send_all(FOLD, &pe.output, &[slot(pe.rank)]);
+            let (before, after) = (0..slot(pe.rank).start, slot(pe.rank).end..all.end);
+            return self.take_all(FOLD, &[before, after]);
         }
         if let Some(other) = self.folded() {
-            self.take(FOLD, &[slot(other)]);
+            self.take_all(FOLD, &[slot(other)]);
         }
         for bit in bits(self.power) {
             // The slots of a run of ranks, and of the surplus ranks of which they are partners.
             let of = |rank: usize| {
                 let first = rank & !(bit - 1);
-                let run = |first: usize| first.min(self.ranks)..(first + bit).min(self.ranks);
+                let run = |first: usize| first.min(pe.ranks())..(first + bit).min(pe.ranks());
                 let slots = |run: Range<usize>| slot(run.start).start..slot(run.end).start;
                 [slots(run(first)), slots(run(first + self.power))]
             };
-            self.double(bit, &of(self.rank), &of(self.rank ^ bit));
+            self.double(bit, &of(pe.rank), &of(pe.rank ^ bit));
         }
         if let Some(other) = self.folded() {
             let (before, after) = (0..slot(other).start, slot(other).end..all.end);
-            self.send(FOLD, &self.output, &[before, after]);
+            self.send_all(FOLD, &pe.output, &[before, after]);
         }
     }
 }

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::pieces::{Flat, by_turns, pieces};
-use super::{ReduceOp, join};
-use cubeyard_tl::{Port, Tile, Tl};
+use super::ReduceOp;
+use super::member::Member;
+use super::pieces::by_turns;
+use cubeyard_tl::{Port, Tile};
 
 /// Ranges of a buffer, usually a few.
 pub(super) type Ranges = SmallVec<[Range<u64>; 2]>;
@@ -19,7 +20,7 @@ type Passing = SmallVec<[Option<Tile>; 2]>;
 
 /// One of several PEs wired in a ring: each to the next, the last to the first.
 pub(super) struct Line<'a> {
-    pub(super) tl: &'a Tl,
+    pub(super) pe: &'a Member,
     /// Port to the next PE.
     pub(super) next: Port,
     /// Port to the previous PE.
@@ -28,10 +29,6 @@ pub(super) struct Line<'a> {
     pub(super) place: usize,
     /// Number of PEs in the ring.
     pub(super) count: usize,
-    /// Maximum number of elements per message.
-    pub(super) piece: u64,
-    /// A buffer with the element type of the messages.
-    pub(super) like: &'a Flat,
 }
 
 impl Line<'_> {
@@ -42,7 +39,7 @@ impl Line<'_> {
 
     /// Splits ranges into pieces, each a message.
     pub(super) fn pieces(&self, ranges: &[Range<u64>]) -> Ranges {
-        ranges.iter().flat_map(|range| pieces(range, self.piece)).collect()
+        ranges.iter().flat_map(|range| self.pe.pieces(range)).collect()
     }
 
     /// Performs a reduce-scatter: parts travel around the ring and are combined with `own` at each place, until
@@ -63,11 +60,11 @@ impl Line<'_> {
             by_turns(
                 leaving,
                 pieces(step + 1).into_iter(),
-                |(range, tile)| self.tl.send(self.next, &tile.unwrap_or_else(|| own(&range))),
+                |(range, tile)| self.pe.tl.send(self.next, &tile.unwrap_or_else(|| own(&range))),
                 |range| {
                     let mine = own(&range);
-                    let come = self.like.receive(self.tl, self.last, &range);
-                    joined.push((range, join(self.tl, op, &mine, &come)));
+                    let come = self.pe.receive(self.last, &range);
+                    joined.push((range, self.pe.join(op, &mine, &come)));
                 },
             );
             passing = joined.iter().map(|(_, tile)| Some(tile.clone())).collect();
@@ -95,9 +92,9 @@ impl Line<'_> {
             by_turns(
                 leaving,
                 pieces(step).into_iter(),
-                |(range, tile)| self.tl.send(self.next, &tile.unwrap_or_else(|| own(&range))),
+                |(range, tile)| self.pe.tl.send(self.next, &tile.unwrap_or_else(|| own(&range))),
                 |range| {
-                    let tile = self.like.receive(self.tl, self.last, &range);
+                    let tile = self.pe.receive(self.last, &range);
                     take(&range, &tile);
                     come.push(Some(tile));
                 },

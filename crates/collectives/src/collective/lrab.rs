@@ -10,14 +10,11 @@
 
 use std::ops::Range;
 
-use super::pieces::{Flat, pieces};
+use super::member::Member;
 use super::schedule::there_and_back;
-use super::{
-    Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, finish, join, kernel,
-    rank_of,
-};
-use cubeyard_tl::kernel::{Args, Kernel};
-use cubeyard_tl::{Port, Tile, Tl};
+use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, kernel};
+use cubeyard_tl::kernel::Kernel;
+use cubeyard_tl::{Port, Tile};
 
 /// The published hierarchical all-reduce.
 #[derive(Clone, Copy, Debug)]
@@ -127,75 +124,69 @@ fn is_ring(world: &World, dimension: usize) -> bool {
     dimension >= cube_dimensions(world) && world.wraps[dimension] && world.grid[dimension] > 1
 }
 
-async fn run(tl: Tl, args: Args, job: Job) {
-    let [input, output] = Flat::buffers(&args);
-    let Operation::AllReduce(op) = job.operation else {
-        unreachable!("refused: {}", job.operation)
+fn run(pe: &Member) {
+    let Operation::AllReduce(op) = pe.job.operation else {
+        unreachable!("refused: {}", pe.job.operation)
     };
-    let rank = rank_of(&tl, &args);
-    let node = Node { tl, rank, world: job.world, op, input, output };
-    pieces(&(0..node.input.elements), job.piece).for_each(|range| node.all_reduce(&range));
+    let lrab = LrabMember { pe, op };
+    pe.pieces(&pe.whole()).for_each(|range| lrab.all_reduce(&range));
 }
 
-/// The state of one rank.
-struct Node {
-    tl: Tl,
-    rank: usize,
-    world: World,
+/// A PE of a rank, and the operator of the all-reduce.
+struct LrabMember<'p> {
+    pe: &'p Member,
     op: ReduceOp,
-    input: Flat,
-    output: Flat,
 }
 
-impl Node {
-    fn at(&self, dimension: usize) -> usize {
-        self.world.coordinate(self.rank, dimension)
+impl<'p> LrabMember<'p> {
+    fn world(&self) -> &'p World {
+        &self.pe.job.world
     }
 
-    fn receive(&self, port: Port, range: &Range<u64>) -> Tile {
-        self.input.receive(&self.tl, port, range)
+    fn at(&self, dimension: usize) -> usize {
+        self.world().coordinate(self.pe.rank, dimension)
     }
 
     fn join(&self, tile: &Tile, come: &Tile) -> Tile {
-        join(&self.tl, self.op, tile, come)
+        self.pe.join(self.op, tile, come)
     }
 
     fn all_reduce(&self, range: &Range<u64>) {
-        let mut tile = self.input.load(&self.tl, range);
-        let cubes = cube_dimensions(&self.world);
+        let mut tile = self.pe.load(range);
+        let cubes = cube_dimensions(self.world());
         // A cube outside the middle of a dimension takes no part in later dimensions.
-        let is_aside = |&dimension: &usize| self.at(dimension) != middle(&self.world, dimension);
+        let is_aside = |&dimension: &usize| self.at(dimension) != middle(self.world(), dimension);
         let aside = (0..cubes).find(is_aside);
         let mine = 0..aside.map_or(cubes, |dimension| dimension + 1);
         for dimension in mine.clone() {
-            tile = self.toward(dimension, middle(&self.world, dimension), tile, range);
+            tile = self.toward(dimension, middle(self.world(), dimension), tile, range);
         }
         if aside.is_none() {
             tile = self.between_sips(cubes, tile, range);
         }
         for dimension in mine.rev() {
-            tile = self.from(dimension, middle(&self.world, dimension), tile, range);
+            tile = self.from(dimension, middle(self.world(), dimension), tile, range);
         }
-        self.output.store(&self.tl, range, &tile);
+        self.pe.store(range, &tile);
     }
 
     fn between_sips(&self, cubes: usize, mut tile: Tile, range: &Range<u64>) -> Tile {
-        for dimension in cubes..self.world.grid.len() {
-            if is_ring(&self.world, dimension) {
+        for dimension in cubes..self.world().grid.len() {
+            if is_ring(self.world(), dimension) {
                 tile = self.around(dimension, tile, range);
             } else {
-                let end = self.world.grid[dimension] - 1;
+                let end = self.world().grid[dimension] - 1;
                 tile = self.toward(dimension, end, tile, range);
                 tile = self.from(dimension, end, tile, range);
             }
         }
-        finish(&self.tl, self.op, self.world.ranks, tile)
+        self.pe.finish(self.op, tile)
     }
 
     /// Returns the port toward a coordinate, which is missing at the coordinate itself, and the ports away from
     /// it.
     fn ways(&self, dimension: usize, root: usize) -> (Option<Port>, Vec<Port>) {
-        let (at, end) = (self.at(dimension), self.world.grid[dimension] - 1);
+        let (at, end) = (self.at(dimension), self.world().grid[dimension] - 1);
         let [up, down] = ports(dimension);
         let lower = (at > 0).then_some(down);
         let upper = (at < end).then_some(up);
@@ -210,10 +201,10 @@ impl Node {
     fn toward(&self, dimension: usize, root: usize, mut tile: Tile, range: &Range<u64>) -> Tile {
         let (toward, away) = self.ways(dimension, root);
         for port in away {
-            tile = self.join(&tile, &self.receive(port, range));
+            tile = self.join(&tile, &self.pe.receive(port, range));
         }
         if let Some(port) = toward {
-            self.tl.send(port, &tile);
+            self.pe.tl.send(port, &tile);
         }
         tile
     }
@@ -222,9 +213,9 @@ impl Node {
     fn from(&self, dimension: usize, root: usize, mut tile: Tile, range: &Range<u64>) -> Tile {
         let (toward, away) = self.ways(dimension, root);
         if let Some(port) = toward {
-            tile = self.receive(port, range);
+            tile = self.pe.receive(port, range);
         }
-        away.into_iter().for_each(|port| self.tl.send(port, &tile));
+        away.into_iter().for_each(|port| self.pe.tl.send(port, &tile));
         tile
     }
 
@@ -232,9 +223,9 @@ impl Node {
     fn around(&self, dimension: usize, tile: Tile, range: &Range<u64>) -> Tile {
         let [up, down] = ports(dimension);
         let (mut sum, mut passing) = (tile.clone(), tile);
-        for _ in 1..self.world.grid[dimension] {
-            self.tl.send(up, &passing);
-            passing = self.receive(down, range);
+        for _ in 1..self.world().grid[dimension] {
+            self.pe.tl.send(up, &passing);
+            passing = self.pe.receive(down, range);
             sum = self.join(&sum, &passing);
         }
         sum

@@ -60,14 +60,6 @@ impl Flat {
         usize::try_from(rounds).expect("fewer rounds than elements")
     }
 
-    /// Copies the whole buffer into another, from an offset on.
-    pub(super) fn copy(&self, tl: &Tl, to: &Self, offset: u64, piece: u64) {
-        for range in pieces(&(0..self.elements), piece) {
-            let tile = self.load(tl, &range);
-            to.store(tl, &(range.start + offset..range.end + offset), &tile);
-        }
-    }
-
     fn at(&self, range: &Range<u64>) -> Ref {
         self.reference().at(range.start, &[range.end - range.start])
     }
@@ -82,13 +74,22 @@ fn rounds(held: u64, tcm: u64) -> u64 {
     held.div_ceil((tcm / 4).max(1)).max(1)
 }
 
-/// Index of a round, and the number of rounds.
-pub(super) type Round = (usize, usize);
+/// One of several rounds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    pub(super) index: usize,
+    /// Number of rounds.
+    pub(super) count: usize,
+}
 
 /// Returns the share of a range in a round.
-pub(super) fn in_round(range: &Range<u64>, round: usize, rounds: usize) -> Range<u64> {
-    let inner = part(range.end - range.start, round, rounds);
-    range.start + inner.start..range.start + inner.end
+pub(super) fn in_round(range: &Range<u64>, round: Round) -> Range<u64> {
+    shifted(&part(range.end - range.start, round.index, round.count), 0, range.start)
+}
+
+/// Returns a range that begins as far from `to` as another from `from`.
+pub(super) fn shifted(range: &Range<u64>, from: u64, to: u64) -> Range<u64> {
+    range.start - from + to..range.end - from + to
 }
 
 /// Returns the range of part `index` of `count`; parts differ by at most one element.
@@ -151,7 +152,8 @@ mod tests {
     #[test]
     fn rounds_hold_a_quarter_of_the_tcm_and_cover_everything_once() {
         assert_eq!([0, 1, 256, 257, 1024].map(|held| rounds(held, 1024)), [1, 1, 1, 2, 4]);
-        let all: Vec<_> = (0..3).map(|round| in_round(&(10..17), round, 3)).collect();
+        let share = |index| in_round(&(10..17), Round { index, count: 3 });
+        let all: Vec<_> = (0..3).map(share).collect();
         assert_eq!(all, [10..12, 12..14, 14..17]);
     }
 }

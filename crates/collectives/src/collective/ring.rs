@@ -8,14 +8,12 @@ use std::ops::Range;
 
 use smallvec::smallvec;
 
-use super::line::{Held, Line, Ranges};
-use super::pieces::{Flat, Round, in_round, pieces};
-use super::{
-    Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, finish, join, kernel,
-    rank_of,
-};
-use cubeyard_tl::kernel::{Args, Kernel};
-use cubeyard_tl::{Port, Tile, Tl};
+use super::line::{Held, Line};
+use super::member::Member;
+use super::pieces::{Round, in_round, shifted};
+use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, kernel};
+use cubeyard_tl::Port;
+use cubeyard_tl::kernel::Kernel;
 
 /// Port to the next rank.
 const NEXT: Port = Port::E;
@@ -76,140 +74,94 @@ impl Algorithm for Ring {
     }
 }
 
-async fn run(tl: Tl, args: Args, job: Job) {
-    let [input, output] = Flat::buffers(&args);
-    let rank = rank_of(&tl, &args);
-    let ring = Around { tl, job, rank, input, output };
-    match ring.job.operation {
-        Operation::AllReduce(op) => ring.all_reduce(op),
-        Operation::ReduceScatter(op) => ring.reduce_scatter(op),
-        Operation::AllGather => ring.all_gather(),
-        Operation::Broadcast(root) => ring.broadcast(root),
-        Operation::Reduce(op, root) => ring.reduce(op, root),
+fn run(pe: &Member) {
+    match pe.job.operation {
+        Operation::AllReduce(op) => all_reduce(pe, op),
+        Operation::ReduceScatter(op) => reduce_scatter(pe, op),
+        Operation::AllGather => all_gather(pe),
+        Operation::Broadcast(root) => broadcast(pe, root),
+        Operation::Reduce(op, root) => reduce(pe, op, root),
         other => unreachable!("refused: {other}"),
     }
 }
 
-/// The state of one rank in the ring.
-struct Around {
-    tl: Tl,
-    job: Job,
-    rank: usize,
-    input: Flat,
-    output: Flat,
+fn line(pe: &Member) -> Line<'_> {
+    Line { pe, next: NEXT, last: LAST, place: pe.rank, count: pe.ranks() }
 }
 
-impl Around {
-    fn ranks(&self) -> usize {
-        self.job.world.ranks
-    }
+/// Returns this rank's part of the combined inputs, in one round.
+fn scatter(pe: &Member, op: ReduceOp, round: Round) -> Held {
+    let part = |rank| smallvec![pe.part_in(rank, round)];
+    let held = line(pe).scatter(op, part, |range| pe.load(range));
+    held.into_iter().map(|(range, tile)| (range, pe.finish(op, tile))).collect()
+}
 
-    fn pieces(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
-        pieces(range, self.job.piece)
-    }
+fn all_reduce(pe: &Member, op: ReduceOp) {
+    pe.rounds(pe.longest_part()).for_each(|round| all_reduce_round(pe, op, round));
+}
 
-    fn line(&self) -> Line<'_> {
-        let (place, count, piece) = (self.rank, self.ranks(), self.job.piece);
-        Line { tl: &self.tl, next: NEXT, last: LAST, place, count, piece, like: &self.input }
+fn all_reduce_round(pe: &Member, op: ReduceOp, round: Round) {
+    let whole = scatter(pe, op, round);
+    for (range, tile) in &whole {
+        pe.store(range, tile);
     }
+    let own = |range: &Range<u64>| {
+        let its = whole.iter().find(|(at, _)| at == range);
+        its.expect("the pieces of its part").1.clone()
+    };
+    let part = |rank| smallvec![pe.part_in(rank, round)];
+    line(pe).gather(part, own, |range, tile| pe.store(range, tile));
+}
 
-    /// Returns the share of a rank's part in a round.
-    fn part(&self, rank: usize, (round, rounds): Round) -> Ranges {
-        smallvec![in_round(&self.input.part(rank, self.ranks()), round, rounds)]
+fn reduce_scatter(pe: &Member, op: ReduceOp) {
+    let start = pe.part(pe.rank).start;
+    for (range, tile) in pe.rounds(pe.longest_part()).flat_map(|round| scatter(pe, op, round)) {
+        pe.store(&shifted(&range, start, 0), &tile);
     }
+}
 
-    /// Returns the rounds of an operation that holds a part in the TCM.
-    fn rounds(&self, part: u64) -> impl Iterator<Item = Round> + use<> {
-        let rounds = self.input.rounds(&self.tl, part, self.job.piece);
-        (0..rounds).map(move |round| (round, rounds))
+fn all_gather(pe: &Member) {
+    let own = |range: &Range<u64>| {
+        let tile = pe.load(&shifted(range, pe.slot(pe.rank).start, 0));
+        pe.store(range, &tile);
+        tile
+    };
+    if pe.ranks() == 1 {
+        return pe.copy(&pe.whole(), 0);
     }
-
-    /// Returns the length of the longest part, in elements.
-    fn longest(&self) -> u64 {
-        self.input.elements.div_ceil(self.ranks() as u64)
+    for round in pe.rounds(pe.input.elements) {
+        let slot = |rank| smallvec![in_round(&pe.slot(rank), round)];
+        line(pe).gather(slot, own, |range, tile| pe.store(range, tile));
     }
+}
 
-    /// Returns this rank's part of the combined inputs, in one round.
-    fn scatter(&self, op: ReduceOp, round: Round) -> Held {
-        let load = |range: &Range<u64>| self.input.load(&self.tl, range);
-        let end = |(range, tile)| (range, finish(&self.tl, op, self.ranks(), tile));
-        let held = self.line().scatter(op, |rank| self.part(rank, round), load);
-        held.into_iter().map(end).collect()
-    }
-
-    fn all_reduce(&self, op: ReduceOp) {
-        self.rounds(self.longest()).for_each(|round| self.all_reduce_round(op, round));
-    }
-
-    fn all_reduce_round(&self, op: ReduceOp, round: Round) {
-        let whole = self.scatter(op, round);
-        for (range, tile) in &whole {
-            self.output.store(&self.tl, range, tile);
-        }
-        let own = |range: &Range<u64>| {
-            let its = whole.iter().find(|(at, _)| at == range);
-            its.expect("the pieces of its part").1.clone()
+/// Broadcasts from the root to its predecessor, pipelined by pieces.
+fn broadcast(pe: &Member, root: usize) {
+    let place = (pe.rank + pe.ranks() - root) % pe.ranks();
+    for range in pe.pieces(&pe.whole()) {
+        let tile = match place {
+            0 => pe.load(&range),
+            _ => pe.receive(LAST, &range),
         };
-        let take = |range: &Range<u64>, tile: &Tile| self.output.store(&self.tl, range, tile);
-        self.line().gather(|rank| self.part(rank, round), own, take);
-    }
-
-    fn reduce_scatter(&self, op: ReduceOp) {
-        let start = self.input.part(self.rank, self.ranks()).start;
-        for (range, tile) in self.rounds(self.longest()).flat_map(|round| self.scatter(op, round)) {
-            let range = range.start - start..range.end - start;
-            self.output.store(&self.tl, &range, &tile);
+        if place + 1 < pe.ranks() {
+            pe.tl.send(NEXT, &tile);
         }
+        pe.store(&range, &tile);
     }
+}
 
-    fn all_gather(&self) {
-        let whole = self.input.elements;
-        let offset = self.rank as u64 * whole;
-        let own = |range: &Range<u64>| {
-            let tile = self.input.load(&self.tl, &(range.start - offset..range.end - offset));
-            self.output.store(&self.tl, range, &tile);
-            tile
-        };
-        if self.ranks() == 1 {
-            return self.input.copy(&self.tl, &self.output, 0, self.job.piece);
+/// Reduces from the root's successor to the root, combining on the way.
+fn reduce(pe: &Member, op: ReduceOp, root: usize) {
+    let place = (pe.rank + pe.ranks() - root - 1) % pe.ranks();
+    for range in pe.pieces(&pe.whole()) {
+        let mut tile = pe.load(&range);
+        if place > 0 {
+            tile = pe.join(op, &tile, &pe.receive(LAST, &range));
         }
-        let take = |range: &Range<u64>, tile: &Tile| self.output.store(&self.tl, range, tile);
-        let slot = |rank: usize| rank as u64 * whole..(rank as u64 + 1) * whole;
-        for (round, rounds) in self.rounds(whole) {
-            self.line().gather(|rank| smallvec![in_round(&slot(rank), round, rounds)], own, take);
-        }
-    }
-
-    /// Broadcasts from the root to its predecessor, pipelined by pieces.
-    fn broadcast(&self, root: usize) {
-        let place = (self.rank + self.ranks() - root) % self.ranks();
-        for range in self.pieces(&(0..self.input.elements)) {
-            let tile = match place {
-                0 => self.input.load(&self.tl, &range),
-                _ => self.input.receive(&self.tl, LAST, &range),
-            };
-            if place + 1 < self.ranks() {
-                self.tl.send(NEXT, &tile);
-            }
-            self.output.store(&self.tl, &range, &tile);
-        }
-    }
-
-    /// Reduces from the root's successor to the root, combining on the way.
-    fn reduce(&self, op: ReduceOp, root: usize) {
-        let place = (self.rank + self.ranks() - root - 1) % self.ranks();
-        for range in self.pieces(&(0..self.input.elements)) {
-            let mut tile = self.input.load(&self.tl, &range);
-            if place > 0 {
-                let come = self.input.receive(&self.tl, LAST, &range);
-                tile = join(&self.tl, op, &tile, &come);
-            }
-            if place + 1 < self.ranks() {
-                self.tl.send(NEXT, &tile);
-            } else {
-                let tile = finish(&self.tl, op, self.ranks(), tile);
-                self.output.store(&self.tl, &range, &tile);
-            }
+        if place + 1 < pe.ranks() {
+            pe.tl.send(NEXT, &tile);
+        } else {
+            pe.store(&range, &pe.finish(op, tile));
         }
     }
 }

@@ -11,12 +11,10 @@ mod stages;
 
 use std::ops::Range;
 
-use super::pieces::{Flat, pieces};
-use super::{
-    Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, finish, join, kernel, rank_of,
-};
-use cubeyard_tl::kernel::{Args, Kernel};
-use cubeyard_tl::{Port, Tile, Tl};
+use super::member::Member;
+use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, kernel};
+use cubeyard_tl::kernel::Kernel;
+use cubeyard_tl::{Port, Tile};
 
 /// Two binary trees, pipelined.
 #[derive(Clone, Copy, Debug)]
@@ -89,22 +87,20 @@ fn port_to_child(tree: usize, child: usize, up: usize, world: &World) -> Port {
     port(tree, 1 + place.expect("its parent's child"))
 }
 
-async fn run(tl: Tl, args: Args, job: Job) {
-    let [input, output] = Flat::buffers(&args);
-    let (rank, ranks) = (rank_of(&tl, &args), job.world.ranks);
-    let goal = match job.operation {
+fn run(pe: &Member) {
+    let operation = pe.job.operation;
+    let goal = match operation {
         Operation::AllReduce(_) => None,
         Operation::Reduce(_, root) | Operation::Broadcast(root) => Some(root),
         other => unreachable!("refused: {other}"),
     };
     let branches = [0, 1].map(|tree| {
-        let range = input.part(tree, 2);
-        Branch::new(tree, rank, ranks, goal, pieces(&range, job.piece).collect())
+        let pieces = pe.pieces(&pe.input.part(tree, 2)).collect();
+        Branch::new(tree, pe.rank, pe.ranks(), goal, pieces)
     });
-    let node = Node { tl, input, output, ranks };
-    let ends = branches.iter().map(|branch| branch.ticks(job.operation));
+    let ends = branches.iter().map(|branch| branch.ticks(operation));
     for tick in 0..ends.max().unwrap_or(0) {
-        branches.iter().for_each(|branch| node.step(branch, job.operation, tick));
+        branches.iter().for_each(|branch| step(pe, branch, tick));
     }
 }
 
@@ -176,57 +172,45 @@ fn distance(tree: usize, a: usize, b: usize, ranks: usize) -> usize {
     met.expect("the root of the tree is above both")
 }
 
-/// The state of one rank.
-struct Node {
-    tl: Tl,
-    input: Flat,
-    output: Flat,
-    ranks: usize,
+fn step(pe: &Member, branch: &Branch, tick: usize) {
+    let operation = pe.job.operation;
+    let [up, down] = branch.begins(operation).map(|begin| {
+        let place = tick.checked_sub(begin?)?;
+        branch.pieces.get(place)
+    });
+    if let (Operation::AllReduce(op) | Operation::Reduce(op, _), Some(range)) = (operation, up) {
+        go_up(pe, branch, op, range);
+    }
+    if let Some(range) = down {
+        go_down(pe, branch, range);
+    }
 }
 
-impl Node {
-    fn step(&self, branch: &Branch, operation: Operation, tick: usize) {
-        let [up, down] = branch.begins(operation).map(|begin| {
-            let place = tick.checked_sub(begin?)?;
-            branch.pieces.get(place)
-        });
-        if let (Operation::AllReduce(op) | Operation::Reduce(op, _), Some(range)) = (operation, up)
-        {
-            self.up(branch, op, range, operation);
-        }
-        if let Some(range) = down {
-            self.down(branch, range);
-        }
+/// Combines pieces from the ports away from the root with the local one and passes the result on; at the
+/// root it is complete.
+fn go_up(pe: &Member, branch: &Branch, op: ReduceOp, range: &Range<u64>) {
+    let mut tile = pe.load(range);
+    for &port in &branch.away {
+        tile = pe.join(op, &tile, &pe.receive(port, range));
     }
+    let Some(toward) = branch.toward else {
+        let and_back = matches!(pe.job.operation, Operation::AllReduce(_));
+        return spread(pe, branch, range, &pe.finish(op, tile), and_back);
+    };
+    pe.tl.send(toward, &tile);
+}
 
-    /// Combines pieces from the ports away from the root with the local one and passes the result on; at the
-    /// root it is complete.
-    fn up(&self, branch: &Branch, op: ReduceOp, range: &Range<u64>, operation: Operation) {
-        let mut tile = self.input.load(&self.tl, range);
-        for &port in &branch.away {
-            let come = self.input.receive(&self.tl, port, range);
-            tile = join(&self.tl, op, &tile, &come);
-        }
-        let Some(toward) = branch.toward else {
-            let tile = finish(&self.tl, op, self.ranks, tile);
-            let and_back = matches!(operation, Operation::AllReduce(_));
-            return self.spread(branch, range, &tile, and_back);
-        };
-        self.tl.send(toward, &tile);
-    }
+fn go_down(pe: &Member, branch: &Branch, range: &Range<u64>) {
+    let tile = match branch.toward {
+        Some(port) => pe.receive(port, range),
+        None => pe.load(range),
+    };
+    spread(pe, branch, range, &tile, true);
+}
 
-    fn down(&self, branch: &Branch, range: &Range<u64>) {
-        let tile = match branch.toward {
-            Some(port) => self.input.receive(&self.tl, port, range),
-            None => self.input.load(&self.tl, range),
-        };
-        self.spread(branch, range, &tile, true);
+fn spread(pe: &Member, branch: &Branch, range: &Range<u64>, tile: &Tile, further: bool) {
+    if further {
+        branch.away.iter().for_each(|&port| pe.tl.send(port, tile));
     }
-
-    fn spread(&self, branch: &Branch, range: &Range<u64>, tile: &Tile, further: bool) {
-        if further {
-            branch.away.iter().for_each(|&port| self.tl.send(port, tile));
-        }
-        self.output.store(&self.tl, range, tile);
-    }
+    pe.store(range, tile);
 }
