@@ -3,7 +3,7 @@
 mod door;
 mod pending;
 
-pub(super) use door::{Seat, check_peer, check_root, transfer};
+pub(super) use door::{check_peer, check_root, transfer};
 pub use pending::{CollectiveReport, Pending};
 
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::{Channels, Context, Launch, Stream, Tensor};
+use cubeyard_runtime::{Channels, Context, Stream, Tensor};
 use cubeyard_sim::Span;
 
 use super::ccl::Cost;
@@ -156,10 +156,7 @@ impl Group {
         let begun = context.now();
         let mut handles = Vec::with_capacity(seats.len());
         for (index, (stream, seat)) in streams.iter().zip(seats).enumerate() {
-            let Seat { sip, tensors, cubes, pes } = seat;
-            let numbers = self.map.numbers(index).map(|number| number as f64);
-            let launch =
-                Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes);
+            let launch = seat.launch(self.map.numbers(index).map(|number| number as f64));
             handles.push(launcher.launch(stream, &kernel, &launch)?);
         }
         Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes().get(), handles))

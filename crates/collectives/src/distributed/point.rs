@@ -1,8 +1,8 @@
 //! Point-to-point transfers between ranks.
 
-use cubeyard_runtime::{Launch, Tensor};
+use cubeyard_runtime::Tensor;
 
-use super::group::{Pending, Seat, transfer};
+use super::group::{Pending, transfer};
 use super::{DistError, Distributed, ProcessGroup};
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Port, Tl};
@@ -33,15 +33,9 @@ impl Distributed {
         self.state.launcher.use_group(direct.number());
         let mut handles = Vec::new();
         for (seat, (peer, sends)) in seats.into_iter().zip([(target.0, 1.0), (source.0, 0.0)]) {
-            let Seat { sip, tensors, cubes, pes } = seat;
-            let numbers = [sends, peer as f64, piece as f64];
-            let launch =
-                Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes);
-            handles.push(self.state.launcher.launch(
-                &context.stream(),
-                &self.state.point,
-                &launch,
-            )?);
+            let launch = seat.launch([sends, peer as f64, piece as f64]);
+            let (launcher, kernel) = (&self.state.launcher, &self.state.point);
+            handles.push(launcher.launch(&context.stream(), kernel, &launch)?);
         }
         Ok(Pending::new("direct", context.now(), source.1.nbytes().get(), handles))
     }

@@ -7,7 +7,7 @@
 mod held;
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
-use cubeyard_runtime::{Context, Tensor};
+use cubeyard_runtime::{Context, Launch, Tensor};
 
 use crate::collective::{Operation, World};
 use crate::distributed::config::Ranks;
@@ -18,11 +18,19 @@ use held::Held;
 /// An admitted rank: its SIP, its tensors, and the PEs that hold part of them.
 #[derive(Debug)]
 pub(in crate::distributed) struct Seat<'t> {
-    pub(in crate::distributed) sip: SipId,
+    sip: SipId,
     /// Input and output, or the tensor that is sent or received.
-    pub(in crate::distributed) tensors: Vec<&'t Tensor>,
-    pub(in crate::distributed) cubes: Vec<CubeId>,
-    pub(in crate::distributed) pes: Vec<PeId>,
+    tensors: Vec<&'t Tensor>,
+    cubes: Vec<CubeId>,
+    pes: Vec<PeId>,
+}
+
+impl<'t> Seat<'t> {
+    /// Returns the launch of a kernel there, with the tensors and some numbers as arguments.
+    pub(in crate::distributed) fn launch(self, numbers: [f64; 3]) -> Launch<'t> {
+        let Self { sip, tensors, cubes, pes } = self;
+        Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes)
+    }
 }
 
 /// The checks of one call.
@@ -255,10 +263,9 @@ impl Door<'_> {
     /// Makes a rank's seat, with all PEs of the group if none holds anything.
     fn seat<'t>(&self, rank: usize, tensors: Vec<&'t Tensor>) -> Result<Seat<'t>, DistError> {
         let sip = self.map.sips[rank];
-        let (cubes, pes) = rectangle(tensors[0])?;
+        let (mut cubes, mut pes) = rectangle(tensors[0])?;
         if cubes.is_empty() {
-            let (cubes, pes) = (self.map.cubes.clone(), self.map.pes.clone());
-            return Ok(Seat { sip, tensors, cubes, pes });
+            (cubes, pes) = (self.map.cubes.clone(), self.map.pes.clone());
         }
         Ok(Seat { sip, tensors, cubes, pes })
     }
