@@ -105,19 +105,26 @@ pub struct Access {
     pub done: Done,
 }
 
-/// An access whose address the PE's MMU translates.
-#[derive(Clone, Debug)]
-pub struct VirtualAccess {
-    /// Request that it belongs to.
-    pub request: RequestId,
-    /// Direction of the data.
+/// An access of a DMA engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dma {
+    /// Direction of the data, as seen by the memory.
     pub direction: Direction,
-    /// Virtual address of the first byte.
+    /// Virtual address, or a physical one if it is not mapped.
     pub address: u64,
     /// Length of the data, in bytes.
     pub bytes: u64,
     /// Layout of the data in memory, if it is not contiguous.
     pub rows: Option<Rows>,
+}
+
+/// An access whose address the PE's MMU translates.
+#[derive(Clone, Debug)]
+pub struct VirtualAccess {
+    /// Request that it belongs to.
+    pub request: RequestId,
+    /// Range of addresses, and direction.
+    pub dma: Dma,
     /// Source or destination of the data, in data mode.
     pub data: Option<Slice>,
     /// Receiver of the completion.

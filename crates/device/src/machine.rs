@@ -13,7 +13,6 @@ pub use command::{Stage, Stages};
 pub use rehearsal::Rehearsal;
 pub use view::MachineView;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Weak;
@@ -25,7 +24,6 @@ use cubeyard_sim::{Engine, NodeId, SignalId, Span, Stop, Time};
 use crate::log::{Log, Watch};
 use crate::message::{Access, Buffer, CommandBody, HostCommand, Message, PeCpuMessage, RequestId};
 use crate::model::Part;
-use crate::notice::Notices;
 use crate::pe::{OpLog, Program, Shared};
 use crate::race::Races;
 use crate::request::{Completion, Envelope, Outcome, PeRef, Request, RequestError, Submission};
@@ -53,7 +51,6 @@ use command::LastMapping;
 #[derive(Debug)]
 pub struct Machine<W = Log> {
     shared: Rc<Shared>,
-    notices: Rc<RefCell<Notices>>,
     engine: Engine<Part, W>,
     /// Number of requests submitted so far.
     made: usize,
@@ -193,7 +190,7 @@ impl<W: Watch> Machine<W> {
         let tasks = self.engine.tasks();
         tasks.release(done);
         self.shared.failures.forget(request);
-        self.notices.borrow_mut().forget(request);
+        self.shared.notices.borrow_mut().forget(request);
         if let Detail::Command(command) = detail
             && let CommandBody::Launch(launch) = &command.body
         {

@@ -24,7 +24,7 @@ pub use chunks::Chunks;
 pub(crate) use core::{Core, Shared, command_of};
 pub use dependencies::Dependencies;
 pub use instruction::{
-    AnyOf, Command, Dma, HeldSlot, Instruction, Pipeline, PortMessage, SlotUse, Work,
+    AnyOf, Command, HeldSlot, Instruction, Pipeline, PortMessage, SlotUse, Work,
 };
 pub use ipcq::{PortError, PortSpec, SlotMemory, WaitMode};
 pub use log::{OpCause, OpLog, OpRecord, OpUnit, Reason, Stretch};
@@ -36,6 +36,7 @@ use std::rc::Rc;
 
 use cubeyard_sim::Time;
 
+pub use crate::access::Dma;
 pub use crate::ids::{CommandId, Format, PortId};
 
 /// Token of the core's alarm among those of its `PE_CPU`.

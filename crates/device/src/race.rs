@@ -12,7 +12,6 @@ mod order;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::rc::Rc;
 
 use cubeyard_sim::NodeId;
 
@@ -145,13 +144,13 @@ impl Races {
     }
 }
 
-/// Shared handle to the races of a machine; without data mode there are none.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RaceDetector(Option<Rc<RefCell<Races>>>);
+/// Races of a machine; without data mode there are none.
+#[derive(Debug)]
+pub(crate) struct RaceDetector(Option<RefCell<Races>>);
 
 impl RaceDetector {
     pub(crate) fn new(is_on: bool) -> Self {
-        Self(is_on.then(Rc::default))
+        Self(is_on.then(RefCell::default))
     }
 
     pub(crate) fn is_on(&self) -> bool {

@@ -1,11 +1,13 @@
 //! Construction of a machine.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_sim::{Component, Engine, EngineConfig, NodeId};
 
 use super::{Machine, parts};
+use crate::failure::Failures;
 use crate::log::{FlitLog, Log, Watch};
 use crate::message::Message;
 use crate::model::Part;
@@ -70,14 +72,14 @@ impl MachineBuilder {
         let Self { topology, config, replaced, data, bursts } = self;
         let network = parts::network(&topology);
         let shared = Rc::new(Shared {
-            wiring: Rc::new(Wiring::new(topology)),
-            failures: Rc::default(),
+            wiring: Wiring::new(topology),
+            failures: Failures::default(),
+            notices: RefCell::default(),
             races: RaceDetector::new(data),
-            ops: Rc::default(),
-            mail: Rc::default(),
+            ops: RefCell::default(),
+            mail: Cell::default(),
         });
-        let notices = Rc::default();
-        let parts = parts::parts(&shared, &notices, replaced).map(|(node, mut part)| {
+        let parts = parts::parts(&shared, replaced).map(|(node, mut part)| {
             if let Part::Memory(memory) = &mut part {
                 if data {
                     memory.keep_contents();
@@ -90,6 +92,6 @@ impl MachineBuilder {
         });
         let engine = Engine::observed(network, parts, config, watch);
         let (requests, regions) = (BTreeMap::new(), BTreeMap::new());
-        Machine { shared, notices, engine, made: 0, requests, last_mapping: None, regions }
+        Machine { shared, engine, made: 0, requests, last_mapping: None, regions }
     }
 }

@@ -12,12 +12,12 @@ impl<W: Watch> Machine<W> {
     /// Sets the physical ranges that a launch may access by unmapped addresses; other such accesses become
     /// [notices](Self::take_notices).
     pub fn give(&mut self, launch: RequestId, ranges: Vec<Range<u64>>) {
-        self.notices.borrow_mut().give(launch, ranges);
+        self.shared.notices.borrow_mut().give(launch, ranges);
     }
 
     /// Takes the notices about some launches.
     pub fn take_notices(&self, of: impl FnMut(RequestId) -> bool) -> Vec<Notice> {
-        self.notices.borrow_mut().take(of)
+        self.shared.notices.borrow_mut().take(of)
     }
 
     /// Drops the messages that were not received, each with a notice, resets all ports, and returns the number of
@@ -26,7 +26,7 @@ impl<W: Watch> Machine<W> {
         let mail = self.shared.mail.take();
         if mail > 0 {
             let unreceived = self.unreceived();
-            unreceived.into_iter().for_each(|notice| self.notices.borrow_mut().note(notice));
+            unreceived.into_iter().for_each(|notice| self.shared.notices.borrow_mut().note(notice));
             for node in self.view().nodes() {
                 if let Some(Part::PeCpu(cpu)) = self.engine.component_mut(node) {
                     cpu.core_mut().reset_ports();

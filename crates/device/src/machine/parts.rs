@@ -1,13 +1,11 @@
 //! The network and the parts of a topology.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use cubeyard_sim::{Forwarding, LinkSpec, Network, NodeId, NodeSpec};
 
 use crate::model::{ChannelsSpec, IoCpu, MCpu, Memory, Mmu, Part, PeCpu, PeDma, Requester};
-use crate::notice::Notices;
 use crate::pe::{Core, Shared};
 use crate::topology::{Link, Node, NodeKind, Topology};
 
@@ -37,19 +35,18 @@ pub(super) fn network(topology: &Topology) -> Network {
 /// Creates our parts, except at nodes where the user has replaced them.
 pub(super) fn parts<'a>(
     shared: &'a Rc<Shared>,
-    notices: &'a Rc<RefCell<Notices>>,
     replaced: Vec<(NodeId, Part)>,
 ) -> impl Iterator<Item = (NodeId, Part)> + 'a {
     let mut replaced: BTreeMap<NodeId, Part> = replaced.into_iter().collect();
     let nodes = shared.wiring.topology().nodes().iter().enumerate();
     nodes.filter_map(move |(index, node)| {
         let id = NodeId::new(index);
-        let part = replaced.remove(&id).or_else(|| part(shared, notices, node))?;
+        let part = replaced.remove(&id).or_else(|| part(shared, node))?;
         Some((id, part))
     })
 }
 
-fn part(shared: &Rc<Shared>, notices: &Rc<RefCell<Notices>>, node: &Node) -> Option<Part> {
+fn part(shared: &Rc<Shared>, node: &Node) -> Option<Part> {
     let topology = shared.wiring.topology();
     let spec = topology.spec();
     let is_serial = spec.serial_nodes.includes(node.kind);
@@ -74,8 +71,7 @@ fn part(shared: &Rc<Shared>, notices: &Rc<RefCell<Notices>>, node: &Node) -> Opt
         NodeKind::PcieEndpoint => Part::Requester(requester),
         NodeKind::PeDma => {
             let cpu = topology.pe_cpu(node.place.pe_ref()?);
-            let (mmu, notices) = (Mmu::new(spec.pe.mmu), Rc::clone(notices));
-            Part::PeDma(PeDma::new(requester, cpu, mmu, shared, notices))
+            Part::PeDma(PeDma::new(requester, cpu, Mmu::new(spec.pe.mmu), Rc::clone(shared)))
         }
         NodeKind::IoCpu => Part::IoCpu(IoCpu::default()),
         NodeKind::MCpu => Part::MCpu(MCpu::new(requester)),

@@ -11,6 +11,7 @@ use crate::message::{
     Access, Buffer, Direction, Done, PeDmaMessage, RequestId, RequesterMessage, Slice,
     VirtualAccess,
 };
+use crate::pe::Dma;
 use crate::request::{Request, RequestError, Shard};
 
 /// An access to physical memory by a node.
@@ -50,9 +51,8 @@ impl<W: Watch> Machine<W> {
                 }
                 let node = self.topology().pe_dma(from);
                 let (data, signal) = (buffer.map(Slice::whole), self.signal());
-                let done = Done::Signal(signal);
-                let access =
-                    VirtualAccess { request, direction, address, bytes, rows: None, data, done };
+                let dma = Dma { direction, address, bytes, rows: None };
+                let access = VirtualAccess { request, dma, data, done: Done::Signal(signal) };
                 let message = PeDmaMessage::Access(Box::new(access)).into();
                 let detail = Detail::VirtualAccess;
                 return Ok(Start { node, message, done: signal, detail });

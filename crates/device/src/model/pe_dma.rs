@@ -7,7 +7,7 @@
 mod access;
 mod lately;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use cubeyard_memory::address::PhysAddr;
@@ -15,16 +15,12 @@ use cubeyard_sim::{Asks, Context, NodeId, Route, Span, Time, TransferSpec};
 
 use super::io_cpu::send;
 use super::{Mmu, Requester};
-use crate::failure::Failures;
 use crate::message::{
     Access, Arrival, Buffer, CommandTarget, Credit, Direction, Done, MCpuMessage, MappingChange,
     Message, Packet, PeCpuMessage, PeDmaMessage, RequesterMessage, Slice,
 };
-use crate::notice::Notices;
 use crate::pe::{Shared, SlotMemory};
-use crate::race::RaceDetector;
 use crate::request::RequestError;
-use crate::wiring::Wiring;
 use access::Known;
 use lately::Lately;
 
@@ -35,10 +31,7 @@ pub struct PeDma {
     cpu: NodeId,
     /// Boxed, because an access within a known mapping needs little of it.
     mmu: Box<Mmu>,
-    wiring: Rc<Wiring>,
-    failures: Rc<Failures>,
-    notices: Rc<RefCell<Notices>>,
-    races: RaceDetector,
+    shared: Rc<Shared>,
     /// Open pieces of each access that has several: few at once, so a list is quickest.
     pieces: Vec<(Done, usize)>,
     /// Mappings of recent accesses.
@@ -48,21 +41,12 @@ pub struct PeDma {
 }
 
 impl PeDma {
-    pub(crate) fn new(
-        requester: Requester,
-        cpu: NodeId,
-        mmu: Mmu,
-        shared: &Shared,
-        notices: Rc<RefCell<Notices>>,
-    ) -> Self {
+    pub(crate) fn new(requester: Requester, cpu: NodeId, mmu: Mmu, shared: Rc<Shared>) -> Self {
         Self {
             requester,
             cpu,
             mmu: Box::new(mmu),
-            wiring: Rc::clone(&shared.wiring),
-            failures: Rc::clone(&shared.failures),
-            notices,
-            races: shared.races.clone(),
+            shared,
             pieces: Vec::new(),
             known: Lately::default(),
             ways: Lately::default(),
@@ -117,9 +101,9 @@ impl PeDma {
         let Packet { request, to, slot_bytes, arrival, .. } = packet;
         let Arrival { port, bytes, format, slot, data, record } = arrival;
         let address = base.sub_offset().get() + u64::from(slot) * slot_bytes;
-        let memory = self.wiring.memory(base, slot_bytes)?;
+        let memory = self.shared.wiring.memory(base, slot_bytes)?;
         let there = self.way(context.node(), memory)?;
-        let topology = self.wiring.topology();
+        let topology = self.shared.wiring.topology();
         let receiver = topology.pe_of(to).expect("a DMA engine is in a PE");
         let node = topology.pe_cpu(receiver);
         let access = Access {
@@ -142,7 +126,7 @@ impl PeDma {
         if let Some((_, way)) = self.ways.find(|(node, _)| *node == to) {
             return Ok(Route::clone(way));
         }
-        let way = self.wiring.route(from, to)?;
+        let way = self.shared.wiring.route(from, to)?;
         self.ways.keep((to, Route::clone(&way)));
         Ok(way)
     }
@@ -164,7 +148,7 @@ impl PeDma {
         let mappings = &change.mappings;
         let done = if change.remove { self.mmu.unmap(mappings) } else { self.mmu.map(mappings) };
         if let Err(error) = done {
-            self.failures.note(target.command.request, context.node(), error.to_string());
+            self.shared.failures.note(target.command.request, context.node(), error.to_string());
         }
         send(context, target.at().back.clone(), 0, MCpuMessage::PeDone(target));
     }

@@ -22,6 +22,7 @@ use super::progress;
 use super::{CommandId, CoreReport, OpLog, Program};
 use crate::failure::Failures;
 use crate::message::{Message, RequestId};
+use crate::notice::Notices;
 use crate::race::RaceDetector;
 use crate::wiring::Wiring;
 pub(crate) use dma::command_of;
@@ -41,15 +42,16 @@ pub(crate) struct Core {
     reports: BTreeMap<RequestId, CoreReport>,
 }
 
-/// Handles that all cores of a machine share with the machine.
+/// State that the PEs of a machine share with the machine.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) wiring: Rc<Wiring>,
-    pub(crate) failures: Rc<Failures>,
+    pub(crate) wiring: Wiring,
+    pub(crate) failures: Failures,
+    pub(crate) notices: RefCell<Notices>,
     pub(crate) races: RaceDetector,
-    pub(crate) ops: Rc<RefCell<OpLog>>,
+    pub(crate) ops: RefCell<OpLog>,
     /// Number of messages in slots that no program has taken.
-    pub(crate) mail: Rc<Cell<u64>>,
+    pub(crate) mail: Cell<u64>,
 }
 
 impl Core {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::{Dependencies, Strips};
-use crate::access::{Direction, Rows};
+use crate::access::Dma;
 use crate::ids::{CommandId, Format, PortId};
 
 /// An instruction of a program.
@@ -102,19 +102,6 @@ pub struct PortMessage {
     pub bytes: u64,
     /// Format of its elements.
     pub format: Format,
-}
-
-/// An access of a DMA engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dma {
-    /// Direction of the data, as seen by the memory.
-    pub direction: Direction,
-    /// Virtual address, or a physical one if it is not mapped.
-    pub address: u64,
-    /// Length of the data, in bytes.
-    pub bytes: u64,
-    /// Layout of the data in memory, if it is not contiguous.
-    pub rows: Option<Rows>,
 }
 
 /// A tiled operation: loads, computations and stores, each kind in order, and their dependencies.

@@ -28,7 +28,7 @@ impl Known {
 
 impl PeDma {
     pub(super) fn access(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
-        let VirtualAccess { address, bytes, rows, .. } = *access;
+        let Dma { address, bytes, rows, .. } = access.dma;
         let within = self.known(address, context.node()).and_then(|known| {
             let translated = self.mmu.translate_within(&known.mapping, address, bytes, rows);
             translated.map(|(piece, span)| (known, piece, span))
@@ -46,8 +46,8 @@ impl PeDma {
             return Some(known.clone());
         }
         let mapping = self.mmu.mapping(address)?;
-        let memory = self.wiring.memory(mapping.to, mapping.bytes).ok()?;
-        let (there, back) = self.wiring.routes(node, memory).ok()?;
+        let memory = self.shared.wiring.memory(mapping.to, mapping.bytes).ok()?;
+        let (there, back) = self.shared.wiring.routes(node, memory).ok()?;
         let known = Known { mapping, memory, there, back };
         self.known.keep(known.clone());
         Some(known)
@@ -55,31 +55,28 @@ impl PeDma {
 
     /// Makes an access of several pieces, or to an address that is not mapped.
     fn access_pieces(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
-        if access.bytes == 0 {
+        let dma = access.dma;
+        if dma.bytes == 0 {
             return self.fail(access, "an access of 0 bytes".to_owned(), context);
         }
-        let (pieces, span) =
-            match self.mmu.translate_rows(access.address, access.bytes, access.rows) {
-                Ok((pieces, span)) => (self.cut(pieces), span),
-                Err(fault) if self.mmu.is_strict() => {
-                    let what = format!("virtual address {:#x} is not mapped", fault.address);
+        let (pieces, span) = match self.mmu.translate_rows(dma.address, dma.bytes, dma.rows) {
+            Ok((pieces, span)) => (self.cut(pieces), span),
+            Err(fault) if self.mmu.is_strict() => {
+                let what = format!("virtual address {:#x} is not mapped", fault.address);
+                return self.fail(access, what, context);
+            }
+            Err(fault) => match PhysAddr::from_bits(dma.address) {
+                Ok(to) => {
+                    self.note_fall(access);
+                    (vec![Piece { to, bytes: dma.bytes, rows: dma.rows }], fault.span)
+                }
+                Err(error) => {
+                    let at = fault.address;
+                    let what = format!("{at:#x} is not mapped, and as a physical address: {error}");
                     return self.fail(access, what, context);
                 }
-                Err(fault) => match PhysAddr::from_bits(access.address) {
-                    Ok(to) => {
-                        self.note_fall(access);
-                        let piece = Piece { to, bytes: access.bytes, rows: access.rows };
-                        (vec![piece], fault.span)
-                    }
-                    Err(error) => {
-                        let what = format!(
-                            "{:#x} is not mapped, and as a physical address: {error}",
-                            fault.address
-                        );
-                        return self.fail(access, what, context);
-                    }
-                },
-            };
+            },
+        };
         match self.accesses(access, &pieces, context) {
             Ok(accesses) => {
                 if accesses.len() > 1 {
@@ -95,7 +92,7 @@ impl PeDma {
 
     /// Cuts pieces where a slice of the HBM ends, so that each lies in one memory.
     fn cut(&self, pieces: Vec<Piece>) -> Vec<Piece> {
-        let slice = self.wiring.topology().spec().hbm.slice.get();
+        let slice = self.shared.wiring.topology().spec().hbm.slice.get();
         if pieces.iter().all(|piece| is_within_slice(piece, slice)) {
             return pieces;
         }
@@ -113,9 +110,13 @@ impl PeDma {
         let mut accesses = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let extent = piece.rows.map_or(piece.bytes, |rows| rows.extent(piece.bytes));
-            let memory = self.wiring.memory(piece.to, extent).map_err(|error| error.to_string())?;
-            let (there, back) =
-                self.wiring.routes(context.node(), memory).map_err(|error| error.to_string())?;
+            let memory =
+                self.shared.wiring.memory(piece.to, extent).map_err(|error| error.to_string())?;
+            let (there, back) = self
+                .shared
+                .wiring
+                .routes(context.node(), memory)
+                .map_err(|error| error.to_string())?;
             accesses.push(self.piece(whole, piece, moved, memory, (there, back)));
             moved += usize::try_from(piece.bytes).map_err(|error| error.to_string())?;
         }
@@ -135,7 +136,7 @@ impl PeDma {
         let within = |slice: Slice| Slice { offset: slice.offset + moved, ..slice };
         Access {
             request: whole.request,
-            direction: whole.direction,
+            direction: whole.dma.direction,
             address: piece.to.sub_offset().get(),
             bytes: piece.bytes,
             rows: piece.rows,
@@ -149,9 +150,9 @@ impl PeDma {
 
     /// Reports an access of a program or of the host to the race detector.
     fn note(&self, whole: &VirtualAccess, piece: &Piece, memory: NodeId) {
-        let VirtualAccess { request, direction, .. } = *whole;
+        let (request, direction) = (whole.request, whole.dma.direction);
         let (address, bytes) = (piece.to.sub_offset().get(), piece.bytes);
-        self.races.with(|races| match whole.done {
+        self.shared.races.with(|races| match whole.done {
             Done::Core(pe, token) => {
                 let command = command_of(token);
                 let by = Agent { launch: request, pe: Some(pe), command, direction };
@@ -165,19 +166,18 @@ impl PeDma {
     /// Reports that an unmapped access of a program goes to physical addresses.
     fn note_fall(&self, access: &VirtualAccess) {
         let Done::Core(pe, token) = access.done else { return };
-        let VirtualAccess { request, direction, address, bytes, rows, .. } = *access;
-        let dma = Dma { direction, address, bytes, rows };
-        self.notices.borrow_mut().fell_through(request, pe, command_of(token), &dma);
+        let mut notices = self.shared.notices.borrow_mut();
+        notices.fell_through(access.request, pe, command_of(token), &access.dma);
     }
 
     fn fail(&self, access: &VirtualAccess, what: String, context: &mut Context<Message>) {
-        self.failures.note(access.request, context.node(), what);
+        self.shared.failures.note(access.request, context.node(), what);
         access.done.tell(false, context);
     }
 
     pub(super) fn read_slot(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
-        let to = PhysAddr::from_bits(access.address).expect("an address of a slot");
-        let piece = Piece { to, bytes: access.bytes, rows: None };
+        let to = PhysAddr::from_bits(access.dma.address).expect("an address of a slot");
+        let piece = Piece { to, bytes: access.dma.bytes, rows: None };
         match self.accesses(access, &[piece], context) {
             Ok(accesses) => accesses
                 .into_iter()

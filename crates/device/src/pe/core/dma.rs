@@ -133,10 +133,7 @@ impl Run {
         });
         let access = VirtualAccess {
             request: self.request,
-            direction: dma.direction,
-            address: dma.address,
-            bytes: dma.bytes,
-            rows: dma.rows,
+            dma: *dma,
             data,
             done: Done::Core(self.node, token(command, unit, index)),
         };

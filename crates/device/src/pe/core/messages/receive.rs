@@ -11,7 +11,7 @@ use crate::message::{
 };
 use crate::pe::ipcq::{Port, Ports, TakenSlot};
 use crate::pe::{
-    CommandId, HeldSlot, OpCause, OpUnit, PortId, SlotMemory, SlotUse, WaitMode, Work,
+    CommandId, Dma, HeldSlot, OpCause, OpUnit, PortId, SlotMemory, SlotUse, WaitMode, Work,
 };
 
 /// A message that is being read from a slot in memory.
@@ -176,15 +176,10 @@ impl Run {
             offset: 0,
             unwritten: Some(Rc::new(Cell::new(None))),
         });
-        let access = VirtualAccess {
-            request: self.request,
-            direction: Direction::Read,
-            address: base + u64::from(slot) * port.spec.slot_bytes,
-            bytes,
-            rows: None,
-            data,
-            done: Done::Core(self.node, SLOT_BIT | u64::from(id)),
-        };
+        let address = base + u64::from(slot) * port.spec.slot_bytes;
+        let dma = Dma { direction: Direction::Read, address, bytes, rows: None };
+        let done = Done::Core(self.node, SLOT_BIT | u64::from(id));
+        let access = VirtualAccess { request: self.request, dma, data, done };
         let start = Latest { time: context.now(), ..start };
         self.messages.reading.push(Reading { id, port: port.spec.port, start, buffer, stays });
         self.report.moved[0] += bytes;
