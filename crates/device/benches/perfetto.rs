@@ -12,7 +12,7 @@
 use std::io::Write;
 use std::time::Instant;
 
-use cubeyard_device::perfetto::{Event, Flow, Lanes, TraceWriter, TrackId};
+use cubeyard_device::trace::{Lanes, TraceEvent, TraceFlow, TraceWriter, TrackId};
 use cubeyard_sim::Time;
 
 const CHUNK: u64 = 2000;
@@ -67,7 +67,7 @@ impl Trace {
         Self { writer, tracks, lanes }
     }
 
-    fn slice(&mut self, operation: Operation, event: Event<'_>) {
+    fn slice(&mut self, operation: Operation, event: TraceEvent<'_>) {
         let track = self.tracks[usize::try_from(operation.nth % TRACKS).expect("small")];
         self.writer.slice(track, operation.start, operation.end, event).expect("in order");
     }
@@ -80,18 +80,18 @@ fn main() {
     });
     let with_argument = perfetto(|trace, operation| {
         let args = [("bytes", (operation.nth % 4096).into())];
-        trace.slice(operation, Event::new(operation.name).args(&args));
+        trace.slice(operation, TraceEvent::new(operation.name).args(&args));
     });
     let with_flow = perfetto(|trace, operation| {
         let args = [("bytes", (operation.nth % 4096).into())];
-        let flows = [Flow::Step(operation.nth / 2)];
-        trace.slice(operation, Event::new(operation.name).args(&args).flows(&flows));
+        let flows = [TraceFlow::Step(operation.nth / 2)];
+        trace.slice(operation, TraceEvent::new(operation.name).args(&args).flows(&flows));
     });
     let on_lane = perfetto(|trace, operation| {
         let Operation { name, start, end, nth } = operation;
         let lane = trace.lanes.lane(&mut trace.writer, start, end).expect("in order");
         let args = [("bytes", (nth % 4096).into())];
-        trace.writer.slice(lane, start, end, Event::new(name).args(&args)).expect("in order");
+        trace.writer.slice(lane, start, end, TraceEvent::new(name).args(&args)).expect("in order");
     });
     let as_json = measure(|bytes| bytes, json, |bytes| bytes);
     for (what, (ns, bytes)) in [

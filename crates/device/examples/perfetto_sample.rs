@@ -6,7 +6,9 @@
 use std::fs::File;
 use std::path::Path;
 
-use cubeyard_device::perfetto::{Arg, Event, Flow, Lanes, TraceError, TraceWriter, TrackId, Unit};
+use cubeyard_device::trace::{
+    Arg, CounterUnit, Lanes, TraceError, TraceEvent, TraceFlow, TraceWriter, TrackId,
+};
 use cubeyard_sim::Time;
 
 fn main() -> Result<(), TraceError> {
@@ -23,9 +25,9 @@ fn sample(path: &Path) -> Result<(), TraceError> {
     let pe = trace.track("PE 10", Some(cube))?;
     let twins = [trace.track("PE 2", Some(cube))?, trace.track("PE 2", Some(cube))?];
     let mut dma = Lanes::new(&mut trace, "DMA", Some(cube))?;
-    let live = trace.counter_track("live", Unit::Bytes, Some(cube))?;
-    let traffic = trace.counter_track("traffic", Unit::Named("GB/s"), Some(cube))?;
-    let waiting = trace.counter_track("waiting", Unit::Count, Some(cube))?;
+    let live = trace.counter_track("live", CounterUnit::Bytes, Some(cube))?;
+    let traffic = trace.counter_track("traffic", CounterUnit::Named("GB/s"), Some(cube))?;
+    let waiting = trace.counter_track("waiting", CounterUnit::Count, Some(cube))?;
 
     // Slices that nest and touch, one of no length, and one with every kind of argument.
     let args = [
@@ -35,13 +37,13 @@ fn sample(path: &Path) -> Result<(), TraceError> {
         ("posted", Arg::Bool(true)),
         ("path", Arg::Text("PCIe → NOC → HBM")),
     ];
-    let launch = Event::new("launch").args(&args).flows(&[Flow::Step(7)]);
+    let launch = TraceEvent::new("launch").args(&args).flows(&[TraceFlow::Step(7)]);
     trace.slice(host, Time::ZERO, ps(999), launch)?;
-    trace.slice(pe, ps(999), ps(5001), Event::new("kernel").flows(&[Flow::Step(7)]))?;
+    trace.slice(pe, ps(999), ps(5001), TraceEvent::new("kernel").flows(&[TraceFlow::Step(7)]))?;
     trace.slice(pe, ps(999), ps(1500), "load")?;
     trace.slice(pe, ps(1500), ps(5001), "dot")?;
     trace.slice(pe, ps(2000), ps(2000), "nothing")?;
-    trace.slice(pe, ps(5001), ps(5002), Event::new("store").flows(&[Flow::End(7)]))?;
+    trace.slice(pe, ps(5001), ps(5002), TraceEvent::new("store").flows(&[TraceFlow::End(7)]))?;
     for (twin, name) in twins.into_iter().zip(["left", "right"]) {
         trace.slice(twin, ps(10), ps(20), name)?;
     }
@@ -50,7 +52,12 @@ fn sample(path: &Path) -> Result<(), TraceError> {
     // Operations that overlap.
     for (tag, (start, end)) in (0u64..).zip([(0, 30), (10, 20), (15, 40), (20, 50), (30, 35)]) {
         let lane = dma.lane(&mut trace, ps(start), ps(end))?;
-        trace.slice(lane, ps(start), ps(end), Event::new("read").args(&[("tag", tag.into())]))?;
+        trace.slice(
+            lane,
+            ps(start),
+            ps(end),
+            TraceEvent::new("read").args(&[("tag", tag.into())]),
+        )?;
     }
 
     for (at, bytes) in [(0, 0), (1000, 4096), (2000, 1 << 40)] {
@@ -90,7 +97,7 @@ fn parts(
     dice: &mut Dice,
 ) -> Result<(), TraceError> {
     let args = [("start", start.into()), ("end", end.into())];
-    trace.slice(lane, ps(start), ps(end), Event::new("part").args(&args))?;
+    trace.slice(lane, ps(start), ps(end), TraceEvent::new("part").args(&args))?;
     let mut at = start;
     while at < end && dice.below(3) > 0 {
         let from = at + dice.below(end - at + 1);

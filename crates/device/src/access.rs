@@ -7,7 +7,7 @@ use std::rc::Rc;
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{NodeId, Route, SignalId, Time};
 
-use crate::ids::{Format, PortId, RequestId};
+use crate::ids::{FormatId, PortId, RequestId};
 
 /// Direction of data, as seen by its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,7 +147,7 @@ pub enum Done {
         /// Length of the message, in bytes.
         bytes: u64,
         /// Format of its elements.
-        format: Format,
+        format: FormatId,
         /// Slot that the message is in.
         slot: u32,
         /// Record of the send operation, if records are kept.

@@ -39,7 +39,7 @@ pub struct PortId(pub u32);
 /// Number of the format of a message's elements. Its meaning is up to the programs; both ends of a
 /// channel must name the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Format(pub u8);
+pub struct FormatId(pub u8);
 
 /// Position of a PE in the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

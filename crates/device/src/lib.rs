@@ -58,7 +58,7 @@
 //! - [`request`]: requests and their outcomes; [`message`]: messages between components;
 //! - [`model`]: the components, one file each; [`pe`]: execution of kernels on a PE; [`contents`]: contents of memory, in
 //!   data mode;
-//! - [`log`], [`explain`], [`trace`]: records of transfers, critical paths, and traces for Perfetto;
+//! - [`log`], [`explain`]: records of transfers, and critical paths; [`trace`]: traces for Perfetto, of a run or written by hand;
 //! - [`race`], [`notice`]: data races and other faults of programs;
 //! - [`formula`]: latency of a transfer on an idle machine, without simulation;
 //! - [`probe`]: measurements of the fabric, as the command `cubeyard probe` runs them.
@@ -79,7 +79,6 @@ pub mod message;
 pub mod model;
 pub mod notice;
 pub mod pe;
-pub mod perfetto;
 pub mod probe;
 pub mod race;
 pub mod request;

@@ -9,7 +9,7 @@ mod submit;
 mod view;
 
 pub use builder::MachineBuilder;
-pub use command::{Stage, Stages};
+pub use command::{CommandStage, CommandStages};
 pub use rehearsal::Rehearsal;
 pub use view::MachineView;
 

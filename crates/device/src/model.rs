@@ -10,7 +10,7 @@ mod requester;
 
 pub(crate) use io_cpu::IoCpu;
 pub(crate) use m_cpu::MCpu;
-pub use memory::{Burst, Channels, ChannelsSpec, Memory, RefreshSpec, RowsSpec};
+pub use memory::{Burst, ChannelsSpec, Memory, MemoryChannels, RefreshSpec, RowsSpec};
 pub use mmu::{Fault, Mmu, MmuCounts, Piece, Translation};
 pub(crate) use pe_cpu::PeCpu;
 pub(crate) use pe_dma::PeDma;

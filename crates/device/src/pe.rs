@@ -37,7 +37,7 @@ use std::rc::Rc;
 use cubeyard_sim::Time;
 
 pub use crate::access::Dma;
-pub use crate::ids::{CommandId, Format, PortId};
+pub use crate::ids::{CommandId, FormatId, PortId};
 
 /// Token of the core's alarm among those of its `PE_CPU`.
 pub(crate) const ALARM: u64 = u64::MAX;
@@ -102,7 +102,7 @@ pub trait Program: fmt::Debug {
         format!("command {command}")
     }
     /// Returns the name of a format that another program sent, for reports.
-    fn format_name(&self, format: Format) -> String {
+    fn format_name(&self, format: FormatId) -> String {
         format!("format {}", format.0)
     }
 }

@@ -17,7 +17,7 @@ use crate::topology::{NoSuchNode, ResolveError, RouteError};
 
 /// A range of device memory, with the PE whose memory it is, so that no component has to decode the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
+pub struct MemoryRange {
     /// PE whose memory holds the data.
     pub at: PeRef,
     /// Physical address of the first byte.
@@ -30,9 +30,9 @@ pub struct Shard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The host writes to device memory. The write is posted: done when the last byte is in memory.
-    MemoryWrite(Shard),
+    MemoryWrite(MemoryRange),
     /// The host reads from device memory.
-    MemoryRead(Shard),
+    MemoryRead(MemoryRange),
     /// The DMA engine of a PE reads or writes, as a kernel would have it do.
     PeDma {
         /// PE whose DMA engine is used.
@@ -184,7 +184,7 @@ impl Request {
     /// Returns the number of bytes that the request moves; `None` for a command.
     pub fn bytes(&self) -> Option<u64> {
         match self {
-            Self::MemoryWrite(shard) | Self::MemoryRead(shard) => Some(shard.bytes),
+            Self::MemoryWrite(range) | Self::MemoryRead(range) => Some(range.bytes),
             Self::PeDma { bytes, .. }
             | Self::MCpuDma { bytes, .. }
             | Self::VirtualDma { bytes, .. } => Some(*bytes),
@@ -238,7 +238,7 @@ pub enum RequestError {
         /// Name of the node that serves the address.
         node: String,
     },
-    /// The PE of a shard is not the one whose memory holds the address.
+    /// The PE of a memory range is not the one whose memory holds the address.
     #[error("{address} belongs to {holder}, and the request says {said}")]
     Tag {
         /// Address that was given.

@@ -3,7 +3,7 @@
 use cubeyard_device::request::PeRef;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
-use cubeyard_runtime::{Channel, Context, End, RingConfig};
+use cubeyard_runtime::{Channel, ChannelEnd, Context, RingConfig};
 
 use super::cut::{Cut, Phase};
 use cubeyard_tl::Port;
@@ -31,7 +31,7 @@ pub(super) fn within_cubes(context: &Context, sips: &[SipId], ports: u16) -> Vec
     let pairs = || (0..pes.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
     let mut channels = Vec::new();
     for (&sip, &cube) in sips.iter().flat_map(|sip| cubes.iter().map(move |cube| (sip, cube))) {
-        let end = |pe: usize, other: usize| End {
+        let end = |pe: usize, other: usize| ChannelEnd {
             pe: PeRef { sip, cube, pe: pes[pe] },
             port: to_pe(other as u64).of_group(ports),
         };
@@ -50,7 +50,7 @@ pub(super) fn channels(context: &Context, cut: &Cut, sips: &[SipId], ports: u16)
     let mut channels = Vec::new();
     for (&sip, group) in sips.iter().flat_map(|sip| cubes.chunks(each).map(move |it| (sip, it))) {
         for (b, a) in (0..group.len()).flat_map(|b| (0..b).map(move |a| (b, a))) {
-            let end = |cube: usize, other, pe| End {
+            let end = |cube: usize, other, pe| ChannelEnd {
                 pe: PeRef { sip, cube: group[cube], pe },
                 port: port(other),
             };

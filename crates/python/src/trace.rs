@@ -1,6 +1,6 @@
 //! Traces of what Python code has recorded.
 
-use cubeyard_device::perfetto::{Arg, Event, Lanes, TraceError, TraceWriter};
+use cubeyard_device::trace::{Arg, Lanes, TraceError, TraceEvent, TraceWriter};
 use cubeyard_sim::Time;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -44,7 +44,7 @@ fn encode(mut slices: Vec<Slice>) -> Result<Vec<u8>, TraceError> {
             let lane = lanes.lane(&mut trace, start, end)?;
             let args: Vec<_> =
                 details.iter().map(|(key, value)| (key.as_str(), value.arg())).collect();
-            trace.slice(lane, start, end, Event::new(name).args(&args))?;
+            trace.slice(lane, start, end, TraceEvent::new(name).args(&args))?;
         }
     }
     trace.finish()

@@ -15,7 +15,7 @@ use crate::error::{AllocateError, RuntimeError};
 
 /// One end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct End {
+pub struct ChannelEnd {
     /// PE of this end.
     pub pe: PeRef,
     /// Port of the PE.
@@ -26,7 +26,7 @@ pub struct End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channel {
     /// The two ends, on different PEs.
-    pub ends: [End; 2],
+    pub ends: [ChannelEnd; 2],
 }
 
 /// Memory that holds the slots of a ring.
@@ -87,7 +87,7 @@ struct Ring {
 #[derive(Debug)]
 pub struct Channels {
     context: Rc<Inner>,
-    ends: Vec<End>,
+    ends: Vec<ChannelEnd>,
     rings: Vec<Ring>,
     installed: Vec<Request>,
     latency: Span,
@@ -142,7 +142,7 @@ impl Channels {
         for channel in channels {
             let [a, b] = channel.ends;
             let memory = [self.ring(a.pe, config)?, self.ring(b.pe, config)?];
-            let spec = |this: End, other: End, memory: [SlotMemory; 2]| PortSpec {
+            let spec = |this: ChannelEnd, other: ChannelEnd, memory: [SlotMemory; 2]| PortSpec {
                 port: this.port,
                 peer: other.pe,
                 peer_port: other.port,
@@ -185,7 +185,7 @@ impl Drop for Channels {
 }
 
 impl Inner {
-    fn disconnect(&self, installed: &[Request], ends: &[End], rings: &[Ring]) {
+    fn disconnect(&self, installed: &[Request], ends: &[ChannelEnd], rings: &[Ring]) {
         if !installed.is_empty() {
             let removals = installed.iter().map(removal);
             if let Err(error) = self.perform(removals) {

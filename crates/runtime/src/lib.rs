@@ -60,7 +60,7 @@
 //! ```
 //!
 //! An operation that fails returns a [`RuntimeError`], after everything that it had allocated was freed. A
-//! [`ContextThread`] lets any thread drive a context.
+//! context belongs to the thread that made it; `examples/threads.rs` shares one among several.
 //!
 //! | module | contents |
 //! |---|---|
@@ -83,9 +83,8 @@ mod init;
 mod launch;
 mod sip_memory;
 mod tensor;
-mod thread;
 
-pub use channels::{Channel, Channels, End, RingConfig, SlotKind};
+pub use channels::{Channel, ChannelEnd, Channels, RingConfig, SlotKind};
 pub use context::{
     Addressing, Context, ContextConfig, DeployedShard, LaunchReport, LeakReport, MemoryStats,
     PeSnapshot, PeUsage, RegionsUsage, ShardSnapshot, TensorId,
@@ -99,4 +98,3 @@ pub use launch::{
 };
 pub use sip_memory::{SipFunction, SipMemory};
 pub use tensor::{DmaRead, Tensor, Values};
-pub use thread::{ContextThread, ContextThreadError};

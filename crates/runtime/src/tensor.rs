@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cubeyard_device::machine::Stage;
+use cubeyard_device::machine::CommandStage;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::virtual_space::DeviceVa;
 use cubeyard_sim::Span;
@@ -215,7 +215,7 @@ impl Tensor {
     }
 
     /// Returns the stages of the mapping that took longest; they add up to that duration.
-    pub fn mapping_stages(&self) -> Result<&[(Stage, Span)], RuntimeError> {
+    pub fn mapping_stages(&self) -> Result<&[(CommandStage, Span)], RuntimeError> {
         Ok(self.deployed()?.stages.as_ref().map_or(&[], |stages| &stages[..]))
     }
 

@@ -12,7 +12,7 @@ use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{
-    Argument, Channel, Context, ContextConfig, End, Launch, RingConfig, Tensor,
+    Argument, Channel, ChannelEnd, Context, ContextConfig, Launch, RingConfig, Tensor,
 };
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::launch::{Launcher, Mode};
@@ -258,9 +258,9 @@ fn messages(out: &mut impl Write) -> Outcome {
         Placement { pe: Split::RowWise, cubes: Some(1), pes: Some(4), ..Placement::default() };
     let x = context.from_slice(&[4, 256], &[1.0_f32; 1024])?.to(&by_pe)?;
     let y = context.empty(&[4, 256], DType::F32)?.to(&by_pe)?;
-    let end = |pe: u32, port: Port| -> Result<End, Box<dyn Error>> {
+    let end = |pe: u32, port: Port| -> Result<ChannelEnd, Box<dyn Error>> {
         let pe = PeRef { sip: SipId::new(0)?, cube: CubeId::new(0)?, pe: PeId::new(pe % 4)? };
-        Ok(End { pe, port: port.of_group(0) })
+        Ok(ChannelEnd { pe, port: port.of_group(0) })
     };
     let mut ring = Vec::new();
     for pe in 0..4 {

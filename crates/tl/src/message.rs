@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use cubeyard_device::pe::{AnyOf, Format, HeldSlot, PortMessage, SlotUse, Work};
+use cubeyard_device::pe::{AnyOf, FormatId, HeldSlot, PortMessage, SlotUse, Work};
 use cubeyard_runtime::dtype::DType;
 
 use super::order::After;
@@ -158,13 +158,13 @@ impl Tl {
 }
 
 /// Returns the number of an element type in messages: its index in [`DType::ALL`].
-fn format(dtype: DType) -> Format {
+fn format(dtype: DType) -> FormatId {
     let place = DType::ALL.iter().position(|&other| other == dtype);
-    Format(place.and_then(|place| u8::try_from(place).ok()).expect("one of a few types"))
+    FormatId(place.and_then(|place| u8::try_from(place).ok()).expect("one of a few types"))
 }
 
 /// Returns the name of the element type of a message.
-pub(crate) fn format_name(format: Format) -> String {
+pub(crate) fn format_name(format: FormatId) -> String {
     let dtype = DType::ALL.get(usize::from(format.0));
     dtype.map_or_else(|| format!("format {}", format.0), ToString::to_string)
 }

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use cubeyard_device::message::RequestId;
-use cubeyard_device::pe::{CommandId, Format, Instruction, Instructions, Program};
+use cubeyard_device::pe::{CommandId, FormatId, Instruction, Instructions, Program};
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::{BoundArgument, Site};
 
@@ -251,7 +251,7 @@ impl Program for KernelProgram {
         format!("{} of {}", tape.describe(command), self.state.kernel)
     }
 
-    fn format_name(&self, format: Format) -> String {
+    fn format_name(&self, format: FormatId) -> String {
         format_name(format)
     }
 }

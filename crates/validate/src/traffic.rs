@@ -4,7 +4,7 @@ use cubeyard_sim::{Span, Stop};
 
 use cubeyard_device::machine::Machine;
 use cubeyard_device::message::{Direction, RequestId};
-use cubeyard_device::request::{PeRef, Request, Shard};
+use cubeyard_device::request::{MemoryRange, PeRef, Request};
 use cubeyard_device::topology::Topology;
 
 pub(super) const KIB: u64 = 1024;
@@ -43,7 +43,7 @@ pub(super) fn dma_at(
 pub(super) fn host(machine: &Machine, to: &str, direction: Direction, bytes: u64) -> Request {
     let at = pe(machine, to);
     let address = machine.view().hbm_address(at, 0).expect("a slice has a start");
-    let shard = Shard { at, address, bytes };
+    let shard = MemoryRange { at, address, bytes };
     match direction {
         Direction::Read => Request::MemoryRead(shard),
         Direction::Write => Request::MemoryWrite(shard),

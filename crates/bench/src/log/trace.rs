@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use cubeyard_device::pe::{OpRecord, OpUnit};
-use cubeyard_device::perfetto::{Arg, Event, Flow, Lanes, TraceError, TraceWriter, TrackId};
 use cubeyard_device::request::PeRef;
+use cubeyard_device::trace::{Arg, Lanes, TraceError, TraceEvent, TraceFlow, TraceWriter, TrackId};
 
 use super::super::path::what;
 use super::RunLog;
@@ -69,8 +69,8 @@ impl RunLog {
         for (number, kernel, report) in launches {
             let lane = lanes.lane(trace, report.made, report.done)?;
             let args = [("PEs", (report.pes.len() as u64).into())];
-            let flows = [Flow::Step(number)];
-            let event = Event::new(kernel).args(&args).flows(&flows);
+            let flows = [TraceFlow::Step(number)];
+            let event = TraceEvent::new(kernel).args(&args).flows(&flows);
             trace.slice(lane, report.made, report.done, event)?;
             let end = report.started + report.max();
             trace.slice(lane, report.started, end, "all PEs")?;
@@ -94,8 +94,8 @@ impl RunLog {
             args.extend(it.part.as_deref().map(|part| ("part", part.into())));
             args.extend(it.dma.map(|dma| ("bytes", dma.bytes.into())));
         }
-        let flows: Vec<_> = flow.map(Flow::Step).into_iter().collect();
-        let event = Event::new(&name).args(&args).flows(&flows);
+        let flows: Vec<_> = flow.map(TraceFlow::Step).into_iter().collect();
+        let event = TraceEvent::new(&name).args(&args).flows(&flows);
         trace.slice(lane, record.start, record.end, event)
     }
 }

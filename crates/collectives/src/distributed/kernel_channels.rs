@@ -1,7 +1,7 @@
 //! Channels between PEs for a custom kernel.
 
 use cubeyard_device::request::PeRef;
-use cubeyard_runtime::{Channel, Channels, End, RingConfig};
+use cubeyard_runtime::{Channel, ChannelEnd, Channels, RingConfig};
 use cubeyard_sim::Span;
 
 use super::error::DistError;
@@ -63,7 +63,7 @@ impl KernelChannels {
             let [a, b] = wire.ends.map(|(rank, port)| {
                 let (pe, world) = (pes.get(rank).copied(), pes.len());
                 let port = port.of_group(number);
-                pe.map(|pe| End { pe, port }).ok_or(DistError::Rank { rank, world })
+                pe.map(|pe| ChannelEnd { pe, port }).ok_or(DistError::Rank { rank, world })
             });
             Ok(Channel { ends: [a?, b?] })
         };

@@ -5,7 +5,7 @@ use std::fmt;
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::{NodeId, SipTopology, Topology};
 use cubeyard_memory::address::{CubeId, PeId, SipId};
-use cubeyard_runtime::{Channel, End};
+use cubeyard_runtime::{Channel, ChannelEnd};
 
 use super::config::{GroupConfig, Ranks};
 use super::error::{DistError, listed};
@@ -109,7 +109,7 @@ impl RankMap {
         for wire in wires {
             let [(a, at_a), (b, at_b)] = wire.ends;
             for (pe_a, pe_b) in self.members(a).into_iter().zip(self.members(b)) {
-                let end = |pe, port: Port| End { pe, port: port.of_group(group) };
+                let end = |pe, port: Port| ChannelEnd { pe, port: port.of_group(group) };
                 channels.push(Channel { ends: [end(pe_a, at_a), end(pe_b, at_b)] });
             }
         }

@@ -25,7 +25,7 @@ use crate::collective::bound::{Bound, Spread, bound};
 use cubeyard_tl::Needs;
 
 use measure::row;
-use shape::Shape;
+use shape::PeElements;
 
 pub use chart::svg;
 pub use explain::Explained;
@@ -155,11 +155,11 @@ impl SweepConfig {
         let all = self.ccl.algorithms.iter().map(|it| &it.config).chain([&self.ccl.defaults]);
         let slot = all.map(|config| config.ring.slot_bytes.get()).max().unwrap_or(1).max(1);
         let pes = (map.world().ranks * map.positions()) as u64;
-        let Shape { input, output, .. } = Shape::new(self, &map, size);
+        let PeElements { input, output, .. } = PeElements::new(self, &map, size);
         // Each piece of a PE's input or output is moved twice, into its TCM and out of it.
         let pieces = (input.min(output) * self.dtype.size()).div_ceil(slot);
         let held = checked.map_or(Needs::default(), |size| {
-            let Shape { input, output, .. } = Shape::new(self, &map, size);
+            let PeElements { input, output, .. } = PeElements::new(self, &map, size);
             Needs::elements([pes, input + output])
         });
         Ok(held + Needs::commands([2, pes, pieces]))

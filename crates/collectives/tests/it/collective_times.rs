@@ -14,8 +14,8 @@ use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{
-    Argument, Channel, Context, ContextConfig, End, Launch, LaunchHandle, RingConfig, RuntimeError,
-    Tensor,
+    Argument, Channel, ChannelEnd, Context, ContextConfig, Launch, LaunchHandle, RingConfig,
+    RuntimeError, Tensor,
 };
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::launch::Launcher;
@@ -201,7 +201,7 @@ fn launch(elements: &[u64]) -> RuntimeError {
     let (cube, pe) = (CubeId::new(0).unwrap(), PeId::new(0).unwrap());
     let end = |(rank, port): (usize, Port)| {
         let pe = PeRef { sip: sip(rank), cube, pe };
-        End { pe, port: port.of_group(0) }
+        ChannelEnd { pe, port: port.of_group(0) }
     };
     let wires = Ring.wires(&job.world);
     let channels: Vec<_> = wires.iter().map(|wire| Channel { ends: wire.ends.map(end) }).collect();

@@ -74,7 +74,7 @@ impl PlainValue {
             Value::Scalar { text, .. } => Self::of_text(text),
             Value::List(list) => Self::List(list.iter().map(Self::of).collect()),
             Value::Map(entries) => {
-                let entry = |entry: &yaml::Entry<'_>| (entry.key.clone(), Self::of(&entry.tree));
+                let entry = |entry: &yaml::MapEntry<'_>| (entry.key.clone(), Self::of(&entry.tree));
                 Self::Map(entries.iter().map(entry).collect())
             }
         }

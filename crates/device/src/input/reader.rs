@@ -5,7 +5,7 @@ use cubeyard_sim::{Bandwidth, Span};
 
 use super::nearest;
 use super::numbers::{bytes, decimal, digits};
-use super::yaml::{Entry, Mark, Tree, Value, join};
+use super::yaml::{MapEntry, TextMark, Tree, Value, join};
 use super::{InputError, InputProblem};
 
 /// A value with its key.
@@ -19,8 +19,8 @@ pub struct Field<'a> {
 #[derive(Debug)]
 pub struct Map<'a> {
     key: String,
-    mark: Mark<'a>,
-    entries: &'a [Entry<'a>],
+    mark: TextMark<'a>,
+    entries: &'a [MapEntry<'a>],
     known: Vec<&'static str>,
     /// Whether the keys are names of the user's own, so that none is unknown.
     is_open: bool,
@@ -60,7 +60,7 @@ impl<'a> Map<'a> {
     /// Returns all keys with their values, in a mapping whose keys are names of the user's own.
     pub fn each(&mut self) -> Vec<(&'a str, Field<'a>)> {
         self.is_open = true;
-        let field = |entry: &'a Entry<'a>| {
+        let field = |entry: &'a MapEntry<'a>| {
             let key = join(&self.key, &entry.key);
             (entry.key.as_str(), Field { key, tree: &entry.tree })
         };
@@ -69,13 +69,13 @@ impl<'a> Map<'a> {
 
     /// Returns the keys that were not asked for, for files that may have any others.
     pub fn unasked(&self) -> impl Iterator<Item = String> + '_ {
-        let is_known = |entry: &&Entry<'_>| self.known.contains(&&*entry.key);
+        let is_known = |entry: &&MapEntry<'_>| self.known.contains(&&*entry.key);
         self.entries.iter().filter(move |entry| !is_known(entry)).map(|entry| excerpt(&entry.key))
     }
 
     /// Rejects keys that were not asked for. Called last, when all names are known.
     pub fn finish(&self) -> Result<(), InputError> {
-        let is_known = |entry: &&Entry<'_>| self.is_open || self.known.contains(&&*entry.key);
+        let is_known = |entry: &&MapEntry<'_>| self.is_open || self.known.contains(&&*entry.key);
         let Some(entry) = self.entries.iter().find(|entry| !is_known(entry)) else {
             return Ok(());
         };

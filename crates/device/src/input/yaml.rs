@@ -12,7 +12,7 @@ pub(crate) const DEEPEST: usize = 16;
 
 /// A line and column of a named text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark<'a> {
+pub(crate) struct TextMark<'a> {
     pub(crate) file: &'a str,
     pub(crate) line: usize,
     pub(crate) column: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Mark<'a> {
 /// A value with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree<'a> {
-    pub(crate) mark: Mark<'a>,
+    pub(crate) mark: TextMark<'a>,
     pub(crate) value: Value<'a>,
 }
 
@@ -33,18 +33,18 @@ pub(crate) enum Value<'a> {
         is_quoted: bool,
     },
     List(Vec<Tree<'a>>),
-    Map(Vec<Entry<'a>>),
+    Map(Vec<MapEntry<'a>>),
 }
 
 /// A key of a mapping with its value.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct MapEntry<'a> {
     pub(crate) key: String,
-    pub(crate) mark: Mark<'a>,
+    pub(crate) mark: TextMark<'a>,
     pub(crate) tree: Tree<'a>,
 }
 
-impl Mark<'_> {
+impl TextMark<'_> {
     pub(crate) fn error(&self, key: &str, problem: InputProblem) -> InputError {
         let Self { file, line, column } = *self;
         InputError { file: file.into(), line, column, key: key.into(), problem }
@@ -60,21 +60,21 @@ pub(crate) fn text<'a>(file: &str, bytes: &'a [u8], longest: usize) -> Result<&'
         let last = before.rsplit('\n').next().unwrap_or_default();
         let (line, column) = (1 + before.matches('\n').count(), 1 + last.chars().count());
         let byte = rest.first().copied().unwrap_or_default();
-        Mark { file, line, column }.error("", InputProblem::NotUtf8 { byte })
+        TextMark { file, line, column }.error("", InputProblem::NotUtf8 { byte })
     })
 }
 
 pub(crate) fn check_length(file: &str, bytes: usize, limit: usize) -> Result<(), InputError> {
     let problem = InputProblem::TooLong { limit };
-    let error = || Mark { file, line: 1, column: 1 }.error("", problem);
+    let error = || TextMark { file, line: 1, column: 1 }.error("", problem);
     if bytes <= limit { Ok(()) } else { Err(error()) }
 }
 
 /// Parses a text. A text without content is an empty mapping.
 pub(crate) fn parse<'a>(file: &'a str, text: &'a str) -> Result<Tree<'a>, InputError> {
-    let top = Mark { file, line: 1, column: 1 };
+    let top = TextMark { file, line: 1, column: 1 };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut builder = Builder { file, events: Parser::new_from_str(text), depth: 0 };
+    let mut builder = TreeBuilder { file, events: Parser::new_from_str(text), depth: 0 };
     let mut tree = Tree { mark: top, value: Value::Map(Vec::new()) };
     let mut documents = 0;
     loop {
@@ -97,22 +97,22 @@ pub(crate) fn parse<'a>(file: &'a str, text: &'a str) -> Result<Tree<'a>, InputE
     }
 }
 
-fn unsupported(mark: Mark<'_>, found: &'static str) -> InputError {
+fn unsupported(mark: TextMark<'_>, found: &'static str) -> InputError {
     mark.error("", InputProblem::Unsupported { found })
 }
 
-struct Builder<'a> {
+struct TreeBuilder<'a> {
     file: &'a str,
     events: Parser<'a, saphyr_parser::StrInput<'a>>,
     depth: usize,
 }
 
-impl<'a> Builder<'a> {
-    fn mark(&self, place: Marker) -> Mark<'a> {
-        Mark { file: self.file, line: place.line().max(1), column: place.col() + 1 }
+impl<'a> TreeBuilder<'a> {
+    fn mark(&self, place: Marker) -> TextMark<'a> {
+        TextMark { file: self.file, line: place.line().max(1), column: place.col() + 1 }
     }
 
-    fn next(&mut self) -> Result<(Event<'a>, Mark<'a>), InputError> {
+    fn next(&mut self) -> Result<(Event<'a>, TextMark<'a>), InputError> {
         match self.events.next_event() {
             Some(Ok((event, Span { start, .. }))) => Ok((event, self.mark(start))),
             Some(Err(error)) => {
@@ -120,7 +120,7 @@ impl<'a> Builder<'a> {
                 let problem = InputProblem::Syntax { message };
                 Err(self.mark(*error.marker()).error("", problem))
             }
-            None => Ok((Event::StreamEnd, Mark { file: self.file, line: 1, column: 1 })),
+            None => Ok((Event::StreamEnd, TextMark { file: self.file, line: 1, column: 1 })),
         }
     }
 
@@ -128,7 +128,7 @@ impl<'a> Builder<'a> {
     fn tree(
         &mut self,
         event: Event<'a>,
-        mark: Mark<'a>,
+        mark: TextMark<'a>,
         path: &str,
     ) -> Result<Tree<'a>, InputError> {
         let value = match event {
@@ -151,7 +151,7 @@ impl<'a> Builder<'a> {
 
     fn nested(
         &mut self,
-        mark: Mark<'a>,
+        mark: TextMark<'a>,
         path: &str,
         read: fn(&mut Self, &str) -> Result<Value<'a>, InputError>,
     ) -> Result<Value<'a>, InputError> {
@@ -178,7 +178,7 @@ impl<'a> Builder<'a> {
     }
 
     fn map(&mut self, path: &str) -> Result<Value<'a>, InputError> {
-        let mut entries: Vec<Entry<'a>> = Vec::new();
+        let mut entries: Vec<MapEntry<'a>> = Vec::new();
         // Where each key stands in `entries`; a mapping of the longest text has too many to scan.
         let mut seen = std::collections::BTreeMap::new();
         loop {
@@ -195,7 +195,7 @@ impl<'a> Builder<'a> {
             let tree = self.tree(event, start, &path)?;
             // An empty value has no place of its own to speak of.
             let tree = if tree.is_nothing() { Tree { mark, ..tree } } else { tree };
-            entries.push(Entry { key, mark, tree });
+            entries.push(MapEntry { key, mark, tree });
         }
     }
 }

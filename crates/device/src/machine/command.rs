@@ -19,7 +19,7 @@ use crate::topology::{NodeKind, Topology};
 
 /// A stage of a command's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum CommandStage {
     /// From the host's endpoint to `IO_CPU`.
     ToIoCpu,
     /// From `IO_CPU` to the cubes.
@@ -35,9 +35,9 @@ pub enum Stage {
 }
 
 /// Duration of each stage of a command, in order.
-pub type Stages = [(Stage, Span); Stage::ALL.len()];
+pub type CommandStages = [(CommandStage, Span); CommandStage::ALL.len()];
 
-impl Stage {
+impl CommandStage {
     const ALL: [Self; 6] = [
         Self::ToIoCpu,
         Self::ToCubes,
@@ -246,24 +246,24 @@ impl<W: Watch> MachineView<'_, W> {
     /// Returns the duration of each stage of a command: the time from the end of the stage before until the
     /// last message of this one was delivered. They add up to the latency, less the time that a launch's PEs
     /// wait and work.
-    pub fn stages(self, request: RequestId) -> Option<Stages> {
+    pub fn stages(self, request: RequestId) -> Option<CommandStages> {
         let command = self.machine.command_of(request)?;
         let made = self.envelope(request).made;
-        let mut last = [made; Stage::ALL.len()];
+        let mut last = [made; CommandStage::ALL.len()];
         // None began before the command was made, so those of others before it need not be looked at.
         let records = self.log().since(made).iter();
         for record in records.filter(|record| record.request == Some(request)) {
             let (first, end) = (record.route.first()?, record.route.last()?);
             let kind = |node| self.machine.topology().node(node).kind;
             let ends = (kind(self.network().link(*first).from), kind(self.network().link(*end).to));
-            let stage = Stage::between(ends.0, ends.1)?;
+            let stage = CommandStage::between(ends.0, ends.1)?;
             last[stage as usize] = last[stage as usize].max(record.delivered?);
         }
         let mut before = made;
-        Some(Stage::ALL.map(|stage| {
+        Some(CommandStage::ALL.map(|stage| {
             let since = std::mem::replace(&mut before, last[stage as usize]);
             let is_launch = matches!(command.body, CommandBody::Launch(_));
-            let waits = stage == Stage::FromPes && is_launch;
+            let waits = stage == CommandStage::FromPes && is_launch;
             (stage, if waits { Span::ZERO } else { before.since(since) })
         }))
     }

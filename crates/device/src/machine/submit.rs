@@ -12,7 +12,7 @@ use crate::message::{
     VirtualAccess,
 };
 use crate::pe::Dma;
-use crate::request::{Request, RequestError, Shard};
+use crate::request::{MemoryRange, Request, RequestError};
 
 /// An access to physical memory by a node.
 struct Physical {
@@ -32,8 +32,8 @@ impl<W: Watch> Machine<W> {
         buffer: Option<&Buffer>,
     ) -> Result<Start, RequestError> {
         let physical = match *body {
-            Request::MemoryWrite(shard) => self.host(&shard, Direction::Write)?,
-            Request::MemoryRead(shard) => self.host(&shard, Direction::Read)?,
+            Request::MemoryWrite(range) => self.host(&range, Direction::Write)?,
+            Request::MemoryRead(range) => self.host(&range, Direction::Read)?,
             Request::PeDma { from, direction, address, bytes } => {
                 self.check_pe(from)?;
                 let node = self.topology().pe_dma(from);
@@ -103,9 +103,9 @@ impl<W: Watch> Machine<W> {
         self.engine.tasks().signal(String::new(), None)
     }
 
-    /// Returns the host's access to a shard, whose PE is checked. Writes are posted.
-    fn host(&self, shard: &Shard, direction: Direction) -> Result<Physical, RequestError> {
-        let Shard { at, address, bytes } = *shard;
+    /// Returns the host's access to a range, whose PE is checked. Writes are posted.
+    fn host(&self, range: &MemoryRange, direction: Direction) -> Result<Physical, RequestError> {
+        let MemoryRange { at, address, bytes } = *range;
         let holder = self.topology().node(self.topology().resolve(address)?);
         let place = holder.place;
         let right = place.sip == Some(at.sip)

@@ -6,7 +6,7 @@ use cubeyard_sim::{NodeId, Time};
 
 use super::{CommandTarget, HostCommand, Launch, MappingChange, PortChange};
 use crate::access::VirtualAccess;
-use crate::ids::{Format, PortId, RequestId};
+use crate::ids::{FormatId, PortId, RequestId};
 use crate::pe::SlotMemory;
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub struct Packet {
 pub struct Arrival {
     pub port: PortId,
     pub bytes: u64,
-    pub format: Format,
+    pub format: FormatId,
     pub slot: u32,
     /// Content in data mode; none if it is in the slot's memory.
     pub data: Option<Box<[u8]>>,

@@ -6,7 +6,7 @@ mod rows;
 mod spec;
 
 pub use bursts::Burst;
-pub use channels::Channels;
+pub use channels::MemoryChannels;
 pub use spec::{ChannelsSpec, RefreshSpec, RowsSpec};
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::message::{Access, Direction, Done, Message, RequesterMessage, Rows, S
 /// A memory at a node.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    channels: Channels,
+    channels: MemoryChannels,
     flit_bytes: u64,
     /// Accesses whose last burst has not ended, by their alarm: posted writes, and in data mode all.
     ending: BTreeMap<u64, Ending>,
@@ -44,7 +44,7 @@ impl Memory {
     /// Creates a memory whose flits consist of whole bursts.
     pub fn new(spec: ChannelsSpec, flit_bytes: u64) -> Self {
         Self {
-            channels: Channels::new(spec),
+            channels: MemoryChannels::new(spec),
             flit_bytes,
             ending: BTreeMap::new(),
             alarms: 0,
@@ -78,7 +78,7 @@ impl Memory {
     }
 
     /// Returns the channels.
-    pub fn channels(&self) -> &Channels {
+    pub fn channels(&self) -> &MemoryChannels {
         &self.channels
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::{Dependencies, Strips};
 use crate::access::Dma;
-use crate::ids::{CommandId, Format, PortId};
+use crate::ids::{CommandId, FormatId, PortId};
 
 /// An instruction of a program.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub struct AnyOf {
     /// Length of the message, in bytes.
     pub bytes: u64,
     /// Format of its elements.
-    pub format: Format,
+    pub format: FormatId,
 }
 
 /// Use of a message that stays in its slot.
@@ -101,7 +101,7 @@ pub struct PortMessage {
     /// Length of the message, in bytes.
     pub bytes: u64,
     /// Format of its elements.
-    pub format: Format,
+    pub format: FormatId,
 }
 
 /// A tiled operation: loads, computations and stores, each kind in order, and their dependencies.

@@ -14,7 +14,7 @@ use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{NodeId, Span, Time};
 use thiserror::Error;
 
-use crate::ids::{CommandId, Format, PeRef, PortId, RequestId};
+use crate::ids::{CommandId, FormatId, PeRef, PortId, RequestId};
 
 /// Memory that holds the slots of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub enum PortError {
 pub(super) struct Arrived {
     pub(super) at: Time,
     pub(super) bytes: u64,
-    pub(super) format: Format,
+    pub(super) format: FormatId,
     pub(super) data: Option<Box<[u8]>>,
     pub(super) slot: u32,
     /// Record of the send operation, if records are kept.

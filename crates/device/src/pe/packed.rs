@@ -175,7 +175,7 @@ impl Instructions {
 mod tests {
     use super::*;
     use crate::access::Rows;
-    use crate::ids::Format;
+    use crate::ids::FormatId;
     use crate::pe::{AnyOf, Dependencies, OpUnit};
     use cubeyard_sim::Span;
     use std::rc::Rc;
@@ -191,8 +191,9 @@ mod tests {
         };
         let dma = |direction, rows| Work::Dma(Dma { direction, address: u64::MAX, bytes: 8, rows });
         let (read, write) = (Direction::Read, Direction::Write);
-        let any = Rc::new(AnyOf { ports: vec![PortId(1), PortId(2)], bytes: 3, format: Format(1) });
-        let message = PortMessage { port: PortId(u32::MAX), bytes: u64::MAX, format: Format(2) };
+        let any =
+            Rc::new(AnyOf { ports: vec![PortId(1), PortId(2)], bytes: 3, format: FormatId(1) });
+        let message = PortMessage { port: PortId(u32::MAX), bytes: u64::MAX, format: FormatId(2) };
         let instruction = |number: u32| match number % 11 {
             0 => Instruction::Wait(number),
             1 => command(Work::Send(message), &[number]),

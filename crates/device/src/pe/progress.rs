@@ -11,14 +11,14 @@ pub(super) struct Progress {
     /// Parts before this one are done, at times that are no longer needed.
     base: u32,
     /// Times at which each part from `base` on and all before it were done.
-    times: VecDeque<Mark>,
+    times: VecDeque<RecordedTime>,
     /// Parts that were done before one that was begun earlier.
-    early: Vec<(u32, Mark)>,
+    early: Vec<(u32, RecordedTime)>,
 }
 
 /// End of a part, and its record if records are kept.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mark {
+pub(super) struct RecordedTime {
     pub(super) time: Time,
     pub(super) record: Option<u32>,
 }
@@ -34,14 +34,14 @@ impl Progress {
     }
 
     /// Returns when the first `count` parts were done; none if they are not.
-    pub(super) fn until(&self, count: u32) -> Option<Mark> {
+    pub(super) fn until(&self, count: u32) -> Option<RecordedTime> {
         if count <= self.base {
-            return Some(Mark::default());
+            return Some(RecordedTime::default());
         }
         self.times.get((count - self.base - 1) as usize).copied()
     }
 
-    pub(super) fn finish(&mut self, index: u32, mark: Mark) {
+    pub(super) fn finish(&mut self, index: u32, mark: RecordedTime) {
         let mut next = self.done();
         if index != next {
             self.early.push((index, mark));
@@ -68,7 +68,7 @@ impl Progress {
         self.times.len()
     }
 
-    fn push(&mut self, mark: Mark) {
+    fn push(&mut self, mark: RecordedTime) {
         let last = self.times.back().copied().unwrap_or_default();
         self.times.push_back(if mark.time > last.time { mark } else { last });
     }

@@ -6,7 +6,7 @@ use cubeyard_sim::Span;
 use crate::log::Watch;
 use crate::machine::Machine;
 use crate::message::Direction;
-use crate::request::{PeRef, Request, RequestError, Shard};
+use crate::request::{MemoryRange, PeRef, Request, RequestError};
 use crate::topology::{NodeId, Topology};
 
 /// Initiator and direction of a transfer.
@@ -59,10 +59,10 @@ impl Case {
         bytes: u64,
     ) -> Result<Request, RequestError> {
         let address = machine.view().hbm_address(self.to, 0)?;
-        let shard = Shard { at: self.to, address, bytes };
+        let range = MemoryRange { at: self.to, address, bytes };
         Ok(match (self.category, self.from) {
-            (Category::HostToDevice, _) => Request::MemoryWrite(shard),
-            (Category::DeviceToHost, _) | (_, None) => Request::MemoryRead(shard),
+            (Category::HostToDevice, _) => Request::MemoryWrite(range),
+            (Category::DeviceToHost, _) | (_, None) => Request::MemoryRead(range),
             (Category::PeWrite, Some(from)) => {
                 Request::PeDma { from, direction: Direction::Write, address, bytes }
             }

@@ -22,7 +22,7 @@ use crate::input::{InputError, InputProblem, yaml};
 use crate::log::Watch;
 use crate::machine::Machine;
 use crate::message::{Direction, RequestId};
-use crate::request::{PeRef, Request, Shard};
+use crate::request::{MemoryRange, PeRef, Request};
 use crate::topology::{Node, NodeId, NodeKind, Topology};
 
 /// Largest file that is read, in bytes: some hundred thousand transfers.
@@ -293,10 +293,10 @@ impl Reader<'_> {
         };
         let address = address.expect("within its memory, which the topology checked");
         if from.text("a name")? == "host" {
-            let shard = Shard { at, address, bytes };
+            let range = MemoryRange { at, address, bytes };
             return Ok(match direction {
-                Direction::Read => Request::MemoryRead(shard),
-                Direction::Write => Request::MemoryWrite(shard),
+                Direction::Read => Request::MemoryRead(range),
+                Direction::Write => Request::MemoryWrite(range),
             });
         }
         let node = self.topology.node(self.node(from, Role::Initiator)?);

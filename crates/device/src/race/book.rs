@@ -9,12 +9,12 @@ use crate::message::Direction;
 /// Disjoint ranges by their first byte.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Book {
-    ranges: BTreeMap<u64, Entry>,
+    ranges: BTreeMap<u64, BookEntry>,
 }
 
 /// A range with its last writer, and its readers since.
 #[derive(Clone, Debug, Default)]
-struct Entry {
+struct BookEntry {
     end: u64,
     writer: Option<Agent>,
     readers: Vec<Agent>,
@@ -44,7 +44,7 @@ impl Book {
             gaps.push(at..range.end);
         }
         for gap in gaps {
-            let mut entry = Entry { end: gap.end, ..Entry::default() };
+            let mut entry = BookEntry { end: gap.end, ..BookEntry::default() };
             entry.note(by);
             self.ranges.insert(gap.start, entry);
         }
@@ -70,7 +70,7 @@ impl Book {
     }
 }
 
-impl Entry {
+impl BookEntry {
     fn check(&self, start: u64, by: Agent, found: &mut dyn FnMut(Range<u64>, Agent)) {
         let readers = self.readers.iter().filter(|_| by.direction == Direction::Write);
         for &earlier in self.writer.iter().chain(readers) {

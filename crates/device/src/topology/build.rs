@@ -17,7 +17,7 @@ pub(super) struct Built {
 }
 
 pub(super) fn build(spec: &Spec, layout: &Layout) -> Built {
-    let mut builder = Builder { spec, layout, nodes: Vec::new(), wires: Vec::new() };
+    let mut builder = GraphBuilder { spec, layout, nodes: Vec::new(), wires: Vec::new() };
     builder.nodes.reserve_exact(layout.count(spec.sips.count));
     builder.push(
         "fabric.switch0".to_owned(),
@@ -38,14 +38,14 @@ pub(super) fn build(spec: &Spec, layout: &Layout) -> Built {
     Built { nodes: builder.nodes, links, into }
 }
 
-struct Builder<'a> {
+struct GraphBuilder<'a> {
     spec: &'a Spec,
     layout: &'a Layout,
     nodes: Vec<Node>,
     wires: Vec<(NodeId, NodeId, WireSpec)>,
 }
 
-impl Builder<'_> {
+impl GraphBuilder<'_> {
     fn push(&mut self, name: String, kind: NodeKind, overhead: Span, place: NodePlace) -> NodeId {
         let node = layout::number(self.nodes.len());
         self.nodes.push(Node { name, kind, overhead, place });

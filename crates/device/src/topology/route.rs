@@ -29,7 +29,7 @@ pub enum RouteError {
 
 /// Position of the start or the end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum RouteEnd {
     Switch,
     Io { sip: u32, io: u32 },
     Cube { sip: u32, cube: u32, router: Position },
@@ -58,7 +58,7 @@ impl Topology {
         route.iter().map(hop).sum()
     }
 
-    fn end(&self, node: NodeId) -> Result<End, RouteError> {
+    fn end(&self, node: NodeId) -> Result<RouteEnd, RouteError> {
         let found = self.node(node);
         let NodePlace { sip, io, cube, router, .. } = found.place;
         let is_passed = matches!(
@@ -69,21 +69,21 @@ impl Topology {
             _ if is_passed => {
                 Err(RouteError::NotAnEnd { name: found.name.clone(), kind: found.kind })
             }
-            (Some(sip), Some(io), _, _) => Ok(End::Io { sip: sip.number(), io: io.number() }),
+            (Some(sip), Some(io), _, _) => Ok(RouteEnd::Io { sip: sip.number(), io: io.number() }),
             (Some(sip), _, Some(cube), Some(router)) => {
-                Ok(End::Cube { sip: sip.number(), cube: cube.number(), router })
+                Ok(RouteEnd::Cube { sip: sip.number(), cube: cube.number(), router })
             }
-            _ => Ok(End::Switch),
+            _ => Ok(RouteEnd::Switch),
         }
     }
 
     /// Returns the number of the connection that a flow uses at every port.
-    fn connection(&self, from: NodeId, to: NodeId, start: End, end: End) -> u32 {
+    fn connection(&self, from: NodeId, to: NodeId, start: RouteEnd, end: RouteEnd) -> u32 {
         let spec = self.spec();
         if spec.ucie.balance {
             return balanced(spec, self.node(from).place, self.node(to).place);
         }
-        let End::Cube { router, .. } = end else { return 0 };
+        let RouteEnd::Cube { router, .. } = end else { return 0 };
         let Some(side) = entry_side(spec, start, end) else { return 0 };
         let on_router = |&number: &u32| connection_router(spec, side, number) == router;
         (0..spec.connection_count()).find(on_router).unwrap_or(0)
@@ -100,11 +100,11 @@ fn balanced(spec: &Spec, from: NodePlace, to: NodePlace) -> u32 {
 }
 
 /// Returns the side on which a flow enters the target's cube, if it comes from outside.
-fn entry_side(spec: &Spec, start: End, end: End) -> Option<Side> {
-    let End::Cube { sip, cube, .. } = end else { return None };
+fn entry_side(spec: &Spec, start: RouteEnd, end: RouteEnd) -> Option<Side> {
+    let RouteEnd::Cube { sip, cube, .. } = end else { return None };
     let (from, first) = match start {
-        End::Cube { sip: other, cube: from, .. } if other == sip => (from, None),
-        End::Io { sip: other, io } if other == sip => entry(spec, io, cube),
+        RouteEnd::Cube { sip: other, cube: from, .. } if other == sip => (from, None),
+        RouteEnd::Io { sip: other, io } if other == sip => entry(spec, io, cube),
         _ => entry(spec, nearest_io(spec, cube), cube),
     };
     crossings(spec, from, cube).last().map(Side::opposite).or(first)

@@ -2,7 +2,7 @@
 
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::{Direction, RequestId};
-use cubeyard_device::request::{Request, Shard};
+use cubeyard_device::request::{MemoryRange, Request};
 use cubeyard_device::topology::Topology;
 use cubeyard_sim::{Span, Stop};
 
@@ -26,9 +26,9 @@ pub(crate) fn dma(
 }
 
 /// The part of a PE's HBM at offset zero.
-pub(crate) fn shard(machine: &Machine, at: &str, bytes: u64) -> Shard {
+pub(crate) fn shard(machine: &Machine, at: &str, bytes: u64) -> MemoryRange {
     let at = machine.view().pe(at).unwrap();
-    Shard { at, address: machine.view().hbm_address(at, 0).unwrap(), bytes }
+    MemoryRange { at, address: machine.view().hbm_address(at, 0).unwrap(), bytes }
 }
 
 /// How long each of these takes on a fresh machine, all made at once.

@@ -4,7 +4,7 @@ use cubeyard_device::explain::{Cause, explain, sum};
 use cubeyard_device::log::FlitLog;
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::Direction::{self, Read, Write};
-use cubeyard_device::request::{Request, Shard};
+use cubeyard_device::request::{MemoryRange, Request};
 use cubeyard_device::topology::Topology;
 use cubeyard_sim::{Span, Stop, Time};
 use proptest::prelude::*;
@@ -74,7 +74,7 @@ proptest! {
             let (from, at) = (pe(plan.from), pe(plan.to));
             let address = machine.view().hbm_address(at, plan.offset).unwrap();
             let (direction, bytes) = (plan.direction, plan.bytes);
-            let shard = Shard { at, address, bytes };
+            let shard = MemoryRange { at, address, bytes };
             let request = match (plan.host, direction) {
                 (true, Write) => Request::MemoryWrite(shard),
                 (true, Read) => Request::MemoryRead(shard),

@@ -2,7 +2,7 @@
 
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::Direction;
-use cubeyard_device::request::{Request, Shard};
+use cubeyard_device::request::{MemoryRange, Request};
 use cubeyard_device::topology::Topology;
 use cubeyard_sim::EngineConfig;
 use proptest::prelude::*;
@@ -64,7 +64,7 @@ proptest! {
         };
         let (from, at) = (pe(&machine, &places[..3]), pe(&machine, &places[3..]));
         let address = machine.view().hbm_address(at, 1 << 20).unwrap();
-        let shard = Shard { at, address, bytes };
+        let shard = MemoryRange { at, address, bytes };
         let request = match kind {
             0 => Request::MemoryWrite(shard),
             1 => Request::MemoryRead(shard),

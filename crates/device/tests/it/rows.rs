@@ -1,7 +1,7 @@
 //! Banks, rows and refresh against closed forms.
 
 use cubeyard_device::message::Direction::{self, Read, Write};
-use cubeyard_device::model::{Channels, ChannelsSpec, RefreshSpec, RowsSpec};
+use cubeyard_device::model::{ChannelsSpec, MemoryChannels, RefreshSpec, RowsSpec};
 use cubeyard_sim::{Span, Time};
 use proptest::prelude::*;
 
@@ -35,13 +35,13 @@ fn hbm2(banks: u32, refresh: bool) -> ChannelsSpec {
 }
 
 /// When a burst starts.
-fn start(channels: &mut Channels, number: u64, asked: u64) -> u64 {
+fn start(channels: &mut MemoryChannels, number: u64, asked: u64) -> u64 {
     channels.burst(number, Read, Time::from_ps(asked)).ps() - BURST
 }
 
 #[test]
 fn a_burst_pays_for_the_row_it_finds() {
-    let mut channels = Channels::new(hbm2(2, false));
+    let mut channels = MemoryChannels::new(hbm2(2, false));
     // Row 0 of bank 0, which is closed; then the same row; then bank 1; then row 1 of bank 0.
     assert_eq!(start(&mut channels, 0, 0), ACTIVATE);
     assert_eq!(start(&mut channels, 3, 100_000), 100_000);
@@ -54,14 +54,14 @@ fn a_burst_pays_for_the_row_it_finds() {
 #[test]
 fn an_unloaded_read_takes_as_long_as_elsewhere() {
     // (nRP + nRCD + nCL) · tCK = 42.0 ns; the last part is the controller's overhead.
-    let mut channels = Channels::new(hbm2(16, true));
+    let mut channels = MemoryChannels::new(hbm2(16, true));
     start(&mut channels, 0, 0);
     assert_eq!(start(&mut channels, 16 * ROW, 100_000) - 100_000 + 14_000, 42_000);
 }
 
 #[test]
 fn two_rows_of_one_bank_in_turn_pay_each_time() {
-    let mut channels = Channels::new(hbm2(1, false));
+    let mut channels = MemoryChannels::new(hbm2(1, false));
     let ends = (0..20).map(|turn| start(&mut channels, turn % 2 * ROW, 0) + BURST);
     let round = PRECHARGE + ACTIVATE + BURST;
     let expected = (0..20).map(|turn| ACTIVATE + BURST + turn * round);
@@ -72,7 +72,7 @@ fn two_rows_of_one_bank_in_turn_pay_each_time() {
 fn enough_banks_hide_the_rows() {
     // A bank's next row is ready 28 ns after its burst; four others fill 32 ns, three only 24.
     for (banks, period) in [(5, 5 * BURST), (4, PRECHARGE + ACTIVATE + BURST)] {
-        let mut channels = Channels::new(hbm2(banks, false));
+        let mut channels = MemoryChannels::new(hbm2(banks, false));
         // One burst in each row: row after row is bank after bank.
         let starts: Vec<_> = (0..400).map(|row| start(&mut channels, row * ROW, 0)).collect();
         let banks = banks as usize;
@@ -82,7 +82,7 @@ fn enough_banks_hide_the_rows() {
 
 #[test]
 fn a_row_that_is_ready_waits_only_for_the_bus() {
-    let mut channels = Channels::new(hbm2(2, false));
+    let mut channels = MemoryChannels::new(hbm2(2, false));
     assert_eq!(start(&mut channels, 0, 0), ACTIVATE);
     // Asked for at the very time that lets it open while the bus is in use, and a picosecond later.
     assert_eq!(start(&mut channels.clone(), ROW, BURST), ACTIVATE + BURST);
@@ -92,7 +92,7 @@ fn a_row_that_is_ready_waits_only_for_the_bus() {
 
 #[test]
 fn a_stream_has_the_rate_of_the_channel_less_the_refresh() {
-    let mut channels = Channels::new(hbm2(16, true));
+    let mut channels = MemoryChannels::new(hbm2(16, true));
     let intervals = 200;
     // From the first refresh on.
     let starts = (0..).map(|burst| start(&mut channels, burst, 0));
@@ -108,14 +108,14 @@ fn a_stream_has_the_rate_of_the_channel_less_the_refresh() {
 #[test]
 fn a_burst_starts_before_a_refresh_is_due_or_after_it() {
     let opened = |asked| {
-        let mut channels = Channels::new(hbm2(2, true));
+        let mut channels = MemoryChannels::new(hbm2(2, true));
         start(&mut channels, 0, 0);
         start(&mut channels, 1, asked)
     };
     assert_eq!(opened(INTERVAL - 1), INTERVAL - 1);
     assert_eq!(opened(INTERVAL), INTERVAL + PRECHARGE + REFRESH + ACTIVATE);
     // A burst under way is not cut off: the refresh waits for its end.
-    let mut channels = Channels::new(hbm2(2, true));
+    let mut channels = MemoryChannels::new(hbm2(2, true));
     start(&mut channels, 0, 0);
     start(&mut channels, 1, INTERVAL - 1);
     let after = INTERVAL - 1 + BURST + PRECHARGE + REFRESH + ACTIVATE;
@@ -127,14 +127,14 @@ fn a_burst_starts_before_a_refresh_is_due_or_after_it() {
 #[test]
 fn refreshes_go_on_while_nobody_asks() {
     for after in [0, REFRESH - 1, REFRESH, REFRESH + 1, INTERVAL - ACTIVATE - 1] {
-        let mut channels = Channels::new(hbm2(2, true));
+        let mut channels = MemoryChannels::new(hbm2(2, true));
         start(&mut channels, 0, 0);
         let asked = 1_000_000 * INTERVAL + after;
         // The row was closed long ago; a refresh is under way, or it is over.
         assert_eq!(start(&mut channels, 0, asked), asked.max(asked - after + REFRESH) + ACTIVATE);
     }
     // A row that would be open too late is opened after the refresh.
-    let mut channels = Channels::new(hbm2(2, true));
+    let mut channels = MemoryChannels::new(hbm2(2, true));
     let late = INTERVAL - ACTIVATE;
     assert_eq!(start(&mut channels, 0, late), INTERVAL + REFRESH + ACTIVATE);
 }
@@ -159,19 +159,19 @@ proptest! {
             rows: None,
             ..hbm2(banks, false)
         };
-        let mut with = Channels::new(ChannelsSpec { rows: Some(rows), ..plain });
-        let mut without = Channels::new(plain);
+        let mut with = MemoryChannels::new(ChannelsSpec { rows: Some(rows), ..plain });
+        let mut without = MemoryChannels::new(plain);
         let mut now = Time::ZERO;
         for (number, write, gap) in asks {
             now += Span::from_ps(gap);
-            let burst = |channels: &mut Channels| channels.burst(number, direction(write), now);
+            let burst = |channels: &mut MemoryChannels| channels.burst(number, direction(write), now);
             prop_assert_eq!(burst(&mut with), burst(&mut without));
         }
     }
 
     #[test]
     fn the_bus_is_serial_rows_are_paid_for_and_refreshes_are_kept(asks in asks(), banks in 1..9_u32) {
-        let mut channels = Channels::new(hbm2(banks, true));
+        let mut channels = MemoryChannels::new(hbm2(banks, true));
         let (mut now, mut free) = (0, 0);
         // Of each bank: the row, and the end of its last burst.
         let mut last = vec![None; banks as usize];

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cubeyard_device::message::{Buffer, Mapping};
-use cubeyard_device::request::{PeGrid, PeRef, Request, Shard as RequestShard};
+use cubeyard_device::request::{MemoryRange, PeGrid, PeRef, Request};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::virtual_space::{VirtualAllocator, VirtualSpec};
 
@@ -142,7 +142,7 @@ impl Inner {
                 self.step()?;
                 let DeployedShard { at, address, nbytes, .. } = *shard;
                 let bytes = nbytes.get();
-                let request = Request::MemoryWrite(RequestShard { at, address, bytes });
+                let request = Request::MemoryWrite(MemoryRange { at, address, bytes });
                 requests.push((request, buffer.clone()));
             }
         }

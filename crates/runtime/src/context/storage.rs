@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cubeyard_device::machine::Stages;
+use cubeyard_device::machine::CommandStages;
 use cubeyard_device::message::Mapping;
 use cubeyard_device::request::{PeGrid, PeRef};
 use cubeyard_memory::Bytes;
@@ -58,7 +58,7 @@ pub(crate) struct Taken {
     pub(crate) is_installed: bool,
     /// Duration of the installation, with the stages of the mapping that was acknowledged last.
     pub(crate) mapping: Span,
-    pub(crate) stages: Option<Stages>,
+    pub(crate) stages: Option<CommandStages>,
 }
 
 /// Device memory that a tensor, its clones and its views share; dropping it frees the memory.
@@ -70,7 +70,7 @@ pub(crate) struct Storage {
     pub(crate) shards: Vec<DeployedShard>,
     pub(crate) va_base: Option<DeviceVa>,
     pub(crate) mapping: Span,
-    pub(crate) stages: Option<Stages>,
+    pub(crate) stages: Option<CommandStages>,
     /// `None` once the memory has been freed.
     pub(crate) taken: RefCell<Option<Taken>>,
 }

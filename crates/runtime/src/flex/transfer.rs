@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use cubeyard_device::message::Buffer;
-use cubeyard_device::request::{PeRef, Request, Shard};
+use cubeyard_device::request::{MemoryRange, PeRef, Request};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{PhysAddr, SipId};
 use cubeyard_memory::flex::{Allocation, VirtualAddress};
@@ -54,7 +54,7 @@ impl FlexDevice {
     ) -> Result<(), RuntimeError> {
         self.context.check_open()?;
         let pieces = self.context.pieces(self.sip, address, bytes.len() as u64)?.into_iter();
-        let request = |(shard, range): (Shard, Range<u64>)| {
+        let request = |(shard, range): (MemoryRange, Range<u64>)| {
             let place = |at: u64| usize::try_from(at).expect("within the bytes");
             let own = place(range.start)..place(range.end);
             let buffer = self.context.data.then(|| Buffer::new(bytes[own].to_vec().into()));
@@ -72,7 +72,7 @@ impl Inner {
         sip: SipId,
         address: VirtualAddress,
         bytes: u64,
-    ) -> Result<Vec<(Shard, Range<u64>)>, RuntimeError> {
+    ) -> Result<Vec<(MemoryRange, Range<u64>)>, RuntimeError> {
         let machine = self.machine.borrow();
         let slice = machine.topology().spec().hbm.slice;
         let start = machine.view().region_address(sip, address.region_id, address.offset)?;
@@ -84,7 +84,7 @@ impl Inner {
             let length = (slice.get() - offset.get() % slice.get()).min(bytes - at);
             let pe = place.hbm_pe(slice).expect("regions are in slices");
             let cube = place.cube().expect("regions are in cubes");
-            let shard = Shard { at: PeRef { sip, cube, pe }, address: place, bytes: length };
+            let shard = MemoryRange { at: PeRef { sip, cube, pe }, address: place, bytes: length };
             pieces.push((shard, at..at + length));
             at += length;
         }

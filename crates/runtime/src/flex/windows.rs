@@ -56,9 +56,10 @@ impl Windows {
     fn mappings(&self, segment: &Segment) -> Result<Arc<[Mapping]>, RuntimeError> {
         let start = VirtualAddress { region_id: segment.region_id, offset: Bytes::ZERO };
         let pieces = self.context.pieces(self.sip, start, segment.size.get())?.into_iter();
-        let mapping = |(shard, range): (cubeyard_device::request::Shard, std::ops::Range<u64>)| {
-            Mapping { from: segment.base + range.start, bytes: shard.bytes, to: shard.address }
-        };
+        let mapping =
+            |(shard, range): (cubeyard_device::request::MemoryRange, std::ops::Range<u64>)| {
+                Mapping { from: segment.base + range.start, bytes: shard.bytes, to: shard.address }
+            };
         Ok(pieces.map(mapping).collect())
     }
 }

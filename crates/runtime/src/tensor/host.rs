@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cubeyard_device::message::Buffer;
-use cubeyard_device::request::{Request, Shard as RequestShard};
+use cubeyard_device::request::{MemoryRange, Request};
 use cubeyard_memory::address::PhysAddr;
 
 use super::{Tensor, Values};
@@ -25,10 +25,10 @@ struct Piece<'a> {
 
 impl Piece<'_> {
     /// Returns the physical range in a copy.
-    fn within(&self, copy: &DeployedShard) -> RequestShard {
+    fn within(&self, copy: &DeployedShard) -> MemoryRange {
         let bits = copy.address.to_bits() + (self.range.start - copy.offset_bytes.get());
         let address = PhysAddr::from_bits(bits).expect("within a shard");
-        RequestShard { at: copy.at, address, bytes: self.range.end - self.range.start }
+        MemoryRange { at: copy.at, address, bytes: self.range.end - self.range.start }
     }
 }
 

@@ -6,7 +6,7 @@ use cubeyard_device::log::TransferKind;
 use cubeyard_device::machine::Machine;
 use cubeyard_device::message::Direction;
 use cubeyard_device::model::MmuCounts;
-use cubeyard_device::request::{PeRef, Request, Shard};
+use cubeyard_device::request::{MemoryRange, PeRef, Request};
 use cubeyard_device::topology::{NodeKind, Topology};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
@@ -122,7 +122,7 @@ fn a_write_whose_tag_is_not_of_its_address_is_refused() {
     let at = machine.view().pe("sip0.cube0.pe0").unwrap();
     let address = machine.view().hbm_address(at, 0).unwrap();
     let other = machine.view().pe("sip0.cube0.pe1").unwrap();
-    let error = machine.submit(Request::MemoryWrite(Shard { at: other, address, bytes: 64 }));
+    let error = machine.submit(Request::MemoryWrite(MemoryRange { at: other, address, bytes: 64 }));
     let error = error.unwrap_err().to_string();
     assert!(error.ends_with("and the request says sip0.cube0.pe1"), "{error}");
 }

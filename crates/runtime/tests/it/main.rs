@@ -12,4 +12,3 @@ mod long_tests;
 mod owners;
 mod programs;
 mod tensors;
-mod thread;

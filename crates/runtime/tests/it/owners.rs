@@ -7,7 +7,7 @@ use cubeyard_memory::flex::FlexConfig;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{
-    Channel, Channels, Context, End, RingConfig, RuntimeError, SlotKind, Tensor,
+    Channel, ChannelEnd, Channels, Context, RingConfig, RuntimeError, SlotKind, Tensor,
 };
 
 use crate::tensors::with_data;
@@ -23,7 +23,7 @@ fn tensor(context: &Context) -> Result<Tensor, RuntimeError> {
 
 /// Two PEs of a SIP, wired through rings in some memory.
 fn wired(context: &Context, kind: SlotKind) -> Result<Channels, RuntimeError> {
-    let end = |number| End {
+    let end = |number| ChannelEnd {
         pe: cubeyard_device::request::PeRef {
             sip: sip(1),
             cube: CubeId::new(0).unwrap(),

@@ -6,7 +6,8 @@ use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::dtype::{DType, Element};
 use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{
-    Argument, Channel, Context, ContextConfig, End, Launch, LaunchReport, RuntimeError, Tensor,
+    Argument, Channel, ChannelEnd, Context, ContextConfig, Launch, LaunchReport, RuntimeError,
+    Tensor,
 };
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::launch::{Launcher, Mode};
@@ -105,7 +106,7 @@ fn pe(number: u32) -> PeRef {
 
 /// A ring of the first `count` PEs: east of each is the next, west the one before.
 pub(crate) fn ring(count: u32) -> Vec<Channel> {
-    let end = |number: u32, port: Port| End { pe: pe(number), port: port.of_group(0) };
+    let end = |number: u32, port: Port| ChannelEnd { pe: pe(number), port: port.of_group(0) };
     let channel =
         |number: u32| Channel { ends: [end(number, Port::E), end((number + 1) % count, Port::W)] };
     (0..count).map(channel).collect()

@@ -4,7 +4,7 @@ use cubeyard_memory::address::SipId;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, ContextConfig, Tensor};
 
-use super::shape::Shape;
+use super::shape::PeElements;
 use super::{Explained, Figures, Row, SweepConfig, values};
 use crate::collective::bound::Bound;
 use crate::distributed::ccl::Resolved;
@@ -22,7 +22,7 @@ pub(super) fn row(
     explains: bool,
 ) -> Result<Row, DistError> {
     let map = RankMap::new(&config.topology, &resolved.config)?;
-    let shape = Shape::new(config, &map, size);
+    let shape = PeElements::new(config, &map, size);
     let ranks = map.world().ranks;
     let (algorithm, estimate) = (resolved.name.clone(), resolved.estimate);
     let mut explained = None;
@@ -54,13 +54,13 @@ fn measure(
     config: &SweepConfig,
     resolved: Resolved,
     map: &RankMap,
-    shape: Shape,
+    shape: PeElements,
     explains: bool,
 ) -> Result<(CollectiveReport, Option<u64>, Option<Explained>), DistError> {
     let (topology, data) = (config.topology.clone(), shape.bytes <= config.check_up_to);
     let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
     let group = Group::new(&context, &resolved.config, resolved.algorithm, 0)?;
-    let values = values::Values { config, map, shape };
+    let values = values::SweepValues { config, map, shape };
     let mut tensors = Vec::new();
     for (index, &sip) in map.sips.iter().enumerate() {
         let input = if data {

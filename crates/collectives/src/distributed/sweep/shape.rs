@@ -6,14 +6,14 @@ use crate::distributed::rank_map::RankMap;
 
 /// Elements per PE of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct PeElements {
     pub(super) bytes: u64,
     /// Number of elements of each PE's input and output.
     pub(super) input: u64,
     pub(super) output: u64,
 }
 
-impl Shape {
+impl PeElements {
     pub(super) fn new(config: &SweepConfig, map: &RankMap, size: u64) -> Self {
         let ranks = map.world().ranks as u64;
         let element = map.positions() as u64 * config.dtype.size();

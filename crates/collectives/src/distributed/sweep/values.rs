@@ -7,20 +7,20 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Context, Tensor};
 
 use super::SweepConfig;
-use super::shape::Shape;
+use super::shape::PeElements;
 use crate::collective::{Operation, ReduceOp};
 use crate::distributed::error::DistError;
 use crate::distributed::rank_map::RankMap;
 use cubeyard_tl::numeric::rounding;
 
 /// Inputs and results of a row.
-pub(super) struct Values<'a> {
+pub(super) struct SweepValues<'a> {
     pub(super) config: &'a SweepConfig,
     pub(super) map: &'a RankMap,
-    pub(super) shape: Shape,
+    pub(super) shape: PeElements,
 }
 
-impl Values<'_> {
+impl SweepValues<'_> {
     /// Returns the input of a SIP, with a row for each of its PEs.
     pub(super) fn input(&self, context: &Context, sip: usize) -> Result<Tensor, DistError> {
         let rows = self.rows();

@@ -12,7 +12,7 @@ use crate::access::Direction;
 ///
 /// ```
 /// use cubeyard_device::message::Direction;
-/// use cubeyard_device::model::{Channels, ChannelsSpec};
+/// use cubeyard_device::model::{MemoryChannels, ChannelsSpec};
 /// use cubeyard_sim::{Bandwidth, Span, Time};
 ///
 /// let ns = |ns: u64| Span::from_ps(ns * 1000);
@@ -23,7 +23,7 @@ use crate::access::Direction;
 ///     turn_around: ns(3),
 ///     rows: None,
 /// };
-/// let mut channels = Channels::new(spec);
+/// let mut channels = MemoryChannels::new(spec);
 /// let mut burst = |number, direction| channels.burst(number, direction, Time::ZERO) - Time::ZERO;
 /// assert_eq!(burst(0, Direction::Read), ns(8));
 /// assert_eq!(burst(1, Direction::Read), ns(8)); // the other channel
@@ -31,11 +31,11 @@ use crate::access::Direction;
 /// assert_eq!(burst(4, Direction::Write), ns(16 + 3 + 8)); // and turned around
 /// ```
 #[derive(Clone, Debug)]
-pub struct Channels {
+pub struct MemoryChannels {
     spec: ChannelsSpec,
     burst_bytes: Divisor,
     count: Divisor,
-    state: Vec<Channel>,
+    state: Vec<ChannelState>,
     rows: Option<Box<OpenRows>>,
 }
 
@@ -59,13 +59,13 @@ impl Divisor {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Channel {
+struct ChannelState {
     free: Time,
     direction: Option<Direction>,
     busy: Span,
 }
 
-impl Channel {
+impl ChannelState {
     /// Returns the earliest start of a burst, regardless of rows.
     #[inline]
     fn start(&self, direction: Direction, asked: Time, turn_around: Span) -> Time {
@@ -84,7 +84,7 @@ impl Channel {
     }
 }
 
-impl Channels {
+impl MemoryChannels {
     /// Creates channels that are all free.
     ///
     /// # Panics
@@ -94,7 +94,7 @@ impl Channels {
         assert!(spec.channels > 0 && spec.burst_bytes > 0, "a memory of nothing");
         let channels = usize::try_from(spec.channels).expect("a machine has few channels");
         let rows = spec.rows.map(|rows| Box::new(OpenRows::new(rows, &spec)));
-        let state = vec![Channel::default(); channels];
+        let state = vec![ChannelState::default(); channels];
         let (burst_bytes, count) = (Divisor::new(spec.burst_bytes), Divisor::new(spec.channels));
         Self { spec, burst_bytes, count, state, rows }
     }

@@ -3,7 +3,7 @@
 use cubeyard_sim::{Span, Time};
 
 use super::latest::Latest;
-use super::progress::Mark;
+use super::progress::RecordedTime;
 use super::{COMPUTE, LOAD, Run, STORE, VECTOR};
 use crate::pe::packed::Packed;
 use crate::pe::strips::ComputeStages;
@@ -97,7 +97,7 @@ impl Run {
         let [loads, stores] = pipeline.compute_after(index);
         let others = if pipelined.is_mixed { pipeline.compute_after_other(index) } else { 0 };
         for (kind, count) in [(LOAD, loads), (STORE, stores), (COMPUTE, others)] {
-            let Mark { time, record } = pipelined.parts[kind].until(count).ok_or(id)?;
+            let RecordedTime { time, record } = pipelined.parts[kind].until(count).ok_or(id)?;
             ready = ready.or(time, OpCause::Part, record);
         }
         Ok((ready, pipeline.compute(index)))
@@ -121,7 +121,7 @@ impl Run {
         index: u32,
         strips: &Strips,
         ready: Latest,
-    ) -> (Latest, Mark) {
+    ) -> (Latest, RecordedTime) {
         let place = usize::from(engine == VECTOR);
         let [fetch, keep] = PATHS[place];
         let (units, free) = ([fetch, strips.unit, keep], self.engines[place].stages.free);
@@ -131,7 +131,7 @@ impl Run {
         }
         if !self.logs {
             let end = Latest::new(stages[2].end, OpCause::Part, None);
-            return (end, Mark { time: stages[0].end, record: None });
+            return (end, RecordedTime { time: stages[0].end, record: None });
         }
         let mut records = self.engines[place].records;
         let each = [strips.fetch, strips.work, strips.store];
@@ -165,6 +165,6 @@ impl Run {
             last = Latest::new(done.end, OpCause::Part, record);
         }
         self.engines[place].records = records;
-        (last, Mark { time: stages[0].end, record: records[0] })
+        (last, RecordedTime { time: stages[0].end, record: records[0] })
     }
 }

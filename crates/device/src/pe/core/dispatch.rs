@@ -5,7 +5,7 @@ use std::rc::Rc;
 use cubeyard_sim::{NodeId, Span};
 
 use super::latest::Latest;
-use super::slot::{End, Pipelined, kind_of};
+use super::slot::{CommandEnd, Pipelined, kind_of};
 use super::{COMPUTE, DISPATCH, LOAD, Ports, Run, STORE, State, VECTOR};
 use crate::message::{Direction, RequestId};
 use crate::pe::packed::Packed;
@@ -109,7 +109,7 @@ impl Run {
         });
         let issued = Latest { time: self.cpu.time + overhead, ..self.cpu };
         self.slot_mut(id).open(packed);
-        *self.end_of_mut(id) = End::open(issued);
+        *self.end_of_mut(id) = CommandEnd::open(issued);
         self.next += 1;
         self.open += 1;
         self.report.commands += 1;

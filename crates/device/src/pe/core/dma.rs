@@ -6,7 +6,7 @@ use std::rc::Rc;
 use cubeyard_sim::{Context, Time};
 
 use super::latest::Latest;
-use super::progress::Mark;
+use super::progress::RecordedTime;
 use super::{COMPUTE, LOAD, Run, STORE, State};
 use crate::message::{Buffer, Done, Message, PeDmaMessage, Slice, Unwritten, VirtualAccess};
 use crate::pe::packed::Packed;
@@ -17,9 +17,9 @@ use crate::pe::{CommandId, CommandPart, Dma, OpCause, OpUnit, Work};
 pub(super) struct DmaUnit {
     pub(super) under_way: Vec<Flight>,
     /// End of the last access that was done.
-    last: Mark,
+    last: RecordedTime,
     /// Start of the last access that was begun, and the record that it had waited for.
-    begun: Mark,
+    begun: RecordedTime,
 }
 
 #[derive(Debug)]
@@ -157,7 +157,7 @@ impl Run {
         let (id, index) = (flight.command, flight.index);
         let part = if unit == 0 { CommandPart::Load(index) } else { CommandPart::Store(index) };
         let record = self.record(id, part, op, flight.from, flight.start, now);
-        self.dma[unit].last = Mark { time: now, record };
+        self.dma[unit].last = RecordedTime { time: now, record };
         if !well {
             if !matches!(self.state, State::Failed) {
                 let (topology, command) =

@@ -2,7 +2,7 @@
 
 use cubeyard_sim::Time;
 
-use super::progress::Mark;
+use super::progress::RecordedTime;
 use crate::pe::{OpCause, Reason};
 
 /// The latest of several times, with its cause.
@@ -53,7 +53,7 @@ impl Latest {
         Reason { cause: self.cause, before: self.record.into() }
     }
 
-    pub(super) fn mark(self) -> Mark {
-        Mark { time: self.time, record: self.record.into() }
+    pub(super) fn mark(self) -> RecordedTime {
+        RecordedTime { time: self.time, record: self.record.into() }
     }
 }

@@ -12,7 +12,7 @@ use super::due::{ANY, DISPATCH, Due, RECEIVE, UNITS};
 use super::latest::Latest;
 use super::messages::Messages;
 use super::queue::Queue;
-use super::slot::{End, Slot};
+use super::slot::{CommandEnd, Slot};
 use crate::message::{Message, RequestId};
 use crate::pe::{ALARM, CommandId, CommandPart, CoreReport, OpRecord, OpUnit, Program};
 use crate::topology::ComputeEngines;
@@ -36,7 +36,7 @@ pub(super) struct Run {
     /// The last commands, each at its number modulo a power of two, at least the window.
     pub(super) slots: Box<[Slot]>,
     /// Ends of the last commands, at least twice the window: a dependency may have left the window since.
-    pub(super) ends: Box<[End]>,
+    pub(super) ends: Box<[CommandEnd]>,
     /// Time at which `PE_CPU` can dispatch again, and its cause.
     pub(super) cpu: Latest,
     /// End of the last command that is done.
@@ -97,7 +97,7 @@ impl Run {
             window,
             alarms: [Time::NEVER; UNITS],
             slots: (0..slots).map(|_| Slot::default()).collect(),
-            ends: vec![End::default(); 2 * slots].into(),
+            ends: vec![CommandEnd::default(); 2 * slots].into(),
             cpu: start,
             last: start,
             queues: [Queue::default(); 5],
@@ -127,11 +127,11 @@ impl Run {
         &mut self.slots[place]
     }
 
-    pub(super) fn end_of(&self, id: CommandId) -> End {
+    pub(super) fn end_of(&self, id: CommandId) -> CommandEnd {
         self.ends[id as usize & (self.ends.len() - 1)]
     }
 
-    pub(super) fn end_of_mut(&mut self, id: CommandId) -> &mut End {
+    pub(super) fn end_of_mut(&mut self, id: CommandId) -> &mut CommandEnd {
         let place = id as usize & (self.ends.len() - 1);
         &mut self.ends[place]
     }

@@ -27,16 +27,16 @@ const _: () = assert!(size_of::<Slot>() == 64, "a line of the cache: a core goes
 /// End of a command, if it is done; before that, the time at which dispatch allowed it to begin, or the end of
 /// the pipeline's latest part.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct End {
+pub(super) struct CommandEnd {
     time: Time,
     record: Kept,
     cause: OpCause,
     pub(super) is_done: bool,
 }
 
-const _: () = assert!(size_of::<End>() == 16, "four to a line of the cache");
+const _: () = assert!(size_of::<CommandEnd>() == 16, "four to a line of the cache");
 
-impl End {
+impl CommandEnd {
     pub(super) fn open(Latest { time, record, cause }: Latest) -> Self {
         Self { time, record, cause, is_done: false }
     }
@@ -178,7 +178,7 @@ impl Run {
     /// Moves the end of a command to a time, unless it is later already.
     pub(super) fn put_off(&mut self, id: CommandId, time: Time, cause: OpCause, record: Kept) {
         let end = self.end_of_mut(id);
-        *end = End::open(end.latest().or(time, cause, record));
+        *end = CommandEnd::open(end.latest().or(time, cause, record));
     }
 
     pub(super) fn part_done(&mut self, id: CommandId, kind: usize, index: u32, end: Latest) {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::*;
-use crate::pe::{Dma, Format, PortMessage};
+use crate::pe::{Dma, FormatId, PortMessage};
 
 const PROGRAMS: usize = 3;
 const WINDOW: u32 = 3;
@@ -93,7 +93,7 @@ fn command(step: Step, number: CommandId) -> Command {
             work: Work::Receive(PortMessage {
                 port: PortId(0),
                 bytes: 1,
-                format: Format::default(),
+                format: FormatId::default(),
             }),
             after: Dependencies::default(),
             loads_after: Dependencies::default(),
@@ -103,7 +103,7 @@ fn command(step: Step, number: CommandId) -> Command {
     let dma = Dma { direction: Direction::Write, address: 0, bytes: 1, rows: None };
     let work = match step {
         Step::Send { .. } => {
-            Work::Send(PortMessage { port: PortId(0), bytes: 1, format: Format::default() })
+            Work::Send(PortMessage { port: PortId(0), bytes: 1, format: FormatId::default() })
         }
         _ => Work::Dma(dma),
     };

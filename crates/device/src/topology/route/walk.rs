@@ -3,7 +3,7 @@
 use super::super::build::connection_router;
 use super::super::layout::{self, Layout, connection};
 use super::super::{LinkId, NodeId, Position, Side, Spec, Topology, mesh};
-use super::{End, crossings, entry, io_port, nearest_io};
+use super::{RouteEnd, crossings, entry, io_port, nearest_io};
 
 /// A route under construction.
 pub(super) struct Walk<'a> {
@@ -19,26 +19,26 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the links from the start of the walk to `to`.
-    pub(super) fn go(mut self, start: End, end: End, to: NodeId) -> Vec<LinkId> {
+    pub(super) fn go(mut self, start: RouteEnd, end: RouteEnd, to: NodeId) -> Vec<LinkId> {
         let layout = self.layout();
         match (start, end) {
             (
-                End::Cube { sip, cube: from, router },
-                End::Cube { sip: other, cube, router: target },
+                RouteEnd::Cube { sip, cube: from, router },
+                RouteEnd::Cube { sip: other, cube, router: target },
             ) if sip == other => {
                 let router = self.leave(sip, from, router);
                 self.cross(sip, from, cube, router, target);
             }
-            (End::Io { sip, io }, End::Io { sip: other, io: target })
+            (RouteEnd::Io { sip, io }, RouteEnd::Io { sip: other, io: target })
                 if (sip, io) == (other, target) =>
             {
                 self.step(layout.io_noc(sip, io));
             }
-            (End::Io { sip, io }, End::Cube { sip: other, .. }) if sip == other => {
+            (RouteEnd::Io { sip, io }, RouteEnd::Cube { sip: other, .. }) if sip == other => {
                 self.step(layout.io_noc(sip, io));
                 self.enter(io, end);
             }
-            (End::Cube { sip, .. }, End::Io { sip: other, io }) if sip == other => {
+            (RouteEnd::Cube { sip, .. }, RouteEnd::Io { sip: other, io }) if sip == other => {
                 self.exit(io, start);
             }
             _ => {
@@ -123,8 +123,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes from the network of an IO chiplet to the router of a target in a cube.
-    fn enter(&mut self, io: u32, end: End) {
-        let End::Cube { sip, cube, router: target } = end else { return };
+    fn enter(&mut self, io: u32, end: RouteEnd) {
+        let RouteEnd::Cube { sip, cube, router: target } = end else { return };
         let side = self.spec().io.chiplets[io as usize];
         let port = self.layout().io_port(sip, io, io_port(self.spec(), side, cube));
         self.step(connection(port, self.connection));
@@ -135,8 +135,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes from a node of a cube to the network of an IO chiplet.
-    fn exit(&mut self, io: u32, start: End) {
-        let End::Cube { sip, cube, router } = start else { return };
+    fn exit(&mut self, io: u32, start: RouteEnd) {
+        let RouteEnd::Cube { sip, cube, router } = start else { return };
         let side = self.spec().io.chiplets[io as usize];
         let (last, _) = entry(self.spec(), io, cube);
         let router = self.leave(sip, cube, router);
@@ -150,11 +150,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes to the PCIe endpoint on the way to the switch.
-    fn up(&mut self, start: End) {
+    fn up(&mut self, start: RouteEnd) {
         let (sip, io) = match start {
-            End::Switch => return,
-            End::Io { sip, io } => (sip, io),
-            End::Cube { sip, cube, .. } => {
+            RouteEnd::Switch => return,
+            RouteEnd::Io { sip, io } => (sip, io),
+            RouteEnd::Cube { sip, cube, .. } => {
                 let io = nearest_io(self.spec(), cube);
                 self.exit(io, start);
                 (sip, io)
@@ -168,11 +168,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes from the switch to the node before the target.
-    fn down(&mut self, end: End, to: NodeId) {
+    fn down(&mut self, end: RouteEnd, to: NodeId) {
         let (sip, io) = match end {
-            End::Switch => return,
-            End::Io { sip, io } => (sip, io),
-            End::Cube { sip, cube, .. } => (sip, nearest_io(self.spec(), cube)),
+            RouteEnd::Switch => return,
+            RouteEnd::Io { sip, io } => (sip, io),
+            RouteEnd::Cube { sip, cube, .. } => (sip, nearest_io(self.spec(), cube)),
         };
         self.step(self.layout().endpoint(sip, io));
         if self.at != to {

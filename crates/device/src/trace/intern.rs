@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::field::interned;
-use super::wire::Buffer;
+use super::wire::MessageBuffer;
 
 /// Strings of one kind, numbered from one in the order of their first use.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Interner {
     }
 
     /// Writes all but the first `known` strings, each as a message in the field `number`.
-    pub(super) fn encode_since(&self, known: usize, number: u32, data: &mut Buffer) {
+    pub(super) fn encode_since(&self, known: usize, number: u32, data: &mut MessageBuffer) {
         for (text, iid) in self.texts.iter().zip(1..).skip(known) {
             data.message(number, |entry| {
                 entry.uint(interned::IID, iid);

@@ -13,7 +13,7 @@ use super::{TraceError, TraceWriter, TrackId};
 /// others are named after it: `DMA #2`, `DMA #3`.
 ///
 /// ```
-/// use cubeyard_device::perfetto::{Lanes, TraceWriter};
+/// use cubeyard_device::trace::{Lanes, TraceWriter};
 /// use cubeyard_sim::Time;
 ///
 /// let mut trace = TraceWriter::new(Vec::new());
@@ -24,7 +24,7 @@ use super::{TraceError, TraceWriter, TrackId};
 ///     trace.slice(lane, start, end, "read")?;
 /// }
 /// assert_eq!(dma.tracks().len(), 2);
-/// # Ok::<(), cubeyard_device::perfetto::TraceError>(())
+/// # Ok::<(), cubeyard_device::trace::TraceError>(())
 /// ```
 #[derive(Debug)]
 pub struct Lanes {

@@ -2,7 +2,7 @@ use std::io::{self, Write};
 
 use cubeyard_sim::Time;
 
-use super::{Arg, Event, Flow, Lanes, TraceError, TraceWriter, Unit};
+use super::{Arg, CounterUnit, Lanes, TraceError, TraceEvent, TraceFlow, TraceWriter};
 
 fn ps(ps: u64) -> Time {
     Time::from_ps(ps)
@@ -11,9 +11,10 @@ fn ps(ps: u64) -> Time {
 fn sample() -> Vec<u8> {
     let mut trace = TraceWriter::new(Vec::new());
     let pe = trace.track("PE 0", None).unwrap();
-    let traffic = trace.counter_track("traffic", Unit::Named("GB/s"), Some(pe)).unwrap();
+    let traffic = trace.counter_track("traffic", CounterUnit::Named("GB/s"), Some(pe)).unwrap();
     let args = [("bytes", Arg::Uint(256)), ("to", "HBM".into())];
-    let event = Event::new("write").args(&args).flows(&[Flow::Step(1), Flow::End(2)]);
+    let event =
+        TraceEvent::new("write").args(&args).flows(&[TraceFlow::Step(1), TraceFlow::End(2)]);
     trace.slice(pe, ps(10), ps(20), event).unwrap();
     trace.instant(pe, ps(20), "done").unwrap();
     trace.counter(traffic, ps(10), 25.6).unwrap();
@@ -32,7 +33,7 @@ fn names_are_written_once() {
     let pe = trace.track("PE 0", None).unwrap();
     for at in 0..100 {
         let args = [("an argument", at.into())];
-        trace.slice(pe, ps(at), ps(at + 1), Event::new("an operation").args(&args)).unwrap();
+        trace.slice(pe, ps(at), ps(at + 1), TraceEvent::new("an operation").args(&args)).unwrap();
     }
     let bytes = trace.finish().unwrap();
     for text in ["an argument", "an operation"] {
@@ -61,7 +62,7 @@ fn slices_may_touch_and_nest_but_not_overlap() {
 fn times_that_mean_nothing_are_refused_and_change_nothing() {
     let mut trace = TraceWriter::new(Vec::new());
     let pe = trace.track("PE 0", None).unwrap();
-    let counter = trace.counter_track("bytes", Unit::Bytes, None).unwrap();
+    let counter = trace.counter_track("bytes", CounterUnit::Bytes, None).unwrap();
     trace.slice(pe, ps(5), ps(9), "step").unwrap();
     let before = trace.buffer.bytes().to_vec();
     let backwards = trace.slice(pe, ps(9), ps(8), "step").unwrap_err();

@@ -6,9 +6,9 @@ const LENGTH_DELIMITED: u32 = 2;
 
 /// An encoded message, to which fields are appended.
 #[derive(Debug, Default)]
-pub(super) struct Buffer(Vec<u8>);
+pub(super) struct MessageBuffer(Vec<u8>);
 
-impl Buffer {
+impl MessageBuffer {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -94,7 +94,7 @@ mod tests {
     /// Examples of protobuf's own guide to its encoding.
     #[test]
     fn the_encoding_guide_has_the_same_bytes() {
-        let mut buffer = Buffer::default();
+        let mut buffer = MessageBuffer::default();
         buffer.uint(1, 150);
         buffer.text(2, "testing");
         buffer.message(3, |inner| inner.uint(1, 150));
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn numbers_of_every_length_are_read_back() {
         for value in (0..64).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) | 1]) {
-            let mut buffer = Buffer::default();
+            let mut buffer = MessageBuffer::default();
             buffer.varint(value);
             let groups = buffer.bytes().iter().rev();
             let read = groups.fold(0u64, |read, byte| read << 7 | u64::from(byte & 0x7f));
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn doubles_are_little_endian() {
-        let mut buffer = Buffer::default();
+        let mut buffer = MessageBuffer::default();
         buffer.double(44, 1.0);
         assert_eq!(buffer.bytes(), b"\xe1\x02\0\0\0\0\0\0\xf0\x3f");
     }
@@ -136,7 +136,7 @@ mod tests {
             (16_384, b"\x0a\x80\x80\x01"),
         ] {
             let body = vec![7; length];
-            let mut buffer = Buffer::default();
+            let mut buffer = MessageBuffer::default();
             buffer.message(1, |inner| inner.0.extend_from_slice(&body));
             assert_eq!(buffer.bytes(), [prefix, &body].concat(), "{length}");
         }

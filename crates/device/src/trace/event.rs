@@ -2,7 +2,7 @@
 
 use super::field;
 use super::intern::Interner;
-use super::wire::Buffer;
+use super::wire::MessageBuffer;
 
 /// A track of a trace: a row of slices and instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ pub struct CounterId(pub(super) TrackId);
 
 /// Unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit<'n> {
+pub enum CounterUnit<'n> {
     /// Dimensionless count.
     Count,
     /// Size in bytes.
@@ -41,8 +41,8 @@ pub enum Unit<'n> {
     Named(&'n str),
 }
 
-impl Unit<'_> {
-    pub(super) fn encode(self, counter: &mut Buffer) {
+impl CounterUnit<'_> {
+    pub(super) fn encode(self, counter: &mut MessageBuffer) {
         match self {
             Self::Count => counter.uint(field::counter::UNIT, field::UNIT_COUNT),
             Self::Bytes => counter.uint(field::counter::UNIT, field::UNIT_SIZE_BYTES),
@@ -53,20 +53,20 @@ impl Unit<'_> {
 
 /// Value of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
+pub enum CounterValue {
     /// A whole number. The trace processor converts it to a double, exact up to 2⁵³.
     Int(i64),
     /// A number with a fraction.
     Float(f64),
 }
 
-impl From<i64> for Value {
+impl From<i64> for CounterValue {
     fn from(value: i64) -> Self {
         Self::Int(value)
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for CounterValue {
     fn from(value: f64) -> Self {
         Self::Float(value)
     }
@@ -119,7 +119,7 @@ impl<'t> From<&'t str> for Arg<'t> {
 
 /// Connects events: the viewer draws an arrow from each to the next one in time with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub enum TraceFlow {
     /// The flow starts here or passes through.
     Step(u64),
     /// The flow ends here; a later event with its number starts a new one.
@@ -130,13 +130,13 @@ pub enum Flow {
 ///
 /// A name alone can be given as `&str`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Event<'e> {
+pub struct TraceEvent<'e> {
     pub(super) name: &'e str,
     args: &'e [(&'e str, Arg<'e>)],
-    flows: &'e [Flow],
+    flows: &'e [TraceFlow],
 }
 
-impl<'e> Event<'e> {
+impl<'e> TraceEvent<'e> {
     /// Creates an event without details. Every distinct name is kept in memory until the trace is finished,
     /// so values that vary belong in an argument.
     pub const fn new(name: &'e str) -> Self {
@@ -151,11 +151,11 @@ impl<'e> Event<'e> {
 
     /// Replaces the flows.
     #[must_use]
-    pub const fn flows(self, flows: &'e [Flow]) -> Self {
+    pub const fn flows(self, flows: &'e [TraceFlow]) -> Self {
         Self { flows, ..self }
     }
 
-    pub(super) fn encode_details(&self, event: &mut Buffer, names: &mut Interner) {
+    pub(super) fn encode_details(&self, event: &mut MessageBuffer, names: &mut Interner) {
         for (name, arg) in self.args {
             event.message(field::event::DEBUG_ANNOTATIONS, |annotation| {
                 annotation.uint(field::annotation::NAME_IID, names.iid(name));
@@ -172,14 +172,14 @@ impl<'e> Event<'e> {
         }
         for flow in self.flows {
             match *flow {
-                Flow::Step(id) => event.fixed64(field::event::FLOW_IDS, id),
-                Flow::End(id) => event.fixed64(field::event::TERMINATING_FLOW_IDS, id),
+                TraceFlow::Step(id) => event.fixed64(field::event::FLOW_IDS, id),
+                TraceFlow::End(id) => event.fixed64(field::event::TERMINATING_FLOW_IDS, id),
             }
         }
     }
 }
 
-impl<'e> From<&'e str> for Event<'e> {
+impl<'e> From<&'e str> for TraceEvent<'e> {
     fn from(name: &'e str) -> Self {
         Self::new(name)
     }
