@@ -137,9 +137,9 @@ impl<W: Write> TraceWriter<W> {
         self.tracks[track.index()].open(start, end)?;
         self.event(track, start, field::TYPE_SLICE_BEGIN, &event.into());
         self.packet(end, |packet| {
-            packet.message(field::packet::TRACK_EVENT, |event| {
-                event.uint(field::event::TYPE, field::TYPE_SLICE_END);
-                event.uint(field::event::TRACK_UUID, track.uuid());
+            packet.message(field::PACKET_TRACK_EVENT, |event| {
+                event.uint(field::EVENT_TYPE, field::TYPE_SLICE_END);
+                event.uint(field::EVENT_TRACK_UUID, track.uuid());
             });
         });
         self.write_full_chunk()
@@ -167,13 +167,13 @@ impl<W: Write> TraceWriter<W> {
         within_64_bits(at)?;
         let value = value.into();
         self.packet(at, |packet| {
-            packet.message(field::packet::TRACK_EVENT, |event| {
-                event.uint(field::event::TYPE, field::TYPE_COUNTER);
-                event.uint(field::event::TRACK_UUID, track.0.uuid());
+            packet.message(field::PACKET_TRACK_EVENT, |event| {
+                event.uint(field::EVENT_TYPE, field::TYPE_COUNTER);
+                event.uint(field::EVENT_TRACK_UUID, track.0.uuid());
                 match value {
-                    CounterValue::Int(value) => event.int(field::event::COUNTER_VALUE, value),
+                    CounterValue::Int(value) => event.int(field::EVENT_COUNTER_VALUE, value),
                     CounterValue::Float(value) => {
-                        event.double(field::event::DOUBLE_COUNTER_VALUE, value)
+                        event.double(field::EVENT_DOUBLE_COUNTER_VALUE, value)
                     }
                 }
             });
@@ -199,22 +199,22 @@ impl<W: Write> TraceWriter<W> {
         self.tracks.push(Track::default());
         // Everything that was interned before this packet, on this sequence, is forgotten.
         let first = !std::mem::replace(&mut self.started, true);
-        self.buffer.message(field::trace::PACKET, |packet| {
-            packet.uint(field::packet::SEQUENCE_ID, field::SEQUENCE);
+        self.buffer.message(field::TRACE_PACKET, |packet| {
+            packet.uint(field::PACKET_SEQUENCE_ID, field::SEQUENCE);
             if first {
-                packet.uint(field::packet::SEQUENCE_FLAGS, field::INCREMENTAL_STATE_CLEARED);
+                packet.uint(field::PACKET_SEQUENCE_FLAGS, field::INCREMENTAL_STATE_CLEARED);
             }
-            packet.message(field::packet::TRACK_DESCRIPTOR, |track| {
-                track.uint(field::track::UUID, id.uuid());
-                track.text(field::track::NAME, name);
+            packet.message(field::PACKET_TRACK_DESCRIPTOR, |track| {
+                track.uint(field::TRACK_UUID, id.uuid());
+                track.text(field::TRACK_NAME, name);
                 if let (Some(parent), Some(rank)) = (parent, rank) {
-                    track.uint(field::track::PARENT_UUID, parent.uuid());
-                    track.int(field::track::SIBLING_ORDER_RANK, rank.into());
+                    track.uint(field::TRACK_PARENT_UUID, parent.uuid());
+                    track.int(field::TRACK_SIBLING_ORDER_RANK, rank.into());
                 }
-                track.uint(field::track::CHILD_ORDERING, field::ORDERING_EXPLICIT);
-                track.uint(field::track::SIBLING_MERGE_BEHAVIOR, field::MERGE_NONE);
+                track.uint(field::TRACK_CHILD_ORDERING, field::ORDERING_EXPLICIT);
+                track.uint(field::TRACK_SIBLING_MERGE_BEHAVIOR, field::MERGE_NONE);
                 if let Some(unit) = unit {
-                    track.message(field::track::COUNTER, |counter| unit.encode(counter));
+                    track.message(field::TRACK_COUNTER, |counter| unit.encode(counter));
                 }
             });
         });
@@ -224,21 +224,21 @@ impl<W: Write> TraceWriter<W> {
     /// Appends a packet with a named event, and the definitions of strings that occur for the first time.
     fn event(&mut self, track: TrackId, at: Time, kind: u64, event: &TraceEvent<'_>) {
         let Self { buffer, names, arg_names, .. } = self;
-        buffer.message(field::trace::PACKET, |packet| {
-            packet.uint(field::packet::TIMESTAMP, at.ps());
-            packet.uint(field::packet::SEQUENCE_ID, field::SEQUENCE);
-            packet.uint(field::packet::SEQUENCE_FLAGS, field::NEEDS_INCREMENTAL_STATE);
+        buffer.message(field::TRACE_PACKET, |packet| {
+            packet.uint(field::PACKET_TIMESTAMP, at.ps());
+            packet.uint(field::PACKET_SEQUENCE_ID, field::SEQUENCE);
+            packet.uint(field::PACKET_SEQUENCE_FLAGS, field::NEEDS_INCREMENTAL_STATE);
             let (known_names, known_args) = (names.len(), arg_names.len());
-            packet.message(field::packet::TRACK_EVENT, |message| {
-                message.uint(field::event::TYPE, kind);
-                message.uint(field::event::TRACK_UUID, track.uuid());
-                message.uint(field::event::NAME_IID, names.iid(event.name));
+            packet.message(field::PACKET_TRACK_EVENT, |message| {
+                message.uint(field::EVENT_TYPE, kind);
+                message.uint(field::EVENT_TRACK_UUID, track.uuid());
+                message.uint(field::EVENT_NAME_IID, names.iid(event.name));
                 event.encode_details(message, arg_names);
             });
             if names.len() > known_names || arg_names.len() > known_args {
-                packet.message(field::packet::INTERNED_DATA, |data| {
-                    names.encode_since(known_names, field::interned::EVENT_NAMES, data);
-                    arg_names.encode_since(known_args, field::interned::ANNOTATION_NAMES, data);
+                packet.message(field::PACKET_INTERNED_DATA, |data| {
+                    names.encode_since(known_names, field::INTERNED_EVENT_NAMES, data);
+                    arg_names.encode_since(known_args, field::INTERNED_ANNOTATION_NAMES, data);
                 });
             }
         });
@@ -246,9 +246,9 @@ impl<W: Write> TraceWriter<W> {
 
     /// Appends a packet that uses no interned string.
     fn packet(&mut self, at: Time, fill: impl FnOnce(&mut MessageBuffer)) {
-        self.buffer.message(field::trace::PACKET, |packet| {
-            packet.uint(field::packet::TIMESTAMP, at.ps());
-            packet.uint(field::packet::SEQUENCE_ID, field::SEQUENCE);
+        self.buffer.message(field::TRACE_PACKET, |packet| {
+            packet.uint(field::PACKET_TIMESTAMP, at.ps());
+            packet.uint(field::PACKET_SEQUENCE_ID, field::SEQUENCE);
             fill(packet);
         });
     }

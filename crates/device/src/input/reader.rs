@@ -126,6 +126,17 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// Reads the value as a mapping whose keys are those that `read` asks for.
+    pub fn record<T>(
+        &self,
+        read: impl FnOnce(&mut Map<'a>) -> Result<T, InputError>,
+    ) -> Result<T, InputError> {
+        let mut map = self.map()?;
+        let value = read(&mut map)?;
+        map.finish()?;
+        Ok(value)
+    }
+
     /// Reads the value as a list; errors call its elements `of`.
     pub fn list(&self, of: &str) -> Result<Vec<Field<'a>>, InputError> {
         let Value::List(list) = &self.tree.value else {

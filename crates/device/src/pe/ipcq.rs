@@ -147,25 +147,9 @@ impl Ports {
             return Err(PortError::Taken(taken.port.0));
         }
         for &spec in specs {
-            let (arrived, taken, wanted) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-            let (peer, credits) = (dma(spec.peer), spec.slots);
-            let (starved, credited, sent) = (false, None, 0);
-            let senders = Vec::new();
-            let port = Port {
-                spec,
-                peer,
-                credits,
-                starved,
-                credited,
-                sent,
-                senders,
-                arrived,
-                taken,
-                wanted,
-            };
             let place = self.ids.partition_point(|&id| id < spec.port);
             self.ids.insert(place, spec.port);
-            self.list.insert(place, port);
+            self.list.insert(place, Port::new(spec, dma(spec.peer)));
         }
         self.note_first();
         Ok(())
@@ -197,7 +181,7 @@ impl Ports {
 
     /// Resets all ports as when they were installed: no message, and every slot free.
     pub(super) fn reset(&mut self) {
-        self.list.iter_mut().for_each(Port::reset);
+        self.list.iter_mut().for_each(|port| *port = Port::new(port.spec, port.peer));
     }
 
     fn note_first(&mut self) {
@@ -219,6 +203,22 @@ impl Ports {
 }
 
 impl Port {
+    /// Creates an end without messages, all of whose slots are free.
+    fn new(spec: PortSpec, peer: NodeId) -> Self {
+        Self {
+            spec,
+            peer,
+            credits: spec.slots,
+            starved: false,
+            credited: None,
+            sent: 0,
+            senders: Vec::new(),
+            arrived: VecDeque::new(),
+            taken: VecDeque::new(),
+            wanted: VecDeque::new(),
+        }
+    }
+
     pub(super) fn next_slot(&self) -> u32 {
         u32::try_from(self.sent % u64::from(self.spec.slots)).expect("less than the slots")
     }
@@ -249,17 +249,6 @@ impl Port {
             free.push((since.max(at), record));
         }
         free
-    }
-
-    fn reset(&mut self) {
-        self.credits = self.spec.slots;
-        self.starved = false;
-        self.credited = None;
-        self.sent = 0;
-        self.senders.clear();
-        self.arrived.clear();
-        self.taken.clear();
-        self.wanted.clear();
     }
 }
 

@@ -10,7 +10,7 @@ use super::Side;
 use super::spec::{
     CubesSpec, IoSpec, PcieSpec, SerialNodes, SipTopology, SipsSpec, Spec, WireSpec,
 };
-use crate::input::reader::{Field, Map};
+use crate::input::reader::Field;
 use crate::input::{InputError, InputProblem};
 
 /// Largest header of a flit, in bytes.
@@ -39,8 +39,8 @@ pub(super) fn spec(root: &Field<'_>) -> Result<Spec> {
         ucie: cube::ucie(&map.field("ucie"), &routers)?,
         io: io(&map.field("io"))?,
         pcie: pcie(&map.field("pcie"))?,
-        switch_overhead: switch(&map.field("switch"))?,
-        host_launch: host(&map.field("host"))?,
+        switch_overhead: map.field("switch").record(|map| map.field("overhead_ns").ns())?,
+        host_launch: map.field("host").record(|map| map.field("launch_ns").ns())?,
         routers,
         pe,
         hbm,
@@ -106,20 +106,19 @@ fn cubes(field: &Field<'_>) -> Result<CubesSpec> {
 }
 
 fn io(field: &Field<'_>) -> Result<IoSpec> {
-    let mut map = field.map()?;
-    let spec = IoSpec {
-        chiplets: chiplets(&map.field("chiplets"))?,
-        noc_overhead: map.field("noc_overhead_ns").ns()?,
-        cpu_overhead: map.field("cpu_overhead_ns").ns()?,
-        port_overhead: map.field("port_overhead_ns").ns()?,
-        connection_overhead: map.field("connection_overhead_ns").ns()?,
-        connection_link: wire(&map.field("connection_link"))?,
-        port_link: wire(&map.field("port_link"))?,
-        cpu_link: wire(&map.field("cpu_link"))?,
-        endpoint_link: wire(&map.field("endpoint_link"))?,
-    };
-    map.finish()?;
-    Ok(spec)
+    field.record(|map| {
+        Ok(IoSpec {
+            chiplets: chiplets(&map.field("chiplets"))?,
+            noc_overhead: map.field("noc_overhead_ns").ns()?,
+            cpu_overhead: map.field("cpu_overhead_ns").ns()?,
+            port_overhead: map.field("port_overhead_ns").ns()?,
+            connection_overhead: map.field("connection_overhead_ns").ns()?,
+            connection_link: wire(&map.field("connection_link"))?,
+            port_link: wire(&map.field("port_link"))?,
+            cpu_link: wire(&map.field("cpu_link"))?,
+            endpoint_link: wire(&map.field("endpoint_link"))?,
+        })
+    })
 }
 
 fn chiplets(field: &Field<'_>) -> Result<Vec<Side>> {
@@ -140,33 +139,18 @@ fn chiplets(field: &Field<'_>) -> Result<Vec<Side>> {
 }
 
 fn pcie(field: &Field<'_>) -> Result<PcieSpec> {
-    let mut map = field.map()?;
-    let spec = PcieSpec {
-        endpoint_overhead: map.field("endpoint_overhead_ns").ns()?,
-        link: wire(&map.field("link"))?,
-    };
-    map.finish()?;
-    Ok(spec)
-}
-
-fn switch(field: &Field<'_>) -> Result<cubeyard_sim::Span> {
-    let mut map = field.map()?;
-    let overhead = map.field("overhead_ns").ns()?;
-    map.finish()?;
-    Ok(overhead)
-}
-
-fn host(field: &Field<'_>) -> Result<cubeyard_sim::Span> {
-    let mut map = field.map()?;
-    let launch = map.field("launch_ns").ns()?;
-    map.finish()?;
-    Ok(launch)
+    field.record(|map| {
+        Ok(PcieSpec {
+            endpoint_overhead: map.field("endpoint_overhead_ns").ns()?,
+            link: wire(&map.field("link"))?,
+        })
+    })
 }
 
 fn wire(field: &Field<'_>) -> Result<WireSpec> {
-    let mut map: Map<'_> = field.map()?;
-    let bandwidth = map.field("bandwidth_gbs").gbs()?;
-    let length_mm = map.field("length_mm").number("millimetres", 1e6)?;
-    map.finish()?;
-    Ok(WireSpec { bandwidth, length_mm })
+    field.record(|map| {
+        let bandwidth = map.field("bandwidth_gbs").gbs()?;
+        let length_mm = map.field("length_mm").number("millimetres", 1e6)?;
+        Ok(WireSpec { bandwidth, length_mm })
+    })
 }

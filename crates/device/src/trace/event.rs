@@ -44,9 +44,9 @@ pub enum CounterUnit<'n> {
 impl CounterUnit<'_> {
     pub(super) fn encode(self, counter: &mut MessageBuffer) {
         match self {
-            Self::Count => counter.uint(field::counter::UNIT, field::UNIT_COUNT),
-            Self::Bytes => counter.uint(field::counter::UNIT, field::UNIT_SIZE_BYTES),
-            Self::Named(name) => counter.text(field::counter::UNIT_NAME, name),
+            Self::Count => counter.uint(field::COUNTER_UNIT, field::UNIT_COUNT),
+            Self::Bytes => counter.uint(field::COUNTER_UNIT, field::UNIT_SIZE_BYTES),
+            Self::Named(name) => counter.text(field::COUNTER_UNIT_NAME, name),
         }
     }
 }
@@ -157,23 +157,23 @@ impl<'e> TraceEvent<'e> {
 
     pub(super) fn encode_details(&self, event: &mut MessageBuffer, names: &mut Interner) {
         for (name, arg) in self.args {
-            event.message(field::event::DEBUG_ANNOTATIONS, |annotation| {
-                annotation.uint(field::annotation::NAME_IID, names.iid(name));
+            event.message(field::EVENT_DEBUG_ANNOTATIONS, |annotation| {
+                annotation.uint(field::ANNOTATION_NAME_IID, names.iid(name));
                 match *arg {
-                    Arg::Int(value) => annotation.int(field::annotation::INT_VALUE, value),
-                    Arg::Uint(value) => annotation.uint(field::annotation::UINT_VALUE, value),
-                    Arg::Float(value) => annotation.double(field::annotation::DOUBLE_VALUE, value),
+                    Arg::Int(value) => annotation.int(field::ANNOTATION_INT_VALUE, value),
+                    Arg::Uint(value) => annotation.uint(field::ANNOTATION_UINT_VALUE, value),
+                    Arg::Float(value) => annotation.double(field::ANNOTATION_DOUBLE_VALUE, value),
                     Arg::Bool(value) => {
-                        annotation.uint(field::annotation::BOOL_VALUE, value.into());
+                        annotation.uint(field::ANNOTATION_BOOL_VALUE, value.into());
                     }
-                    Arg::Text(value) => annotation.text(field::annotation::STRING_VALUE, value),
+                    Arg::Text(value) => annotation.text(field::ANNOTATION_STRING_VALUE, value),
                 }
             });
         }
         for flow in self.flows {
             match *flow {
-                TraceFlow::Step(id) => event.fixed64(field::event::FLOW_IDS, id),
-                TraceFlow::End(id) => event.fixed64(field::event::TERMINATING_FLOW_IDS, id),
+                TraceFlow::Step(id) => event.fixed64(field::EVENT_FLOW_IDS, id),
+                TraceFlow::End(id) => event.fixed64(field::EVENT_TERMINATING_FLOW_IDS, id),
             }
         }
     }

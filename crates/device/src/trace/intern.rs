@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::field::interned;
+use super::field;
 use super::wire::MessageBuffer;
 
 /// Strings of one kind, numbered from one in the order of their first use.
@@ -32,8 +32,8 @@ impl Interner {
     pub(super) fn encode_since(&self, known: usize, number: u32, data: &mut MessageBuffer) {
         for (text, iid) in self.texts.iter().zip(1..).skip(known) {
             data.message(number, |entry| {
-                entry.uint(interned::IID, iid);
-                entry.text(interned::NAME, text);
+                entry.uint(field::INTERNED_IID, iid);
+                entry.text(field::INTERNED_NAME, text);
             });
         }
     }

@@ -88,17 +88,16 @@ fn page(field: &Field<'_>) -> Result<Bytes> {
 }
 
 fn mmu(field: &Field<'_>) -> Result<MmuSpec> {
-    let mut map = field.map()?;
-    let entries = map.field("tlb_entries").whole(0, 1 << 20)?;
-    let spec = MmuSpec {
-        page: page(&map.field("page_bytes"))?,
-        tlb_overhead: map.field("tlb_overhead_ns").ns()?,
-        tlb_entries: (entries > 0).then_some(entries),
-        tlb_miss: map.field("tlb_miss_ns").ns()?,
-        strict: map.field("strict").flag()?,
-    };
-    map.finish()?;
-    Ok(spec)
+    field.record(|map| {
+        let entries = map.field("tlb_entries").whole(0, 1 << 20)?;
+        Ok(MmuSpec {
+            page: page(&map.field("page_bytes"))?,
+            tlb_overhead: map.field("tlb_overhead_ns").ns()?,
+            tlb_entries: (entries > 0).then_some(entries),
+            tlb_miss: map.field("tlb_miss_ns").ns()?,
+            strict: map.field("strict").flag()?,
+        })
+    })
 }
 
 pub(super) fn pe(field: &Field<'_>, routers: &RoutersSpec) -> Result<PeSpec> {
@@ -165,43 +164,36 @@ pub(super) fn hbm(field: &Field<'_>, pe: &PeSpec) -> Result<HbmSpec> {
 }
 
 pub(super) fn sram(field: &Field<'_>, routers: &RoutersSpec) -> Result<SramSpec> {
-    let mut map = field.map()?;
-    let spec = SramSpec {
-        router: router(&map.field("router"), routers)?,
-        capacity: at_most(&map.field("bytes_per_cube"), Window::SRAM_BYTES)?,
-        overhead: map.field("overhead_ns").ns()?,
-        link: wire(&map.field("link"))?,
-    };
-    map.finish()?;
-    Ok(spec)
+    field.record(|map| {
+        Ok(SramSpec {
+            router: router(&map.field("router"), routers)?,
+            capacity: at_most(&map.field("bytes_per_cube"), Window::SRAM_BYTES)?,
+            overhead: map.field("overhead_ns").ns()?,
+            link: wire(&map.field("link"))?,
+        })
+    })
 }
 
 pub(super) fn m_cpu(field: &Field<'_>, routers: &RoutersSpec) -> Result<MCpuSpec> {
-    let mut map = field.map()?;
-    let spec = MCpuSpec {
-        router: router(&map.field("router"), routers)?,
-        overhead: map.field("overhead_ns").ns()?,
-        link: wire(&map.field("link"))?,
-    };
-    map.finish()?;
-    Ok(spec)
+    field.record(|map| {
+        Ok(MCpuSpec {
+            router: router(&map.field("router"), routers)?,
+            overhead: map.field("overhead_ns").ns()?,
+            link: wire(&map.field("link"))?,
+        })
+    })
 }
 
 pub(super) fn ucie(field: &Field<'_>, routers: &RoutersSpec) -> Result<UcieSpec> {
     let mut map = field.map()?;
     let (last_row, last_column) = (routers.rows - 1, routers.columns - 1);
+    let missing = |ends: [Position; 2]| ends.into_iter().find(|&at| !mesh::has(routers, at));
     let rows = lanes(&map.field("connection_rows"), last_row, |row| {
-        [0, last_column]
-            .map(|column| Position { row, column })
-            .into_iter()
-            .find(|&at| !mesh::has(routers, at))
+        missing([0, last_column].map(|column| Position { row, column }))
     })?;
     let columns_field = map.field("connection_columns");
     let columns = lanes(&columns_field, last_column, |column| {
-        [0, last_row]
-            .map(|row| Position { row, column })
-            .into_iter()
-            .find(|&at| !mesh::has(routers, at))
+        missing([0, last_row].map(|row| Position { row, column }))
     })?;
     if columns.len() != rows.len() {
         // A flow keeps its connection from end to end, so each side must have it.

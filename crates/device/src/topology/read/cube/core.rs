@@ -24,22 +24,21 @@ const MOST_EDGE: u32 = 4096;
 const MOST_RATE: f64 = 1e6;
 
 pub(super) fn core(field: &Field<'_>, tcm: &Field<'_>) -> Result<CoreSpec> {
-    let mut map = field.map()?;
-    let spec = CoreSpec {
-        dispatch: dispatch(&map.field("clock_ghz"), &map.field("dispatch_cycles"))?,
-        scheduler_overhead: map.field("scheduler_overhead_ns").ns()?,
-        window: map.field("window").whole(1, MOST_COMMANDS)?,
-        dma_read_engines: map.field("dma_read_engines").whole(1, MOST_ENGINES)?,
-        dma_write_engines: map.field("dma_write_engines").whole(1, MOST_ENGINES)?,
-        compute_engines: map.field("compute_engines").choice(&ComputeEngines::NAMES)?,
-        scratch: scratch(&map.field("scratch_bytes"), tcm)?,
-        tcm_read: map.field("tcm_read_gbs").gbs()?,
-        tcm_write: map.field("tcm_write_gbs").gbs()?,
-        gemm: gemm(&map.field("gemm"))?,
-        math: math(&map.field("math"))?,
-    };
-    map.finish()?;
-    Ok(spec)
+    field.record(|map| {
+        Ok(CoreSpec {
+            dispatch: dispatch(&map.field("clock_ghz"), &map.field("dispatch_cycles"))?,
+            scheduler_overhead: map.field("scheduler_overhead_ns").ns()?,
+            window: map.field("window").whole(1, MOST_COMMANDS)?,
+            dma_read_engines: map.field("dma_read_engines").whole(1, MOST_ENGINES)?,
+            dma_write_engines: map.field("dma_write_engines").whole(1, MOST_ENGINES)?,
+            compute_engines: map.field("compute_engines").choice(&ComputeEngines::NAMES)?,
+            scratch: scratch(&map.field("scratch_bytes"), tcm)?,
+            tcm_read: map.field("tcm_read_gbs").gbs()?,
+            tcm_write: map.field("tcm_write_gbs").gbs()?,
+            gemm: gemm(&map.field("gemm"))?,
+            math: math(&map.field("math"))?,
+        })
+    })
 }
 
 fn dispatch(clock: &Field<'_>, cycles: &Field<'_>) -> Result<Span> {
@@ -80,15 +79,14 @@ fn rates(field: &Field<'_>) -> Result<BTreeMap<String, u64>> {
 }
 
 fn math(field: &Field<'_>) -> Result<MathSpec> {
-    let mut map = field.map()?;
-    let spec = MathSpec {
-        strip: map.field("strip_elements").whole(1, 1 << 20)?,
-        simple: rate(&map.field("simple_geps"), 1.0)?,
-        special: rate(&map.field("special_geps"), 1.0)?,
-        reduce: rate(&map.field("reduce_geps"), 1.0)?,
-    };
-    map.finish()?;
-    Ok(spec)
+    field.record(|map| {
+        Ok(MathSpec {
+            strip: map.field("strip_elements").whole(1, 1 << 20)?,
+            simple: rate(&map.field("simple_geps"), 1.0)?,
+            special: rate(&map.field("special_geps"), 1.0)?,
+            reduce: rate(&map.field("reduce_geps"), 1.0)?,
+        })
+    })
 }
 
 /// Reads a rate in units of `unit` × 10⁹ per second.
