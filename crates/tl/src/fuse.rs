@@ -19,7 +19,7 @@
 mod chain;
 
 pub use chain::Chain;
-use chain::{Builder, Source};
+use chain::{ChainBuilder, ChainSource};
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 use std::rc::Rc;
@@ -39,16 +39,16 @@ use crate::numeric::{Binary, Reduce, Ternary, TileType, Unary, infer};
 #[derive(Clone, Debug)]
 pub struct Lazy {
     tl: Tl,
-    node: Rc<Node>,
+    node: Rc<LazyNode>,
 }
 
 #[derive(Debug)]
-struct Node {
+struct LazyNode {
     ty: TileType,
     reduced: Reduced,
     /// Length of the rows over which it spreads a reduction of the same pass, if it does.
     row: Option<u64>,
-    kind: NodeKind,
+    kind: LazyKind,
 }
 
 /// Reductions of the same pass on which an expression depends.
@@ -78,8 +78,8 @@ impl Reduced {
     }
 }
 
-impl Node {
-    fn leaf(ty: TileType, kind: NodeKind) -> Rc<Self> {
+impl LazyNode {
+    fn leaf(ty: TileType, kind: LazyKind) -> Rc<Self> {
         Rc::new(Self { ty, reduced: Reduced::No, row: None, kind })
     }
 
@@ -93,10 +93,10 @@ impl Node {
 }
 
 #[derive(Debug)]
-enum NodeKind {
+enum LazyKind {
     Tile(Tile),
     Number(f64),
-    Operation(Op, SmallVec<[Rc<Node>; 3]>),
+    Operation(Op, SmallVec<[Rc<LazyNode>; 3]>),
 }
 
 /// An operand of an expression: another, a tile, or a number.
@@ -132,7 +132,7 @@ impl Tile {
     /// Returns an expression that is this tile.
     #[must_use]
     pub fn lazy(&self) -> Lazy {
-        let node = Node::leaf(self.ty().clone(), NodeKind::Tile(self.clone()));
+        let node = LazyNode::leaf(self.ty().clone(), LazyKind::Tile(self.clone()));
         Lazy { tl: self.tl().clone(), node }
     }
 }
@@ -247,7 +247,7 @@ impl Lazy {
     /// Applies an operation to this expression and others.
     #[track_caller]
     fn then(&self, op: Op, others: &[Term<'_>]) -> Self {
-        let mut operands: SmallVec<[Rc<Node>; 3]> = SmallVec::new();
+        let mut operands: SmallVec<[Rc<LazyNode>; 3]> = SmallVec::new();
         operands.push(Rc::clone(&self.node));
         // The first operand of `where` is a condition; its type is not that of numbers.
         let condition = matches!(op, Op::Ternary(Ternary::Where));
@@ -260,7 +260,7 @@ impl Lazy {
     }
 
     #[track_caller]
-    fn operand(&self, op: &Op, term: &Term<'_>, beside: Option<DType>) -> Rc<Node> {
+    fn operand(&self, op: &Op, term: &Term<'_>, beside: Option<DType>) -> Rc<LazyNode> {
         match (term, beside) {
             (Term::Lazy(lazy), _) => Rc::clone(&lazy.node),
             (Term::Tile(tile), _) => tile.lazy().node,
@@ -272,13 +272,14 @@ impl Lazy {
     }
 
     #[track_caller]
-    fn operation(&self, op: Op, operands: SmallVec<[Rc<Node>; 3]>) -> Self {
+    fn operation(&self, op: Op, operands: SmallVec<[Rc<LazyNode>; 3]>) -> Self {
         let types: SmallVec<[_; 3]> = operands.iter().map(|node| &node.ty).collect();
         let ty = self.tl.checked(op.infer(&types));
         drop(types);
         let strip = self.tl.state.site.core.math.strip.into();
-        let smaller =
-            |node: &&Rc<Node>| node.reduced != Reduced::No && node.ty.elements() < ty.elements();
+        let smaller = |node: &&Rc<LazyNode>| {
+            node.reduced != Reduced::No && node.ty.elements() < ty.elements()
+        };
         let mut row = None;
         for node in operands.iter().filter(smaller) {
             match node.spreads_to(&ty) {
@@ -291,16 +292,16 @@ impl Lazy {
             Op::Reduce(_, axis, _) => before.along(&operands[0].ty, axis, strip),
             _ => before,
         };
-        let node = Node { ty, reduced, row, kind: NodeKind::Operation(op, operands) };
+        let node = LazyNode { ty, reduced, row, kind: LazyKind::Operation(op, operands) };
         Self { tl: self.tl.clone(), node: Rc::new(node) }
     }
 }
 
 #[track_caller]
-fn number_node(tl: &Tl, number: f64, dtype: DType) -> Rc<Node> {
+fn number_node(tl: &Tl, number: f64, dtype: DType) -> Rc<LazyNode> {
     let ty = TileType::scalar(dtype);
     tl.checked(infer::full(&ty, number));
-    Node::leaf(ty, NodeKind::Number(number))
+    LazyNode::leaf(ty, LazyKind::Number(number))
 }
 
 /// Describes a step that uses a reduction of the same pass although it is known at the end only.
@@ -386,12 +387,12 @@ impl Tl {
         if expressions.is_empty() {
             self.fail("no expression: there is nothing to compute");
         }
-        let mut builder = Builder::default();
+        let mut builder = ChainBuilder::default();
         let results: Vec<_> = expressions.iter().map(|each| builder.add(&each.node)).collect();
-        let Builder { mut chain, tiles, .. } = builder;
+        let ChainBuilder { mut chain, tiles, .. } = builder;
         let mut outputs = Vec::with_capacity(expressions.len());
         for (result, expression) in results.into_iter().zip(expressions) {
-            let Source::Step(step) = result else {
+            let ChainSource::Step(step) = result else {
                 self.fail("an expression without an operation: there is nothing to compute")
             };
             chain.outputs.push(step);

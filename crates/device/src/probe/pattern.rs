@@ -300,16 +300,13 @@ impl Reader<'_> {
             });
         }
         let node = self.topology.node(self.node(from, Role::Initiator)?);
-        match (node.kind, node.place.sip, node.place.cube, node.place.pe) {
-            (NodeKind::PeDma, Some(sip), Some(cube), Some(pe)) => {
-                let from = PeRef { sip, cube, pe };
-                Ok(Request::PeDma { from, direction, address, bytes })
-            }
-            (NodeKind::MCpu, Some(sip), Some(cube), _) => {
-                Ok(Request::MCpuDma { sip, cube, direction, address, bytes })
+        Ok(match (node.place.pe_ref(), node.place.sip, node.place.cube) {
+            (Some(from), ..) => Request::PeDma { from, direction, address, bytes },
+            (None, Some(sip), Some(cube)) => {
+                Request::MCpuDma { sip, cube, direction, address, bytes }
             }
             _ => unreachable!("those who ask are in cubes"),
-        }
+        })
     }
 }
 

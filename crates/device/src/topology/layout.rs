@@ -67,7 +67,12 @@ pub(super) fn io_cube(spec: &Spec, side: Side, port: u32) -> u32 {
 
 impl Layout {
     pub(super) fn new(spec: &Spec) -> Self {
-        let RoutersGrid { routers, router_count } = RoutersGrid::new(spec);
+        let mut routers = vec![None; (spec.routers.rows * spec.routers.columns) as usize];
+        let mut router_count = 0;
+        for at in mesh::all(&spec.routers) {
+            routers[mesh::number(&spec.routers, at)] = Some(router_count);
+            router_count += 1;
+        }
         let mut layout = Self {
             sip: 0,
             io: Vec::new(),
@@ -176,23 +181,6 @@ impl Layout {
 /// Returns a connection of a port, of a cube or of an IO chiplet.
 pub(super) fn connection(port: NodeId, connection: u32) -> NodeId {
     NodeId::numbered(port.number() + 1 + connection)
-}
-
-struct RoutersGrid {
-    routers: Vec<Option<u32>>,
-    router_count: u32,
-}
-
-impl RoutersGrid {
-    fn new(spec: &Spec) -> Self {
-        let mut routers = vec![None; (spec.routers.rows * spec.routers.columns) as usize];
-        let mut router_count = 0;
-        for Position { row, column } in mesh::all(&spec.routers) {
-            routers[(row * spec.routers.columns + column) as usize] = Some(router_count);
-            router_count += 1;
-        }
-        Self { routers, router_count }
-    }
 }
 
 /// Converts an index to the `u32` of an id.

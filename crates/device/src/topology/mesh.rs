@@ -10,7 +10,7 @@ pub(super) fn has(routers: &RoutersSpec, at: Position) -> bool {
 }
 
 /// Returns the index of a position in the grid, removed routers included.
-fn number(routers: &RoutersSpec, at: Position) -> usize {
+pub(super) fn number(routers: &RoutersSpec, at: Position) -> usize {
     (at.row * routers.columns + at.column) as usize
 }
 

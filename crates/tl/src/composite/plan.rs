@@ -20,7 +20,7 @@ use super::super::input::{Input, ValueId};
 use super::super::op::{DotForm, Op};
 use super::super::{Ref, Tile};
 use super::{Composite, CompositeKind, Epilogue, Source};
-use crate::numeric::{Binary, NumericError, Reduce, Ternary, TileType, infer};
+use crate::numeric::{NumericError, Reduce, Ternary, TileType, infer};
 use cost::Costs;
 
 /// A tiled operation that was issued, cut into tiles.
@@ -336,11 +336,5 @@ impl fmt::Display for Plan {
         let TileGrid { rows, columns, steps, .. } = self.grid;
         write!(f, "{} of {rows} × {columns} tiles", self.brief())?;
         if steps > 1 { write!(f, " in {steps} steps") } else { Ok(()) }
-    }
-}
-
-impl From<Binary> for Op {
-    fn from(op: Binary) -> Self {
-        Self::Binary(op)
     }
 }

@@ -7,7 +7,7 @@ use cubeyard_device::topology::CoreSpec;
 use cubeyard_sim::Span;
 use smallvec::SmallVec;
 
-use super::{Node, NodeKind};
+use super::{LazyKind, LazyNode};
 use crate::Tile;
 use crate::input::{Input, ValueId};
 use crate::numeric::{Array, NumericError, TileType};
@@ -15,29 +15,29 @@ use crate::op::Op;
 
 /// A chain in the making.
 #[derive(Default)]
-pub(super) struct Builder {
+pub(super) struct ChainBuilder {
     pub(super) chain: Chain,
     /// Nodes of the expressions by step, so that a node that occurs twice is one step.
-    seen: Vec<Rc<Node>>,
+    seen: Vec<Rc<LazyNode>>,
     /// Tiles of the inputs.
     pub(super) tiles: Vec<Tile>,
 }
 
-impl Builder {
+impl ChainBuilder {
     /// Adds a node and all below it that are not there, and returns where its value is.
-    pub(super) fn add(&mut self, node: &Rc<Node>) -> Source {
+    pub(super) fn add(&mut self, node: &Rc<LazyNode>) -> ChainSource {
         match &node.kind {
-            NodeKind::Number(number) => Source::Number(*number, node.ty.clone()),
-            NodeKind::Tile(tile) => Source::Input(self.input(tile)),
-            NodeKind::Operation(op, operands) => {
+            LazyKind::Number(number) => ChainSource::Number(*number, node.ty.clone()),
+            LazyKind::Tile(tile) => ChainSource::Input(self.input(tile)),
+            LazyKind::Operation(op, operands) => {
                 if let Some(step) = self.seen.iter().position(|seen| Rc::ptr_eq(seen, node)) {
-                    return Source::Step(step);
+                    return ChainSource::Step(step);
                 }
                 let operands = operands.iter().map(|operand| self.add(operand)).collect();
                 let (op, ty, row) = (op.clone(), node.ty.clone(), node.row);
-                self.chain.steps.push(Step { op, operands, ty, row });
+                self.chain.steps.push(ChainStep { op, operands, ty, row });
                 self.seen.push(Rc::clone(node));
-                Source::Step(self.chain.steps.len() - 1)
+                ChainSource::Step(self.chain.steps.len() - 1)
             }
         }
     }
@@ -56,7 +56,7 @@ impl Builder {
 /// Operations that run as one pass, each after its operands.
 #[derive(Debug, Default)]
 pub struct Chain {
-    steps: Vec<Step>,
+    steps: Vec<ChainStep>,
     /// Tiles that are read.
     inputs: Vec<Input>,
     /// Steps whose results are stored, and the values that they become.
@@ -65,9 +65,9 @@ pub struct Chain {
 }
 
 #[derive(Debug)]
-struct Step {
+struct ChainStep {
     op: Op,
-    operands: SmallVec<[Source; 3]>,
+    operands: SmallVec<[ChainSource; 3]>,
     ty: TileType,
     /// Length of the rows over which it spreads a reduction of the same pass, if it does.
     row: Option<u64>,
@@ -75,7 +75,7 @@ struct Step {
 
 /// Origin of an operand of a step: a tile in the TCM, a number, or the result of an earlier step.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum ChainSource {
     Input(usize),
     Number(f64, TileType),
     Step(usize),
@@ -93,28 +93,28 @@ impl Chain {
     }
 
     pub(super) fn flop(&self) -> u64 {
-        let of = |step: &Step| step.op.flop(&self.types(step), &step.ty);
+        let of = |step: &ChainStep| step.op.flop(&self.types(step), &step.ty);
         self.steps.iter().map(of).sum()
     }
 
-    fn types<'a>(&'a self, step: &'a Step) -> SmallVec<[&'a TileType; 3]> {
-        let of = |source: &'a Source| match source {
-            Source::Input(input) => &self.inputs[*input].ty,
-            Source::Number(_, ty) => ty,
-            Source::Step(step) => &self.steps[*step].ty,
+    fn types<'a>(&'a self, step: &'a ChainStep) -> SmallVec<[&'a TileType; 3]> {
+        let of = |source: &'a ChainSource| match source {
+            ChainSource::Input(input) => &self.inputs[*input].ty,
+            ChainSource::Number(_, ty) => ty,
+            ChainSource::Step(step) => &self.steps[*step].ty,
         };
         step.operands.iter().map(of).collect()
     }
 
     /// Returns the elements of the largest operand of a step, or of its result.
-    fn elements(&self, step: &Step) -> u64 {
+    fn elements(&self, step: &ChainStep) -> u64 {
         let types = self.types(step);
         types.iter().map(|ty| ty.elements()).max().unwrap_or(0).max(step.ty.elements())
     }
 
     /// Returns the number of strips: as few as hold the largest tile, and whole rows where a step spreads a reduction.
     fn count(&self, strip: u64) -> u64 {
-        let of = |step: &Step| {
+        let of = |step: &ChainStep| {
             let elements = self.elements(step);
             match step.row {
                 Some(row) => (elements / row).div_ceil(strip / row),
@@ -129,7 +129,8 @@ impl Chain {
         let count = self.count(core.math.strip.into());
         let read: u64 = self.inputs.iter().map(|input| input.ty.nbytes()).sum();
         let written: u64 = self.outputs.iter().map(|&step| self.steps[step].ty.nbytes()).sum();
-        let work = |step: &Step| step.op.math_rate(core).span(self.elements(step).div_ceil(count));
+        let work =
+            |step: &ChainStep| step.op.math_rate(core).span(self.elements(step).div_ceil(count));
         Strips {
             unit: OpUnit::Math,
             count: u32::try_from(count).unwrap_or(u32::MAX),
@@ -147,9 +148,11 @@ impl Chain {
                 .operands
                 .iter()
                 .map(|source| match source {
-                    Source::Input(input) => Ok(Rc::clone(&inputs[*input])),
-                    Source::Number(number, ty) => Array::full(ty.clone(), *number).map(Rc::new),
-                    Source::Step(step) => Ok(Rc::clone(&done[*step])),
+                    ChainSource::Input(input) => Ok(Rc::clone(&inputs[*input])),
+                    ChainSource::Number(number, ty) => {
+                        Array::full(ty.clone(), *number).map(Rc::new)
+                    }
+                    ChainSource::Step(step) => Ok(Rc::clone(&done[*step])),
                 })
                 .collect::<Result<_, _>>()?;
             let operands: SmallVec<[&Array; 3]> = operands.iter().map(|array| &**array).collect();
