@@ -145,7 +145,7 @@ impl Walk<'_> {
 
     /// Measures the duration of a strided access on an idle machine.
     fn rehearsed(&mut self, pe: PeRef, dma: &Dma) -> Option<Span> {
-        let extent = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
+        let extent = dma.extent();
         let address = self.machine.view().physical(pe, dma.address, extent)?.to_bits();
         let topology = self.machine.topology();
         let rehearsal = self.rehearsal.get_or_insert_with(|| Rehearsal::new(topology));

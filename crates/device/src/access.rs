@@ -118,6 +118,13 @@ pub struct Dma {
     pub rows: Option<Rows>,
 }
 
+impl Dma {
+    /// Returns the distance from the first byte to the last in memory.
+    pub fn extent(&self) -> u64 {
+        self.rows.map_or(self.bytes, |rows| rows.extent(self.bytes))
+    }
+}
+
 /// An access whose address the PE's MMU translates.
 #[derive(Clone, Debug)]
 pub struct VirtualAccess {

@@ -76,7 +76,7 @@ impl Notices {
     ) {
         let Some(given) = self.given.get(&launch) else { return };
         let Dma { direction, address, bytes, rows } = *dma;
-        let range = address..address.saturating_add(rows.map_or(bytes, |rows| rows.extent(bytes)));
+        let range = address..address.saturating_add(dma.extent());
         let rows = rows.unwrap_or(Rows { bytes, pitch: 0 });
         let mut pieces =
             rows.segments(0, bytes).map(|(at, bytes)| address + at..address + at + bytes);

@@ -58,7 +58,7 @@ fn outside(live: &[Range<u64>], dma: &Dma) -> Option<u64> {
 
 /// Returns the address range of an access from its first byte to its last.
 fn extent(dma: &Dma) -> Range<u64> {
-    let bytes = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
+    let bytes = dma.extent();
     dma.address..dma.address.saturating_add(bytes)
 }
 

@@ -36,7 +36,7 @@ fn conflict(one: &Dma, other: &Dma) -> bool {
 }
 
 fn overlap(one: &Dma, other: &Dma) -> bool {
-    let end = |dma: &Dma| dma.address + dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
+    let end = |dma: &Dma| dma.address + dma.extent();
     if end(one) <= other.address || end(other) <= one.address {
         return false;
     }

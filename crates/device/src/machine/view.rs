@@ -173,7 +173,7 @@ impl<'a, W: Watch> MachineView<'a, W> {
     /// component of your own is the memory.
     pub fn unloaded_dma_latency(self, pe: PeRef, dma: &Dma) -> Option<LatencyParts> {
         let node = self.topology().pe_dma(pe);
-        let extent = dma.rows.map_or(dma.bytes, |rows| rows.extent(dma.bytes));
+        let extent = dma.extent();
         let address = self.physical(pe, dma.address, extent)?;
         let wiring = &self.machine.shared.wiring;
         let memory = wiring.memory(address, extent).ok()?;

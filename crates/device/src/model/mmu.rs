@@ -52,6 +52,13 @@ pub struct Piece {
     pub rows: Option<Rows>,
 }
 
+impl Piece {
+    /// Returns the distance from the first byte to the last in memory.
+    pub(super) fn extent(&self) -> u64 {
+        self.rows.map_or(self.bytes, |rows| rows.extent(self.bytes))
+    }
+}
+
 /// An address that is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -157,11 +164,11 @@ impl Mmu {
         if self.tlb.is_some() || bytes == 0 {
             return None;
         }
-        let extent = rows.map_or(bytes, |rows| rows.extent(bytes));
         let to = PhysAddr::from_bits(mapping.to.to_bits() + into).ok()?;
-        (extent <= left).then(|| {
+        let piece = Piece { to, bytes, rows };
+        (piece.extent() <= left).then(|| {
             self.counts.translations += 1;
-            (Piece { to, bytes, rows }, self.spec.tlb_overhead)
+            (piece, self.spec.tlb_overhead)
         })
     }
 

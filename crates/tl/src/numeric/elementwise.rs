@@ -1,7 +1,9 @@
 //! Elementwise operations on arrays.
 
+use std::ops::Not;
+
 use super::shape::spread;
-use super::value::{Bits, Data, Number, Real, Shift, Value, each_pair};
+use super::value::{Bits, Data, Number, Ordered, Real, Shift, each_pair};
 use super::{Array, Binary, NumericError, Ternary, Unary, infer};
 
 const REFUSED: &str = "the operation was refused for this type before";
@@ -14,7 +16,7 @@ pub fn unary(operation: Unary, a: &Array) -> Result<Array, NumericError> {
         Data::Double(values) => Data::Double(real_unary(operation, values)),
         Data::Signed(values) => Data::Signed(integer_unary(operation, values)),
         Data::Unsigned(values) => Data::Unsigned(integer_unary(operation, values)),
-        Data::Truth(values) => Data::Truth(map(values, Bits::not)),
+        Data::Truth(values) => Data::Truth(map(values, Not::not)),
     };
     Ok(Array::rounded(ty, data))
 }
@@ -95,14 +97,14 @@ fn integer_binary<T: Number + Shift>(operation: Binary, a: &[T], b: &[T]) -> Vec
 
 fn bits_binary<T: Bits>(operation: Binary, a: &[T], b: &[T]) -> Vec<T> {
     match operation {
-        Binary::And => zip(a, b, T::and),
-        Binary::Or => zip(a, b, T::or),
-        Binary::Xor => zip(a, b, T::xor),
+        Binary::And => zip(a, b, T::bitand),
+        Binary::Or => zip(a, b, T::bitor),
+        Binary::Xor => zip(a, b, T::bitxor),
         _ => order(operation, a, b),
     }
 }
 
-fn order<T: Value>(operation: Binary, a: &[T], b: &[T]) -> Vec<T> {
+fn order<T: Ordered>(operation: Binary, a: &[T], b: &[T]) -> Vec<T> {
     match operation {
         Binary::Maximum => zip(a, b, T::maximum),
         Binary::Minimum => zip(a, b, T::minimum),
@@ -121,7 +123,7 @@ fn compare(operation: Binary, a: &Data, b: &Data) -> Vec<bool> {
     }
 }
 
-fn compare_values<T: Value>(operation: Binary, a: &[T], b: &[T]) -> Vec<bool> {
+fn compare_values<T: Ordered>(operation: Binary, a: &[T], b: &[T]) -> Vec<bool> {
     match operation {
         Binary::Eq => zip(a, b, |a, b| a == b),
         Binary::Ne => zip(a, b, |a, b| a != b),

@@ -4,12 +4,11 @@
 //! exponentials and similar functions depend on the system, and it has no error function; `libm` is the same
 //! everywhere.
 
-/// Implements [`Value`](super::value::Value), [`Number`](super::value::Number) and
+/// Implements [`Ordered`](super::value::Ordered), [`Number`](super::value::Number) and
 /// [`Real`](super::value::Real) with functions of `libm`.
 macro_rules! reals {
-    ($($name:ident: $exp:ident $exp2:ident $log:ident $log2:ident $tanh:ident $erf:ident $sin:ident $cos:ident
-        $pow:ident),*) => {$(
-        impl Value for $name {
+    ($($name:ident: $pow:ident, $($function:ident $of_libm:ident),*;)*) => {$(
+        impl Ordered for $name {
             fn is_nan(self) -> bool {
                 $name::is_nan(self)
             }
@@ -62,32 +61,11 @@ macro_rules! reals {
         }
 
         impl Real for $name {
-            fn exp(self) -> Self {
-                libm::$exp(self)
-            }
-            fn exp2(self) -> Self {
-                libm::$exp2(self)
-            }
-            fn log(self) -> Self {
-                libm::$log(self)
-            }
-            fn log2(self) -> Self {
-                libm::$log2(self)
-            }
+            $(fn $function(self) -> Self {
+                libm::$of_libm(self)
+            })*
             fn sqrt(self) -> Self {
                 $name::sqrt(self)
-            }
-            fn tanh(self) -> Self {
-                libm::$tanh(self)
-            }
-            fn erf(self) -> Self {
-                libm::$erf(self)
-            }
-            fn sin(self) -> Self {
-                libm::$sin(self)
-            }
-            fn cos(self) -> Self {
-                libm::$cos(self)
             }
         }
     )*};

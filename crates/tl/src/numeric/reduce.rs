@@ -1,7 +1,9 @@
 //! Operations along an axis.
 
+use std::ops::BitXor;
+
 use super::tile::length;
-use super::value::{Bits, Data, Number, Real, Value, each};
+use super::value::{Data, Number, Ordered, Real, each};
 use super::{Array, NumericError, Reduce, Scan, TileType, infer};
 
 /// Number of partial results in a reduction of contiguous elements, which are then combined in order. Fixed on
@@ -106,25 +108,25 @@ pub fn reduce(
     let along = Axis::of(a.ty(), axis);
     let data = match (operation, a.data()) {
         (Reduce::Argmax | Reduce::Argmin, data) => Data::Signed(indices(operation, data, along)),
-        (Reduce::Max, data) => each!(data, values => along.fold(values, Value::maximum)),
-        (Reduce::Min, data) => each!(data, values => along.fold(values, Value::minimum)),
+        (Reduce::Max, data) => each!(data, values => along.fold(values, Ordered::maximum)),
+        (Reduce::Min, data) => each!(data, values => along.fold(values, Ordered::minimum)),
         (_, Data::Single(values)) => Data::Single(number_reduce(operation, values, along)),
         (_, Data::Double(values)) => Data::Double(number_reduce(operation, values, along)),
-        (Reduce::Xor, Data::Signed(values)) => Data::Signed(along.fold(values, Bits::xor)),
-        (Reduce::Xor, Data::Unsigned(values)) => Data::Unsigned(along.fold(values, Bits::xor)),
+        (Reduce::Xor, Data::Signed(values)) => Data::Signed(along.fold(values, BitXor::bitxor)),
+        (Reduce::Xor, Data::Unsigned(values)) => Data::Unsigned(along.fold(values, BitXor::bitxor)),
         (_, Data::Signed(values)) => Data::Signed(number_reduce(operation, values, along)),
         (_, Data::Unsigned(values)) => Data::Unsigned(number_reduce(operation, values, along)),
-        (_, Data::Truth(values)) => Data::Truth(along.fold(values, Bits::xor)),
+        (_, Data::Truth(values)) => Data::Truth(along.fold(values, BitXor::bitxor)),
     };
     Ok(Array::rounded(ty, data))
 }
 
 fn indices(operation: Reduce, data: &Data, along: Axis) -> Vec<i64> {
-    fn find<T: Value>(operation: Reduce, values: &[T], along: Axis) -> Vec<i64> {
+    fn find<T: Ordered>(operation: Reduce, values: &[T], along: Axis) -> Vec<i64> {
         if operation == Reduce::Argmax {
-            return along.find(values, Value::exceeds);
+            return along.find(values, Ordered::exceeds);
         }
-        along.find(values, Value::falls_below)
+        along.find(values, Ordered::falls_below)
     }
     match data {
         Data::Single(values) => find(operation, values, along),

@@ -1,5 +1,7 @@
 //! Host types in which elements are computed, and their operations.
 
+use std::ops::{BitAnd, BitOr, BitXor, Not};
+
 use super::{integer, real};
 
 /// The elements of a tile in the host type of their computation. Each is a number of the tile's element type.
@@ -47,7 +49,7 @@ macro_rules! each_pair {
 pub(super) use each_pair;
 
 /// Elements that have an order.
-pub(super) trait Value: Copy + PartialOrd + Default {
+pub(super) trait Ordered: Copy + PartialOrd + Default {
     fn is_nan(self) -> bool {
         false
     }
@@ -72,7 +74,7 @@ pub(super) trait Value: Copy + PartialOrd + Default {
 }
 
 /// Elements with arithmetic.
-pub(super) trait Number: Value {
+pub(super) trait Number: Ordered {
     const ONE: Self;
 
     fn neg(self) -> Self;
@@ -114,11 +116,9 @@ pub(super) trait Real: Number {
 }
 
 /// Elements with bitwise logic.
-pub(super) trait Bits: Value {
-    fn not(self) -> Self;
-    fn and(self, other: Self) -> Self;
-    fn or(self, other: Self) -> Self;
-    fn xor(self, other: Self) -> Self;
+pub(super) trait Bits:
+    Ordered + Not<Output = Self> + BitAnd<Output = Self> + BitOr<Output = Self> + BitXor<Output = Self>
+{
 }
 
 /// Elements whose bits can be shifted.
@@ -127,29 +127,16 @@ pub(super) trait Shift: Bits {
     fn shr(self, by: Self) -> Self;
 }
 
-impl Value for bool {}
-impl Value for i64 {}
-impl Value for u64 {}
+impl Ordered for bool {}
+impl Ordered for i64 {}
+impl Ordered for u64 {}
 
-macro_rules! bits {
-    ($($name:ty),*) => {$(
-        impl Bits for $name {
-            fn not(self) -> Self {
-                !self
-            }
-            fn and(self, other: Self) -> Self {
-                self & other
-            }
-            fn or(self, other: Self) -> Self {
-                self | other
-            }
-            fn xor(self, other: Self) -> Self {
-                self ^ other
-            }
-        }
-    )*};
+impl Bits for bool {}
+impl Bits for i64 {}
+impl Bits for u64 {}
+
+real::reals! {
+    f32: powf, exp expf, exp2 exp2f, log logf, log2 log2f, tanh tanhf, erf erff, sin sinf, cos cosf;
+    f64: pow, exp exp, exp2 exp2, log log, log2 log2, tanh tanh, erf erf, sin sin, cos cos;
 }
-
-bits!(bool, i64, u64);
-real::reals!(f32: expf exp2f logf log2f tanhf erff sinf cosf powf, f64: exp exp2 log log2 tanh erf sin cos pow);
 integer::integers!(i64, u64);

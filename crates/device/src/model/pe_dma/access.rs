@@ -109,9 +109,11 @@ impl PeDma {
         let mut moved = 0;
         let mut accesses = Vec::with_capacity(pieces.len());
         for piece in pieces {
-            let extent = piece.rows.map_or(piece.bytes, |rows| rows.extent(piece.bytes));
-            let memory =
-                self.shared.wiring.memory(piece.to, extent).map_err(|error| error.to_string())?;
+            let memory = self
+                .shared
+                .wiring
+                .memory(piece.to, piece.extent())
+                .map_err(|error| error.to_string())?;
             let (there, back) = self
                 .shared
                 .wiring
@@ -189,8 +191,7 @@ impl PeDma {
 
 /// Returns whether a piece lies in one slice of the HBM, or not in the HBM.
 fn is_within_slice(piece: &Piece, slice: u64) -> bool {
-    let extent = piece.rows.map_or(piece.bytes, |rows| rows.extent(piece.bytes));
-    piece.to.hbm_offset().is_none_or(|from| from.get() % slice + extent <= slice)
+    piece.to.hbm_offset().is_none_or(|from| from.get() % slice + piece.extent() <= slice)
 }
 
 /// Cuts a piece where a slice of the HBM ends; rows that do not all lie in one slice become pieces of their own.
