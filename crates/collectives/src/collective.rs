@@ -22,7 +22,7 @@ pub use direct::Direct;
 pub use grid::Grid;
 pub use halving::HalvingDoubling;
 pub use lrab::Lrab;
-pub use operation::{NoSuchOperation, NoSuchReduceOp, Operation, ReduceOp};
+pub use operation::{Operation, ReduceOp};
 pub use ring::Ring;
 pub use schedule::{Flow, Schedule, Stage};
 pub use tree::Tree;

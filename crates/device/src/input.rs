@@ -28,6 +28,6 @@ pub(crate) mod yaml;
 
 pub use document::{Document, text};
 pub use error::{InputError, InputProblem};
-pub use nearest::nearest;
+pub use nearest::{NoSuchName, nearest};
 pub use plain::PlainValue;
 pub use reader::{Field, Map};

@@ -22,8 +22,9 @@ mod heads;
 pub use experts::{ExpertPlacement, Hit, Routing};
 pub use heads::Heads;
 
+use cubeyard_device::input::NoSuchName;
 use cubeyard_device::topology::Topology;
-use cubeyard_runtime::dtype::{DType, NoSuchDType};
+use cubeyard_runtime::dtype::DType;
 
 use super::error::ModelError;
 use super::spec::ModelSpec;
@@ -94,13 +95,13 @@ pub const QUANTISED: [DType; 3] = [DType::Fp8E4m3, DType::Fp8E5m2, DType::I8];
 ///
 /// ```
 /// use cubeyard_model::cut::weight_type;
-/// use cubeyard_runtime::dtype::{DType, NoSuchDType};
+/// use cubeyard_runtime::dtype::DType;
 ///
 /// assert_eq!(weight_type("fp8"), Ok(DType::Fp8E4m3));
 /// assert_eq!(weight_type("bf16"), Ok(DType::Bf16));
 /// assert!(weight_type("int4").is_err());
 /// ```
-pub fn weight_type(name: &str) -> Result<DType, NoSuchDType> {
+pub fn weight_type(name: &str) -> Result<DType, NoSuchName> {
     match name {
         "fp8" => Ok(DType::Fp8E4m3),
         "int8" => Ok(DType::I8),

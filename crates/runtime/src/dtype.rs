@@ -27,7 +27,7 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
-use cubeyard_device::input::nearest;
+use cubeyard_device::input::NoSuchName;
 use thiserror::Error;
 
 pub use element::Element;
@@ -67,16 +67,6 @@ pub enum DType {
     U64,
     /// One byte, 0 or 1.
     Bool,
-}
-
-/// An element type of that name does not exist.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("expected one of {}; found `{found}`; the nearest is `{nearest}`", DType::names().join(", "))]
-pub struct NoSuchDType {
-    /// The given name, escaped and cut to 80 characters.
-    pub found: String,
-    /// The most similar name that exists.
-    pub nearest: &'static str,
 }
 
 /// A value is outside the range of an integer type. Choose another value or a wider type.
@@ -142,11 +132,6 @@ impl DType {
             Self::U64 => "u64",
             Self::Bool => "bool",
         }
-    }
-
-    /// Returns the names of all element types.
-    pub fn names() -> [&'static str; 15] {
-        Self::ALL.map(Self::name)
     }
 
     /// Returns the format of a float of at most 16 bits.
@@ -247,13 +232,10 @@ impl DType {
 }
 
 impl FromStr for DType {
-    type Err = NoSuchDType;
+    type Err = NoSuchName;
 
-    fn from_str(name: &str) -> Result<Self, NoSuchDType> {
-        Self::ALL.into_iter().find(|dtype| dtype.name() == name).ok_or_else(|| NoSuchDType {
-            found: name.chars().take(80).flat_map(char::escape_debug).collect(),
-            nearest: nearest(name, Self::names().into_iter()).expect("there are names"),
-        })
+    fn from_str(name: &str) -> Result<Self, NoSuchName> {
+        NoSuchName::find(name, &Self::ALL, Self::name)
     }
 }
 

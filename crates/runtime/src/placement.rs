@@ -45,7 +45,7 @@ pub use error::{Level, PlacementError};
 pub use layout::{Layout, Shard};
 pub use mapping::MappingGroup;
 pub use names::holders;
-pub use split::{NoSuchSplit, Split};
+pub use split::Split;
 
 use cubeyard_memory::address::SipId;
 

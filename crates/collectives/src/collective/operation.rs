@@ -3,9 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cubeyard_device::input::nearest;
+use cubeyard_device::input::NoSuchName;
 use cubeyard_runtime::dtype::DType;
-use thiserror::Error;
 
 use super::pieces::part;
 use cubeyard_tl::numeric::{Binary, TileType, infer};
@@ -29,16 +28,6 @@ pub enum ReduceOp {
     Bor,
     /// Bitwise exclusive or; of integers and bools only.
     Bxor,
-}
-
-/// The error of an unknown reduction operator.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("expected one of sum, prod, min, max, avg, band, bor, bxor; found `{found}`{}", .nearest.map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
-pub struct NoSuchReduceOp {
-    /// The name given.
-    pub found: String,
-    /// The most similar known name.
-    pub nearest: Option<&'static str>,
 }
 
 impl ReduceOp {
@@ -83,27 +72,11 @@ impl ReduceOp {
 }
 
 impl FromStr for ReduceOp {
-    type Err = NoSuchReduceOp;
+    type Err = NoSuchName;
 
-    fn from_str(text: &str) -> Result<Self, NoSuchReduceOp> {
-        let found = Self::ALL.into_iter().find(|op| op.name() == text);
-        found.ok_or_else(|| NoSuchReduceOp {
-            found: text.to_owned(),
-            nearest: nearest(text, Self::ALL.into_iter().map(Self::name)),
-        })
+    fn from_str(text: &str) -> Result<Self, NoSuchName> {
+        NoSuchName::find(text, &Self::ALL, Self::name)
     }
-}
-
-/// The error of an unknown operation.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("expected one of {known}; found `{found}`{}", .nearest.map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
-pub struct NoSuchOperation {
-    /// The name given.
-    pub found: String,
-    /// All known names.
-    pub known: String,
-    /// The most similar known name.
-    pub nearest: Option<&'static str>,
 }
 
 /// A collective operation.
@@ -143,15 +116,8 @@ impl Operation {
     }
 
     /// Returns the operation of a name, with a reduction operator and a root.
-    pub fn named(name: &str, op: ReduceOp, root: usize) -> Result<Self, NoSuchOperation> {
-        let all = Self::all(op, root);
-        let found = all.into_iter().find(|operation| operation.name() == name);
-        let names = all.map(Self::name);
-        found.ok_or_else(|| NoSuchOperation {
-            found: name.to_owned(),
-            known: names.join(", "),
-            nearest: nearest(name, names.into_iter()),
-        })
+    pub fn named(name: &str, op: ReduceOp, root: usize) -> Result<Self, NoSuchName> {
+        NoSuchName::find(name, &Self::all(op, root), Self::name)
     }
 
     /// Returns the name used by PyTorch.

@@ -1,11 +1,10 @@
 //! Errors of process groups.
 
+use cubeyard_device::input::NoSuchName;
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::RuntimeError;
 use cubeyard_runtime::dtype::DType;
 use thiserror::Error;
-
-use crate::collective::NoSuchReduceOp;
 
 /// The error of a process group. Nothing stays installed or half done on the device, except as a variant
 /// states.
@@ -267,7 +266,7 @@ pub enum DistError {
     Apart(String),
     /// An unknown reduction operator.
     #[error(transparent)]
-    Op(#[from] NoSuchReduceOp),
+    Op(#[from] NoSuchName),
     /// An error of the runtime or the machine.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),

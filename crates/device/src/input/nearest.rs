@@ -1,4 +1,6 @@
-//! Finds the most similar name, for error messages.
+//! Names that are not among those allowed, and the most similar one that is.
+
+use thiserror::Error;
 
 /// Number of characters of the name found that are compared; no known name is longer.
 const LONGEST: usize = 80;
@@ -7,6 +9,40 @@ const LONGEST: usize = 80;
 pub fn nearest<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let found: String = found.chars().take(LONGEST).collect::<String>().to_ascii_lowercase();
     names.min_by_key(|name| strsim::levenshtein(&found, &name.to_ascii_lowercase()))
+}
+
+/// Error for a name that is not one of those allowed. Use the nearest or another of them.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("expected one of {known}; found `{found}`; the nearest is `{nearest}`")]
+pub struct NoSuchName {
+    /// Allowed names, separated by commas.
+    pub known: String,
+    /// Name that was given, escaped and cut to 80 characters.
+    pub found: String,
+    /// Most similar of the allowed names.
+    pub nearest: &'static str,
+}
+
+impl NoSuchName {
+    /// Returns the one of `all` that has this name.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn find<T: Copy>(
+        name: &str,
+        all: &[T],
+        name_of: impl Fn(T) -> &'static str,
+    ) -> Result<T, Self> {
+        let names: Vec<_> = all.iter().map(|&value| name_of(value)).collect();
+        if let Some(place) = names.iter().position(|known| *known == name) {
+            return Ok(all[place]);
+        }
+        Err(Self {
+            known: names.join(", "),
+            found: name.chars().take(LONGEST).flat_map(char::escape_debug).collect(),
+            nearest: nearest(name, names.into_iter()).expect("there are names"),
+        })
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::spec::{SipTopology, SipsSpec};
 use super::{Spec, Topology};
-use crate::input::nearest;
+use crate::input::NoSuchName;
 
 impl SipTopology {
     /// All topologies, with their names in files.
@@ -30,15 +30,10 @@ impl SipTopology {
 }
 
 impl FromStr for SipTopology {
-    type Err = SipsError;
+    type Err = NoSuchName;
 
-    fn from_str(text: &str) -> Result<Self, SipsError> {
-        let found = Self::NAMES.into_iter().find(|(name, _)| *name == text);
-        found.map(|(_, topology)| topology).ok_or_else(|| SipsError::Name {
-            found: text.to_owned(),
-            nearest: nearest(text, Self::NAMES.into_iter().map(|(name, _)| name))
-                .unwrap_or_default(),
-        })
+    fn from_str(text: &str) -> Result<Self, NoSuchName> {
+        NoSuchName::find(text, &Self::NAMES, |(name, _)| name).map(|(_, topology)| topology)
     }
 }
 
@@ -90,16 +85,6 @@ pub struct SipsOverlay {
 /// Error for SIPs that no machine can have. Give other values.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SipsError {
-    /// The name of the topology is unknown.
-    #[error(
-        "expected one of ring_1d, torus_2d, mesh_2d_no_wrap; found `{found}`; the nearest is `{nearest}`"
-    )]
-    Name {
-        /// Name that was given.
-        found: String,
-        /// The most similar name.
-        nearest: &'static str,
-    },
     /// The text is not a grid.
     #[error("expected columns and rows, such as 3x2; found `{0}`")]
     Grid(String),

@@ -4,9 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use cubeyard_device::input::nearest;
-
-use thiserror::Error;
+use cubeyard_device::input::NoSuchName;
 
 /// Distribution of a part of a tensor over the members of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,16 +18,6 @@ pub enum Split {
     ColumnWise,
 }
 
-/// A split of that name does not exist.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("expected one of {}; found `{found}`; the nearest is `{nearest}`", Split::names().join(", "))]
-pub struct NoSuchSplit {
-    /// The given name, escaped and cut to 80 characters.
-    pub found: String,
-    /// The most similar name that exists.
-    pub nearest: &'static str,
-}
-
 impl Split {
     /// All splits, the default first.
     pub const ALL: [Self; 3] = [Self::Replicate, Self::RowWise, Self::ColumnWise];
@@ -41,11 +29,6 @@ impl Split {
             Self::RowWise => "row_wise",
             Self::ColumnWise => "column_wise",
         }
-    }
-
-    /// Returns the names of all splits.
-    pub fn names() -> [&'static str; 3] {
-        Self::ALL.map(Self::name)
     }
 
     /// Returns the number of different parts of `count` members.
@@ -87,13 +70,10 @@ pub(super) fn portion(whole: &Range<u64>, index: u64, count: u64) -> Range<u64> 
 }
 
 impl FromStr for Split {
-    type Err = NoSuchSplit;
+    type Err = NoSuchName;
 
-    fn from_str(name: &str) -> Result<Self, NoSuchSplit> {
-        Self::ALL.into_iter().find(|split| split.name() == name).ok_or_else(|| NoSuchSplit {
-            found: name.chars().take(80).flat_map(char::escape_debug).collect(),
-            nearest: nearest(name, Self::names().into_iter()).expect("there are names"),
-        })
+    fn from_str(name: &str) -> Result<Self, NoSuchName> {
+        NoSuchName::find(name, &Self::ALL, Self::name)
     }
 }
 
