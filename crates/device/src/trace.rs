@@ -173,7 +173,7 @@ impl<W: Write> TraceWriter<W> {
                 match value {
                     CounterValue::Int(value) => event.int(field::EVENT_COUNTER_VALUE, value),
                     CounterValue::Float(value) => {
-                        event.double(field::EVENT_DOUBLE_COUNTER_VALUE, value)
+                        event.double(field::EVENT_DOUBLE_COUNTER_VALUE, value);
                     }
                 }
             });

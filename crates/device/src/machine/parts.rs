@@ -33,10 +33,10 @@ pub(super) fn network(topology: &Topology) -> Network {
 }
 
 /// Creates our parts, except at nodes where the user has replaced them.
-pub(super) fn parts<'a>(
-    shared: &'a Rc<Shared>,
+pub(super) fn parts(
+    shared: &Rc<Shared>,
     replaced: Vec<(NodeId, Part)>,
-) -> impl Iterator<Item = (NodeId, Part)> + 'a {
+) -> impl Iterator<Item = (NodeId, Part)> {
     let mut replaced: BTreeMap<NodeId, Part> = replaced.into_iter().collect();
     let nodes = shared.wiring.topology().nodes().iter().enumerate();
     nodes.filter_map(move |(index, node)| {
