@@ -60,7 +60,7 @@
 //! ```
 //!
 //! An operation that fails returns a [`RuntimeError`], after everything that it had allocated was freed. A
-//! context belongs to the thread that made it; `examples/threads.rs` shares one among several.
+//! [`ContextThread`] lets any thread drive a context.
 //!
 //! | module | contents |
 //! |---|---|
@@ -83,6 +83,7 @@ mod init;
 mod launch;
 mod sip_memory;
 mod tensor;
+mod thread;
 
 pub use channels::{Channel, ChannelEnd, Channels, RingConfig, SlotKind};
 pub use context::{
@@ -98,3 +99,4 @@ pub use launch::{
 };
 pub use sip_memory::{SipFunction, SipMemory};
 pub use tensor::{DmaRead, Tensor, Values};
+pub use thread::{ContextThread, ContextThreadError};

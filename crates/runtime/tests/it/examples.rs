@@ -8,15 +8,6 @@ use cubeyard_sim::Span;
 #[expect(dead_code, reason = "its `main` is for those who run it alone")]
 mod deploy;
 
-#[path = "../../examples/threads.rs"]
-#[expect(dead_code, reason = "its `main` is for those who run it alone")]
-mod threads;
-
-#[test]
-fn several_threads_use_one_context_and_each_reads_its_own_data() {
-    threads::run().unwrap();
-}
-
 #[test]
 fn the_example_does_what_docs_runtime_md_says() {
     let mut text = Vec::new();

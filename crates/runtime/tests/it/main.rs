@@ -12,3 +12,4 @@ mod long_tests;
 mod owners;
 mod programs;
 mod tensors;
+mod thread;
