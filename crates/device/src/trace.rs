@@ -1,4 +1,4 @@
-//! Traces in the format of Perfetto (`.pftrace`): a writer, and the trace of a machine's [run](write).
+//! Traces in the format of Perfetto (`.pftrace`): a writer, and the trace of a machine's [run](fn@write).
 //!
 //! ```
 //! use cubeyard_device::trace::{TraceEvent, TraceFlow, TraceWriter};
