@@ -184,7 +184,7 @@ impl<M> Trains<M> {
         } else if let Some(next) = used.trains.get_mut(place)
             && place == used.booked as usize
         {
-            next.is_apart = true;
+            (next.is_apart, next.before) = (true, self.traffic.links[link.index()].free);
         }
     }
 

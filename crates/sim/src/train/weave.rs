@@ -190,16 +190,18 @@ impl<M> Trains<M> {
         let mut trains = std::mem::take(&mut used.trains);
         let starts = |passage: &Passage| passage.is_apart && passage.first.at < from;
         let at = booked + trains[booked..].iter().rposition(starts).unwrap_or(0);
+        // Up to here trains may have other ones before them, in the old order or in the new one.
+        let reach = changed(&trains[at..]);
         self.line_up(&mut trains[at..]);
+        let reach = reach.max(changed(&trains[at..]));
         let mut free = if at == booked { self.traffic[id].free } else { trains[at].before };
         let mut rest = &mut trains[at..];
-        let mut changed =
-            rest.iter().filter(|passage| passage.changed != Passage::UNCHANGED).count();
         let mut moved = std::mem::take(&mut self.moved);
+        let mut done = 0;
         loop {
             let (end, last) = close_group(rest, free);
             let group = rest.split_off_mut(..end).expect("no group is longer than all");
-            changed -= group.iter().filter(|passage| passage.changed != Passage::UNCHANGED).count();
+            done += end;
             free = self.cross_group(id, group, free, &mut moved);
             group.iter_mut().for_each(|passage| passage.changed = Passage::UNCHANGED);
             let Some(next) = rest.first_mut() else {
@@ -207,7 +209,7 @@ impl<M> Trains<M> {
                 (used.free, used.last) = (free, last);
                 break;
             };
-            if changed == 0 && next.is_apart && next.starts_alike(free) {
+            if done >= reach && next.is_apart && next.starts_alike(free) {
                 next.before = free;
                 break;
             }
@@ -286,6 +288,12 @@ impl<M> Trains<M> {
             }
         }
     }
+}
+
+/// Returns the number of trains up to the last one that has changed.
+fn changed(trains: &[Passage]) -> usize {
+    let has_changed = |passage: &Passage| passage.changed != Passage::UNCHANGED;
+    trains.iter().rposition(has_changed).map_or(0, |last| last + 1)
 }
 
 /// Makes a group of the first trains; returns their number, and the place at which their last flit asks.

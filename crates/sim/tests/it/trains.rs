@@ -1,6 +1,6 @@
 //! Trains against flits that move by themselves: the same to the picosecond.
 
-use cubeyard_sim::{Crossing, NullObserver, Observer};
+use cubeyard_sim::{Crossing, NullObserver, Observer, Span};
 use proptest::prelude::*;
 
 use crate::grid::Grid;
@@ -103,6 +103,69 @@ fn thousands_on_their_way_to_one_end_change_no_result() {
         answered: number.is_multiple_of(3),
     };
     let traffic = Traffic { grid, transfers: (0..3000).map(planned).collect() };
+    let walked = run(&traffic, false, NullObserver, false);
+    assert_eq!(run(&traffic, true, NullObserver, false), walked);
+}
+
+/// A cycle of the mesh that is in step with a clock, in picoseconds.
+const CYCLE: u64 = 1000;
+
+/// A mesh where everything takes whole cycles, so that many flits ask in one instant.
+fn in_step() -> Grid {
+    let mut grid = Grid::plain(8, 8);
+    grid.nodes.iter_mut().for_each(|node| node.overhead = Span::from_ps(4 * CYCLE));
+    grid
+}
+
+/// Packets of a few flits between random nodes of that mesh.
+fn packets() -> impl Strategy<Value = Traffic> {
+    (1..17_u64, 100..2000_u64).prop_flat_map(|(flits, cycles)| {
+        let packet = (0..cycles, 0..64_usize, 1..64_usize).prop_map(move |(cycle, from, away)| {
+            let (at, to, bytes) = (cycle * CYCLE, (from + away) % 64, flits * 256);
+            Planned { at, from, to, bytes, asks: Vec::new(), answered: false }
+        });
+        proptest::collection::vec(packet, 2000)
+            .prop_map(|transfers| Traffic { grid: in_step(), transfers })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(200)))]
+
+    /// A shortcut for trains that stay between the same others once gave other times than single flits: latencies of
+    /// meshes in `validate` were wrong by up to 0.004 %.
+    #[test]
+    fn packets_in_step_with_a_clock_arrive_as_single_flits_do(traffic in packets()) {
+        let walked = run(&traffic, false, NullObserver, false);
+        prop_assert!(run(&traffic, true, NullObserver, false) == walked);
+    }
+}
+
+/// On one link the fourth packet was expected behind the seventh, then before it. The link was computed again up to the
+/// seventh, whose times stayed, and seemed occupied for as long as before, so that the last packet came a cycle late.
+#[test]
+fn a_train_that_now_comes_before_another_is_no_longer_behind_it() {
+    let packets = [
+        (58, 61, 7),
+        (65, 16, 26),
+        (71, 17, 15),
+        (30, 56, 54),
+        (34, 57, 50),
+        (55, 32, 31),
+        (72, 45, 39),
+        (64, 53, 47),
+        (79, 37, 54),
+        (88, 37, 7),
+    ];
+    let transfers = packets.map(|(cycle, from, to)| Planned {
+        at: cycle * CYCLE,
+        from,
+        to,
+        bytes: 768,
+        asks: Vec::new(),
+        answered: false,
+    });
+    let traffic = Traffic { grid: in_step(), transfers: transfers.to_vec() };
     let walked = run(&traffic, false, NullObserver, false);
     assert_eq!(run(&traffic, true, NullObserver, false), walked);
 }
