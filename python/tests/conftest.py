@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+# A shell starts what runs in the background with Ctrl-C ignored, and Python then leaves it so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The slow reference is a script beside its scenarios, not a package.
 sys.path.insert(0, str(ROOT / "testdata" / "reference"))
