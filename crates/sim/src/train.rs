@@ -106,13 +106,18 @@ impl LinkUse {
         if passage.first > self.last || passage.first == self.last && ties_as_last {
             return Some(self.trains.len());
         }
-        let booked = self.booked as usize;
-        let gap = booked + self.unbooked().iter().position(|other| other.first > passage.first)?;
-        let mut before = self.trains[booked..gap].iter();
+        let gap = self.later(passage.first)?;
+        let mut before = self.trains[self.booked as usize..gap].iter();
         let is_apart = before.all(|other| other.last < passage.first)
             && self.trains[gap].is_apart
             && passage.last < self.trains[gap].first;
         is_apart.then_some(gap)
+    }
+
+    /// Returns the index of the first train, of those not wholly booked, whose first flit asks after a place.
+    fn later(&self, place: Place) -> Option<usize> {
+        let later = self.unbooked().iter().position(|other| other.first > place)?;
+        Some(self.booked as usize + later)
     }
 
     /// Time from which the link is free for a train in a gap.

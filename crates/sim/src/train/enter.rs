@@ -212,8 +212,7 @@ impl<M> Trains<M> {
         let passage = Passage { changed: 0, is_apart: false, ..passage };
         self.note_dirty(env, passage.first.at, link);
         let used = &mut self.uses[link.index()];
-        let later = used.unbooked().iter().position(|other| other.first > passage.first);
-        let place = later.map_or(used.trains.len(), |later| used.booked as usize + later);
+        let place = used.later(passage.first).unwrap_or(used.trains.len());
         used.trains.insert(place, passage);
         if used.unbooked().len() > CROWD {
             self.tired = Some(slot);
