@@ -19,7 +19,7 @@ use cubeyard_runtime::dtype::DType;
 
 use super::math::no_rate;
 use super::op::Op;
-use super::order::After;
+use super::order::TileUse;
 use super::tape::Effect;
 use super::{Ref, Tile, Tl};
 use crate::numeric::{Binary, Reduce, TileType, Unary, infer};
@@ -265,28 +265,12 @@ impl Composite {
         }
         plan.value = tile.map(|tile| tile.input().value);
         plan.row_values = rows.iter().map(|tile| tile.input().value).collect();
-        let pinned: Vec<_> = self.pinned().collect();
-        for tile in &pinned {
-            tl.check_slot(tile);
-        }
-        let id = tl.next_command();
-        let mut scratch = tl.state.scratch.borrow_mut();
-        let mut after: After = pinned.iter().map(|tile| tile.producer()).collect();
-        let mut loads_after = tl.meet(&plan.accesses());
-        loads_after.extend(scratch.users(id, buffers.place()));
-        scratch.touch(id, buffers.place());
-        for made in tile.into_iter().chain(&rows) {
-            after.extend(scratch.users(id, made.place()));
-            scratch.touch(id, made.place());
-        }
-        after.extend_from_slice(&loads_after);
-        pinned.iter().for_each(|tile| scratch.touch(id, tile.place()));
-        drop(scratch);
         tl.state.tape.borrow_mut().add_flop(plan.flop());
         let plan = Rc::new(plan);
         let work = Work::Pipeline(Rc::clone(&plan) as Rc<_>);
-        let command = tl.push(work, Effect::Composite(plan), after, loads_after);
-        tile.into_iter().chain(&rows).for_each(|made| made.made_by(command));
+        let made = tile.into_iter().chain(&rows).map(TileUse::Write);
+        let uses = self.pinned().map(TileUse::Read).chain(made).chain([TileUse::Take(&buffers)]);
+        let command = tl.order(work, Effect::Composite(plan), uses);
         (Handle { command }, rows)
     }
 

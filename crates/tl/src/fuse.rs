@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 
 use super::functions;
 use super::op::Op;
-use super::order::After;
+use super::order::TileUse;
 use super::tape::Effect;
 use super::{Tile, Tl};
 use crate::numeric::{Binary, Reduce, Ternary, TileType, Unary, infer};
@@ -401,8 +401,9 @@ impl Tl {
         chain.values = outputs.iter().map(Tile::value).collect();
         self.state.tape.borrow_mut().add_flop(chain.flop());
         let work = Work::Compute(chain.cost(&self.state.site.core));
-        let (reads, writes): (Vec<_>, Vec<_>) = (tiles.iter().collect(), outputs.iter().collect());
-        self.order(work, Effect::Fused(Rc::new(chain)), &reads, &writes, After::new());
+        let reads = tiles.iter().map(TileUse::Read);
+        let writes = outputs.iter().map(TileUse::Write);
+        self.order(work, Effect::Fused(Rc::new(chain)), reads.chain(writes));
         outputs
     }
 }

@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use cubeyard_device::message::Rows;
-use cubeyard_device::pe::{Dma, Work};
+use cubeyard_device::pe::Dma;
 
-use super::{Effect, KernelState, Tape, Tl};
+use super::reference::Accesses;
+use super::{KernelState, Tape, Tl};
 
 impl Tl {
     /// Ends the kernel if an access is not within a tensor.
@@ -94,15 +95,6 @@ fn commands(tape: &Tape) -> impl Iterator<Item = u32> + use<> {
     0..u32::try_from(tape.commands()).expect("commands are numbered with 32 bits")
 }
 
-fn accesses(tape: &Tape, command: u32) -> Vec<Dma> {
-    match (&tape.order(command).effect, tape.work(command)) {
-        (Effect::Composite(plan), _) => plan.accesses(),
-        (_, Work::Dma(dma)) => vec![dma],
-        (_, Work::Pipeline(accesses)) => {
-            let [loads, _, stores] = accesses.parts();
-            let loads = (0..loads).map(|index| accesses.load(index));
-            loads.chain((0..stores).map(|index| accesses.store(index))).collect()
-        }
-        _ => Vec::new(),
-    }
+fn accesses(tape: &Tape, command: u32) -> Accesses {
+    tape.order(command).effect.accesses(&tape.work(command))
 }

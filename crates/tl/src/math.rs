@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::functions;
 use super::op::Op;
-use super::order::After;
+use super::order::TileUse;
 use super::tape::{Computation, Effect, Operand};
 use super::{Tile, Tl};
 use crate::numeric::{Binary, Reduce, Scan, Ternary, TileType, Unary, infer};
@@ -229,7 +229,8 @@ impl Tl {
         let tile = self.tile(ty.clone());
         let computation = Computation { op, inputs: operands, output: tile.value(), ty };
         let effect = Effect::Compute(Box::new(computation));
-        self.order(Work::Compute(strips), effect, &tiles, &[&tile], After::new());
+        let reads = tiles.iter().map(|tile| TileUse::Read(tile));
+        self.order(Work::Compute(strips), effect, reads.chain([TileUse::Write(&tile)]));
         tile
     }
 

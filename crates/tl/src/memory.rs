@@ -5,6 +5,7 @@ use std::rc::Rc;
 use cubeyard_device::message::Direction;
 use cubeyard_device::pe::{Dma, Pipeline, Strips, Work};
 
+use super::order::TileUse;
 use super::reference::Accesses;
 use super::{Effect, Mask, Ref, Tile, Tl};
 use crate::numeric::TileType;
@@ -33,8 +34,7 @@ impl Tl {
         self.check_live(&accesses);
         let tile = self.tile(ty.clone());
         let effect = Effect::Load { value: tile.value(), ty, mask };
-        let after = self.meet(&accesses);
-        self.order(dma_work(accesses), effect, &[], &[&tile], after);
+        self.order(dma_work(accesses), effect, [TileUse::Write(&tile)]);
         tile
     }
 
@@ -59,8 +59,7 @@ impl Tl {
         let accesses = to.accesses(Direction::Write, mask.as_deref());
         self.check_live(&accesses);
         let effect = Effect::Store { input: tile.input(), mask };
-        let after = self.meet(&accesses);
-        self.order(dma_work(accesses), effect, &[tile], &[], after);
+        self.order(dma_work(accesses), effect, [TileUse::Read(tile)]);
     }
 }
 

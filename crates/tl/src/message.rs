@@ -5,7 +5,7 @@ use std::rc::Rc;
 use cubeyard_device::pe::{AnyOf, FormatId, HeldSlot, PortMessage, SlotUse, Work};
 use cubeyard_runtime::dtype::DType;
 
-use super::order::After;
+use super::order::TileUse;
 use super::tape::Effect;
 use super::tile::TileSlot;
 use super::{Instruction, Port, Tile, Tl};
@@ -21,7 +21,7 @@ impl Tl {
     pub fn send(&self, port: Port, tile: &Tile) {
         let message = self.message(port, tile.ty());
         let effect = Effect::Send { input: tile.input(), port };
-        self.order(Work::Send(message), effect, &[tile], &[], After::new());
+        self.order(Work::Send(message), effect, [TileUse::Read(tile)]);
     }
 
     /// Receives a tile from the PE at the other end of a port. The kernel waits for it: all later commands see
@@ -41,7 +41,7 @@ impl Tl {
         let message = self.message(port, &ty);
         let tile = self.tile(ty.clone());
         let effect = Effect::Receive { value: tile.value(), ty, port, usage: None };
-        self.order(Work::Receive(message), effect, &[], &[&tile], After::new());
+        self.order(Work::Receive(message), effect, [TileUse::Write(&tile)]);
         tile
     }
 
@@ -78,7 +78,7 @@ impl Tl {
         let (value, ty) = (tile.value(), tile.ty().clone());
         let work = Work::ReceiveInSlot(self.message(port, &ty), usage);
         let effect = Effect::Receive { value, ty, port, usage: Some(usage) };
-        self.order(work, effect, &[], &[tile], After::new());
+        self.order(work, effect, [TileUse::Write(tile)]);
         self.wait_on(tile.producer());
     }
 
@@ -95,10 +95,7 @@ impl Tl {
         };
         let by = tile.producer();
         let work = Work::Release(HeldSlot { port: port.of_group(self.state.site.group), by });
-        let id = self.next_command();
-        let mut after: After = self.state.scratch.borrow().users(id, tile.place()).collect();
-        after.push(by);
-        self.push(work, Effect::Release { port }, after, After::new());
+        self.order(work, Effect::Release { port }, [TileUse::Take(tile)]);
         tile.set_slot(TileSlot::Released(port));
         self.state.slots.borrow_mut().retain(|held| *held != by);
     }
@@ -131,7 +128,7 @@ impl Tl {
         let (value, ports) = (tile.value(), ports.to_vec());
         let effect = Effect::ReceiveAny { value, ty, ports, place: place.value() };
         let work = Work::ReceiveAny(Rc::new(any));
-        self.order(work, effect, &[], &[&tile, &place], After::new());
+        self.order(work, effect, [TileUse::Write(&tile), TileUse::Write(&place)]);
         self.wait_on(tile.producer());
         (tile, place)
     }

@@ -1,6 +1,7 @@
-//! Issue of commands with their dependencies: operands, and earlier uses of the same memory.
+//! Issue of commands. One function derives what a command waits for, so that no kind of command can leave anything out:
+//! memory accesses follow from its work, and places in the TCM from the tiles that it uses.
 
-use cubeyard_device::pe::{Command, CommandId, Dma, Instruction, Work};
+use cubeyard_device::pe::{Command, CommandId, Instruction, Work};
 
 use smallvec::SmallVec;
 
@@ -9,6 +10,30 @@ use crate::numeric::TileType;
 
 /// Commands on which one depends, before duplicates are removed; usually a few.
 pub(super) type After = SmallVec<[CommandId; 8]>;
+
+/// A tile, and its use by a command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TileUse<'a> {
+    /// Its elements are read, once they are there.
+    Read(&'a Tile),
+    /// Its elements are written, once nobody uses its place any more.
+    Write(&'a Tile),
+    /// Its place is used for something else, once nobody uses it any more.
+    Take(&'a Tile),
+}
+
+impl<'a> TileUse<'a> {
+    fn tile(self) -> &'a Tile {
+        match self {
+            Self::Read(tile) | Self::Write(tile) | Self::Take(tile) => tile,
+        }
+    }
+
+    /// Returns whether it concerns the computations of a pipeline alone: loads go to places that are taken.
+    fn is_computed(self) -> bool {
+        !matches!(self, Self::Take(_))
+    }
+}
 
 impl Tl {
     /// Allocates a tile in the TCM, without a command that fills it.
@@ -19,71 +44,74 @@ impl Tl {
         Tile::new(self, ty, place)
     }
 
-    /// Returns the earlier commands that conflict with these accesses: same memory, and one of the two writes.
-    /// So a kernel sees memory as if each of its commands ended before the next began.
+    /// Issues a command that uses these tiles, after the commands with which it conflicts: in memory or in the TCM, where
+    /// one of the two writes. So a kernel sees both as if each of its commands ended before the next began.
     #[track_caller]
-    pub(crate) fn meet(&self, accesses: &[Dma]) -> After {
-        let id = self.next_command();
-        let window = self.state.site.core.window;
-        self.state.traffic.borrow_mut().meet(id, window, accesses)
-    }
-
-    /// Issues a command that reads and writes tiles, after the commands in `after`.
-    #[track_caller]
-    pub(crate) fn order(
+    pub(crate) fn order<'a>(
         &self,
         work: Work,
         effect: Effect,
-        reads: &[&Tile],
-        writes: &[&Tile],
-        mut after: After,
-    ) {
-        // Not in a closure: `track_caller` would report the closure as the line of the kernel.
-        for tile in reads {
-            self.check_slot(tile);
-        }
-        let id = self.next_command();
-        let mut scratch = self.state.scratch.borrow_mut();
-        after.extend(reads.iter().map(|tile| tile.producer()));
-        for tile in writes {
-            scratch.users(id, tile.place()).for_each(|user| after.push(user));
-            scratch.touch(id, tile.place());
-        }
-        reads.iter().for_each(|tile| scratch.touch(id, tile.place()));
-        drop(scratch);
-        self.push(work, effect, after, After::new());
-        writes.iter().for_each(|tile| tile.made_by(id));
-    }
-
-    #[track_caller]
-    pub(super) fn push(
-        &self,
-        work: Work,
-        effect: Effect,
-        mut after: After,
-        mut loads_after: After,
+        uses: impl IntoIterator<Item = TileUse<'a>>,
     ) -> CommandId {
+        let uses: SmallVec<[_; 4]> = uses.into_iter().collect();
+        // Not in a closure: `track_caller` would report the closure as the line of the kernel.
+        for of in &uses {
+            if let TileUse::Read(tile) = of {
+                self.check_slot(tile);
+            }
+        }
         self.count();
         let id = self.next_command();
-        for list in [&mut after, &mut loads_after] {
-            list.retain(|before| *before + self.state.site.core.window > id);
-            list.sort_unstable();
-            list.dedup();
+        let accesses = effect.accesses(&work);
+        let mut after = self.state.traffic.borrow_mut().meet(id, self.window(), &accesses);
+        let mut computes_after = After::new();
+        let computes = matches!(&work, Work::Pipeline(pipeline) if pipeline.parts()[1] > 0);
+        for of in &uses {
+            let apart = computes && of.is_computed();
+            self.users(id, *of, if apart { &mut computes_after } else { &mut after });
         }
-        for input in effect.inputs() {
-            self.state.use_value(input.value);
+        self.push(id, work, effect, [after, computes_after]);
+        for of in &uses {
+            if let TileUse::Write(tile) = of {
+                tile.made_by(id);
+            }
         }
-        let (after, loads_after) = (after.as_slice().into(), loads_after.as_slice().into());
-        let command = Command { work, after, loads_after };
-        let place = self.here();
-        let mut tape = self.state.tape.borrow_mut();
-        let step = tape.push(Instruction::Command(command));
-        tape.orders.push(Order::new(step, effect, place));
         id
     }
 
+    /// Adds the commands for which a use of a tile waits, and records the use.
+    fn users(&self, id: CommandId, of: TileUse<'_>, after: &mut After) {
+        let (mut scratch, tile) = (self.state.scratch.borrow_mut(), of.tile());
+        match of {
+            TileUse::Read(_) => after.push(tile.producer()),
+            TileUse::Write(_) | TileUse::Take(_) => after.extend(scratch.users(id, tile.place())),
+        }
+        scratch.touch(id, tile.place());
+    }
+
     #[track_caller]
-    pub(super) fn next_command(&self) -> CommandId {
+    fn push(&self, id: CommandId, work: Work, effect: Effect, waits: [After; 2]) {
+        for input in effect.inputs() {
+            self.state.use_value(input.value);
+        }
+        let [after, computes_after] = waits.map(|mut list| {
+            list.retain(|before| *before + self.window() > id);
+            list.sort_unstable();
+            list.dedup();
+            list.as_slice().into()
+        });
+        let place = self.here();
+        let mut tape = self.state.tape.borrow_mut();
+        let step = tape.push(Instruction::Command(Command { work, after, computes_after }));
+        tape.orders.push(Order::new(step, effect, place));
+    }
+
+    fn window(&self) -> u32 {
+        self.state.site.core.window
+    }
+
+    #[track_caller]
+    fn next_command(&self) -> CommandId {
         let Ok(next) = u32::try_from(self.state.tape.borrow().commands()) else {
             self.fail("more than 2³² commands");
         };

@@ -14,6 +14,7 @@ use super::mask::Mask;
 use super::op::Op;
 use super::place::{CommandLine, LineId, Place, ScriptLine};
 use super::port::Port;
+use super::reference::Accesses;
 use crate::numeric::TileType;
 
 /// The meaning of a command, and the line that issued it.
@@ -253,6 +254,22 @@ impl Effect {
         match self {
             Self::Composite(plan) => plan.brief(),
             other => other.to_string(),
+        }
+    }
+
+    /// Returns the memory that a command of this effect and work accesses; each matrix of a tiled operation counts as a
+    /// whole.
+    pub(crate) fn accesses(&self, work: &Work) -> Accesses {
+        match (self, work) {
+            (Self::Composite(plan), _) => plan.accesses(),
+            (_, Work::Dma(dma)) => smallvec![*dma],
+            (_, Work::Pipeline(accesses)) => {
+                let [loads, _, stores] = accesses.parts();
+                let loads = (0..loads).map(|index| accesses.load(index));
+                loads.chain((0..stores).map(|index| accesses.store(index))).collect()
+            }
+            (_, Work::Compute(_) | Work::Send(_) | Work::Receive(_) | Work::ReceiveAny(_))
+            | (_, Work::ReceiveInSlot(..) | Work::Release(_)) => Accesses::new(),
         }
     }
 

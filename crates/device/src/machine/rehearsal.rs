@@ -65,8 +65,8 @@ struct OneAccess(Option<Dma>);
 
 impl Program for OneAccess {
     fn next(&mut self) -> Result<Option<Instruction>, String> {
-        let (after, loads_after) = (Dependencies::default(), Dependencies::default());
-        let command = |dma| Command { work: Work::Dma(dma), after, loads_after };
+        let (after, computes_after) = (Dependencies::default(), Dependencies::default());
+        let command = |dma| Command { work: Work::Dma(dma), after, computes_after };
         Ok(self.0.take().map(|dma| Instruction::Command(command(dma))))
     }
 }

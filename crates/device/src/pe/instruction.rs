@@ -35,11 +35,24 @@ impl Instruction {
 pub struct Command {
     /// Work of the engine.
     pub work: Work,
-    /// Commands that must be done before.
+    /// Commands that must be done before any part of this one begins.
     pub after: Dependencies,
-    /// Commands that must be done before a [pipeline](Work::Pipeline) loads; its loads do not wait for
-    /// those of `after`.
-    pub loads_after: Dependencies,
+    /// Further commands that must be done before a [pipeline](Work::Pipeline) computes or stores; its loads do not wait
+    /// for them. Other work has none.
+    pub computes_after: Dependencies,
+}
+
+impl Command {
+    /// Returns all commands that must be done before the last part of this one begins, each once and in order.
+    pub fn before(&self) -> Dependencies {
+        if self.computes_after.is_empty() {
+            return self.after.clone();
+        }
+        let mut all: Vec<_> = self.after.iter().chain(&*self.computes_after).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all.as_slice().into()
+    }
 }
 
 /// Work of a command.

@@ -150,8 +150,8 @@ impl Instructions {
             Packed::Dispatch(count) => return Some(Instruction::Dispatch(count)),
             Packed::End => return None,
         };
-        let (after, loads_after) = (after.into(), super::Dependencies::default());
-        Some(Instruction::Command(Command { work, after, loads_after }))
+        let (after, computes_after) = (after.into(), super::Dependencies::default());
+        Some(Instruction::Command(Command { work, after, computes_after }))
     }
 
     /// Reads some instructions from a multiple of their number on, and the end where there are no more.
@@ -186,8 +186,8 @@ mod tests {
             Strips { unit: OpUnit::Math, count, fetch, work, store }
         };
         let command = |work, after: &[CommandId]| {
-            let (after, loads_after) = (after.into(), Dependencies::default());
-            Instruction::Command(Command { work, after, loads_after })
+            let (after, computes_after) = (after.into(), Dependencies::default());
+            Instruction::Command(Command { work, after, computes_after })
         };
         let dma = |direction, rows| Work::Dma(Dma { direction, address: u64::MAX, bytes: 8, rows });
         let (read, write) = (Direction::Read, Direction::Write);

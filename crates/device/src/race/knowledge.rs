@@ -14,7 +14,7 @@ use cubeyard_sim::NodeId;
 
 use super::Agent;
 use crate::message::{Direction, RequestId};
-use crate::pe::{Command, CommandId, Dependencies, PortId, Work};
+use crate::pe::{Command, CommandId, Dependencies, PortId};
 use clock::Clock;
 
 /// A launch, and the `PE_CPU` of one of its PEs.
@@ -48,9 +48,10 @@ struct ProgramKnowledge {
 
 #[derive(Debug)]
 struct CommandKnowledge {
-    /// Dependencies, except of the loads of a pipeline.
+    /// Dependencies of all parts.
     after: Dependencies,
-    loads_after: Option<Dependencies>,
+    /// Further dependencies of the computations and stores of a pipeline.
+    computes_after: Dependencies,
     /// Commands that the program had waited for.
     waited: Vec<CommandId>,
     /// All commands before this one were done.
@@ -147,10 +148,9 @@ impl ProgramKnowledge {
         }
         let fence = self.fence;
         self.waited.retain(|&waited| waited >= fence);
-        let is_pipeline = matches!(command.work, Work::Pipeline(_));
         self.nodes.push_back(CommandKnowledge {
             after: command.after.clone(),
-            loads_after: is_pipeline.then(|| command.loads_after.clone()),
+            computes_after: command.computes_after.clone(),
             waited: self.waited.clone(),
             fence,
             told: self.told.clone(),
@@ -194,8 +194,7 @@ impl ProgramKnowledge {
         if let Some(known) = &node.knows {
             return known.clone();
         }
-        let loads = node.loads_after.clone().unwrap_or_default();
-        let before: Vec<_> = node.after.iter().chain(&*loads).copied().collect();
+        let before: Vec<_> = node.after.iter().chain(&*node.computes_after).copied().collect();
         let known = self.beginning(command, &before);
         self.node_mut(command).expect("it is there").knows = Some(known.clone());
         known
@@ -203,10 +202,10 @@ impl ProgramKnowledge {
 
     /// Returns the knowledge when an access begins.
     fn knows_for(&mut self, access: Agent) -> Clock {
-        let loads = self.node(access.command).and_then(|node| node.loads_after.clone());
-        match loads {
-            Some(loads) if access.direction == Direction::Read => {
-                self.beginning(access.command, &loads)
+        let node = self.node(access.command).filter(|node| !node.computes_after.is_empty());
+        match node.map(|node| node.after.clone()) {
+            Some(after) if access.direction == Direction::Read => {
+                self.beginning(access.command, &after)
             }
             _ => self.knows(access.command),
         }
@@ -243,8 +242,7 @@ impl ProgramKnowledge {
 impl CommandKnowledge {
     /// Returns the commands that are done before all parts of this one.
     fn before(&self) -> impl Iterator<Item = CommandId> {
-        let loads = self.loads_after.iter().flat_map(|loads| loads.iter());
-        self.after.iter().chain(loads).chain(&self.waited).copied()
+        self.after.iter().chain(&*self.computes_after).chain(&self.waited).copied()
     }
 }
 

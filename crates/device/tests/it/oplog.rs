@@ -65,8 +65,9 @@ impl Program for Script {
             Step::Call => return Ok(Some(Instruction::Dispatch(2))),
         };
         self.next += 1;
-        let (after, loads_after) = (after.as_slice().into(), after[after.len() / 2..].into());
-        Ok(Some(Instruction::Command(Command { work, after, loads_after })))
+        let (computations, all) = after.split_at(after.len() / 2);
+        let (after, computes_after) = (all.into(), computations.into());
+        Ok(Some(Instruction::Command(Command { work, after, computes_after })))
     }
 }
 

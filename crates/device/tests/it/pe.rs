@@ -155,11 +155,11 @@ fn compute(ns: u64, after: &[usize]) -> Step {
 
 fn computation(math: bool, ns: u64, after: &[usize]) -> Step {
     let work = TaskWork::Compute(Compute { math, count: 1, each: [0, ns * 1000, 0] });
-    Step::Task(Task { work, after: after.to_vec(), loads_after: Vec::new() })
+    Step::Task(Task { work, after: after.to_vec(), computes_after: Vec::new() })
 }
 
 fn load(bytes: u64) -> Step {
-    Step::Task(Task { work: TaskWork::Load(bytes), after: Vec::new(), loads_after: Vec::new() })
+    Step::Task(Task { work: TaskWork::Load(bytes), after: Vec::new(), computes_after: Vec::new() })
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn by_hand_commands_without_dma() {
     assert_eq!(run(one, &[compute(10, &[]), compute(5, &[])]).0, 18_000);
     // Three strips of 2, 5 and 1: the second stage sets the pace.
     let strips = TaskWork::Compute(Compute { math: true, count: 3, each: [2000, 5000, 1000] });
-    let strips = Step::Task(Task { work: strips, after: Vec::new(), loads_after: Vec::new() });
+    let strips = Step::Task(Task { work: strips, after: Vec::new(), computes_after: Vec::new() });
     assert_eq!(run(PLAIN, &[strips]).0, (2 + 2 + 3 * 5 + 1) * 1000);
     // Calls that are no commands.
     assert_eq!(run(PLAIN, &[Step::Calls(7)]).0, 7000);
@@ -186,7 +186,7 @@ fn a_long_pipeline_in_two_engines_takes_as_long_as_the_rules_say() {
         let (compute, epilogue) = (computation(false, 10), Some(computation(true, epilogue)));
         let pipe = Pipe { outs: 60, steps, loads, ahead: 2, stores, bytes: 700, compute, epilogue };
         let work = TaskWork::Pipeline(pipe);
-        let program = [Step::Task(Task { work, after: Vec::new(), loads_after: Vec::new() })];
+        let program = [Step::Task(Task { work, after: Vec::new(), computes_after: Vec::new() })];
         for separate in [false, true] {
             let spec = Spec { separate, ..PLAIN };
             let (time, taken, _) = run(spec, &program);
@@ -225,7 +225,7 @@ fn by_hand_a_pipeline_in_two_engines() {
             epilogue: Some(computation(true, epilogue)),
         };
         let work = TaskWork::Pipeline(pipe);
-        run(spec, &[Step::Task(Task { work, after: Vec::new(), loads_after: Vec::new() })]).0
+        run(spec, &[Step::Task(Task { work, after: Vec::new(), computes_after: Vec::new() })]).0
     };
     let two = Spec { separate: true, ..PLAIN };
     assert_eq!((time(PLAIN, 8), time(two, 8)), (2000 + 3 * 18_000, 2000 + 3 * 10_000 + 8000));

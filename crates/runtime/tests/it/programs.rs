@@ -29,7 +29,7 @@ impl Program for Stores {
         let (direction, bytes) = (Direction::Write, bytes.len() as u64);
         let work = Work::Dma(Dma { direction, address: self.address, bytes, rows: None });
         let none = Dependencies::default;
-        Ok(Some(Instruction::Command(Command { work, after: none(), loads_after: none() })))
+        Ok(Some(Instruction::Command(Command { work, after: none(), computes_after: none() })))
     }
 
     fn has_data(&self) -> bool {

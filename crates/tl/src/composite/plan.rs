@@ -10,7 +10,7 @@ pub(super) use pipeline::PlanComputation;
 use std::fmt;
 
 use cubeyard_device::message::Direction;
-use cubeyard_device::pe::{Dma, OpUnit, Strips};
+use cubeyard_device::pe::{OpUnit, Strips};
 use cubeyard_device::topology::CoreSpec;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
@@ -18,6 +18,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::super::input::{Input, ValueId};
 use super::super::op::{DotForm, Op};
+use super::super::reference::Accesses;
 use super::super::{Ref, Tile};
 use super::{Composite, CompositeKind, Epilogue, Source};
 use crate::numeric::{NumericError, Reduce, Ternary, TileType, infer};
@@ -198,8 +199,8 @@ impl Plan {
     }
 
     /// Returns all accesses for checking; each matrix counts as a whole.
-    pub(crate) fn accesses(&self) -> Vec<Dma> {
-        let mut all = Vec::new();
+    pub(crate) fn accesses(&self) -> Accesses {
+        let mut all = Accesses::new();
         for source in &self.sources {
             if let PlanSource::Memory(reference) = source {
                 all.extend(reference.accesses(Direction::Read, None));

@@ -13,9 +13,12 @@ mod fuse_model;
 mod gemm;
 mod lab;
 mod language;
+#[path = "../../../../testdata/long_tests.rs"]
+mod long_tests;
 mod message_order;
 mod messages;
 mod numbers;
+mod order;
 mod races;
 mod receive_any;
 mod script;

@@ -147,10 +147,10 @@ impl Run {
 
     fn issue_pipeline(&mut self, id: CommandId, parts: [u32; 3]) {
         let command = self.long_command(id).expect("a pipeline is not packed");
-        let loads_after = command.loads_after.clone();
+        let before = command.before();
         let issued = self.end_of(id).latest();
         let first = self.first_parts(id, parts[COMPUTE]);
-        self.slot_mut(id).pipelined = Some(Pipelined::new(parts, first, issued, loads_after));
+        self.slot_mut(id).pipelined = Some(Pipelined::new(parts, first, issued, before));
         for unit in [LOAD, COMPUTE, STORE, VECTOR] {
             if first[unit] < parts[kind_of(unit)] {
                 self.stand(unit, id);

@@ -74,8 +74,7 @@ impl Run {
             pipelined.parts[COMPUTE].until(pipeline.store_after(index))
         };
         let mark = mark.ok_or(id)?;
-        let ready =
-            if is_load { self.ready_after(id, &pipelined.loads_after) } else { self.ready(id) };
+        let ready = if is_load { self.ready_whole(id) } else { self.ready(id) };
         Ok(ready?.or(mark.time, OpCause::Part, mark.record))
     }
 

@@ -59,7 +59,8 @@ pub(super) struct Pipelined {
     pub(super) parts: [Progress; 3],
     /// Progress of the fetches of operands from the TCM.
     pub(super) fetched: Progress,
-    pub(super) loads_after: Dependencies,
+    /// Commands that must be done before a computation or a store.
+    before: Dependencies,
     /// Number of parts that are not done.
     left: u32,
     /// Whether both compute engines have parts of it.
@@ -80,13 +81,13 @@ impl Pipelined {
         parts: [u32; 3],
         next: [u32; 4],
         issued: Latest,
-        loads_after: Dependencies,
+        before: Dependencies,
     ) -> Box<Self> {
         let fetched = Progress::new(parts[COMPUTE]);
         let is_mixed = next[COMPUTE].max(next[VECTOR]) < parts[COMPUTE];
         let (left, parts) = (parts.iter().sum(), parts.map(Progress::new));
         let followers = [0; 4];
-        Box::new(Self { issued, parts, fetched, loads_after, left, is_mixed, next, followers })
+        Box::new(Self { issued, parts, fetched, before, left, is_mixed, next, followers })
     }
 
     /// Returns the next part that a unit begins; none if it has begun all.
@@ -137,8 +138,17 @@ impl Run {
         }
     }
 
-    /// Returns when a command can begin as far as others go, or the first that it waits for.
+    /// Returns when a command can begin as far as others go, or the first that it waits for. Of a pipeline this is the
+    /// beginning of its computations and stores.
     pub(super) fn ready(&self, id: CommandId) -> Result<Latest, CommandId> {
+        match &self.slot(id).pipelined {
+            Some(pipelined) => self.ready_after(id, &pipelined.before),
+            None => self.ready_whole(id),
+        }
+    }
+
+    /// Returns when any part of a command can begin as far as others go, or the first that it waits for.
+    pub(super) fn ready_whole(&self, id: CommandId) -> Result<Latest, CommandId> {
         match &self.slot(id).packed {
             Packed::Dma { after, .. }
             | Packed::Send(_, after)
@@ -154,11 +164,7 @@ impl Run {
     }
 
     /// Returns when a command is issued and its dependencies are done, or the first that is not.
-    pub(super) fn ready_after(
-        &self,
-        id: CommandId,
-        after: &[CommandId],
-    ) -> Result<Latest, CommandId> {
+    fn ready_after(&self, id: CommandId, after: &[CommandId]) -> Result<Latest, CommandId> {
         let mut ready = self.issued(id);
         for &before in after {
             // Those before the window were done before this command was issued.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::*;
-use crate::pe::{Dma, FormatId, PortMessage};
+use crate::pe::{Dma, FormatId, PortMessage, Work};
 
 const PROGRAMS: usize = 3;
 const WINDOW: u32 = 3;
@@ -96,7 +96,7 @@ fn command(step: Step, number: CommandId) -> Command {
                 format: FormatId::default(),
             }),
             after: Dependencies::default(),
-            loads_after: Dependencies::default(),
+            computes_after: Dependencies::default(),
         };
     };
     let before: Vec<_> = number.checked_sub(after).filter(|_| after > 0).into_iter().collect();
@@ -107,7 +107,7 @@ fn command(step: Step, number: CommandId) -> Command {
         }
         _ => Work::Dma(dma),
     };
-    Command { work, after: before.as_slice().into(), loads_after: Dependencies::default() }
+    Command { work, after: before.as_slice().into(), computes_after: Dependencies::default() }
 }
 
 impl World {

@@ -34,7 +34,8 @@ pub(crate) enum Step {
 pub(crate) struct Task {
     pub(crate) work: TaskWork,
     pub(crate) after: Vec<usize>,
-    pub(crate) loads_after: Vec<usize>,
+    /// Further commands that the computations and stores of a pipeline wait for.
+    pub(crate) computes_after: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -98,10 +99,6 @@ impl Task {
         }
     }
 
-    pub(crate) fn loads_after(&self) -> &[usize] {
-        if matches!(self.work, TaskWork::Pipeline(_)) { &self.loads_after } else { &self.after }
-    }
-
     pub(crate) fn compute(&self, index: usize) -> Compute {
         match self.work {
             TaskWork::Compute(compute) => compute,
@@ -162,8 +159,9 @@ impl Task {
             TaskWork::Compute(compute) => Work::Compute(strips(compute)),
             TaskWork::Pipeline(_) => Work::Pipeline(Rc::new(Tiled { task: self.clone(), address })),
         };
-        let (after, loads_after) = (ids(&self.after), ids(&self.loads_after));
-        Command { work, after: after.as_slice().into(), loads_after: loads_after.as_slice().into() }
+        let (after, computes_after) = (ids(&self.after), ids(&self.computes_after));
+        let (after, computes_after) = (after.as_slice().into(), computes_after.as_slice().into());
+        Command { work, after, computes_after }
     }
 }
 
@@ -296,7 +294,7 @@ pub(crate) fn programs(writes: bool) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..25).prop_map(|raw| {
         let mut count = 0;
         let mut steps = Vec::new();
-        for (kind, work, after, loads_after) in raw {
+        for (kind, work, after, computes_after) in raw {
             let pick = |list: Vec<prop::sample::Index>| {
                 list.iter().filter(|_| count > 0).map(|pick| pick.index(count)).collect()
             };
@@ -307,8 +305,10 @@ pub(crate) fn programs(writes: bool) -> impl Strategy<Value = Vec<Step>> {
                 11 => steps.push(Step::Fence),
                 1 => steps.push(Step::Calls(u32::from(kind) + small(after.len()))),
                 _ => {
-                    let (after, loads_after) = (pick(after), pick(loads_after));
-                    steps.push(Step::Task(Task { work, after, loads_after }));
+                    let is_pipeline = matches!(work, TaskWork::Pipeline(_));
+                    let more = if is_pipeline { pick(computes_after) } else { Vec::new() };
+                    let after = pick(after);
+                    steps.push(Step::Task(Task { work, after, computes_after: more }));
                     count += 1;
                 }
             }

@@ -170,9 +170,9 @@ impl Reference<'_> {
             }
             _ => first(&parts[1].ended, task.store_after(index))?,
         };
-        let after = if kind == 0 { task.loads_after() } else { &task.after };
+        let more: &[usize] = if kind == 0 { &[] } else { &task.computes_after };
         let mut ready = self.known[id].issued?.max(own);
-        for &before in after {
+        for &before in task.after.iter().chain(more) {
             ready = ready.max(self.end(before)?);
         }
         Some(ready)
