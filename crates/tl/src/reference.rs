@@ -109,6 +109,15 @@ impl Ref {
         Some(Self { address: self.address, ty, layout: Layout::Strided(strides) })
     }
 
+    /// Returns whether every box of both is the same bytes of memory.
+    pub(super) fn is_same_memory(&self, other: &Self) -> bool {
+        let sizes = [self, other].map(|each| each.ty.dtype.size());
+        self.address == other.address
+            && self.layout == other.layout
+            && self.ty.shape == other.ty.shape
+            && sizes[0] == sizes[1]
+    }
+
     /// Returns a mask of the elements of the box of [`block`](Self::block) that are inside the edges.
     pub fn inside(&self, start: &[u64], shape: &[u64]) -> Mask {
         let limits: Vec<_> =

@@ -55,6 +55,35 @@ fn columns(address: u64, rows: Rows, other: u64, bytes: u64) -> bool {
     offset < i128::from(rows.bytes) || offset + i128::from(bytes) > pitch
 }
 
+/// Returns whether two accesses touch the same byte, in time that grows with the rows of one of them.
+pub(super) fn touch_same(one: &Dma, other: &Dma) -> bool {
+    let [one, other] = if count(one) > count(other) { [other, one] } else { [one, other] };
+    overlap(one, other)
+        && rows_of(one).segments(0, one.bytes).any(|(at, bytes)| {
+            let from = one.address + at;
+            touches(other, from, from + bytes)
+        })
+}
+
+/// Returns whether an access touches a range of addresses.
+fn touches(dma: &Dma, from: u64, to: u64) -> bool {
+    let (rows, Some(last)) = (rows_of(dma), (to - 1).checked_sub(dma.address)) else {
+        return false;
+    };
+    // Of the rows that begin before the end of the range, the last one ends last.
+    let row = (last / rows.pitch.max(1)).min(count(dma) - 1);
+    dma.address + row * rows.pitch + rows.bytes > from
+}
+
+/// Returns the rows of an access; contiguous bytes are one.
+fn rows_of(dma: &Dma) -> Rows {
+    dma.rows.unwrap_or(Rows { bytes: dma.bytes, pitch: dma.bytes })
+}
+
+fn count(dma: &Dma) -> u64 {
+    dma.bytes / rows_of(dma).bytes
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -100,6 +129,7 @@ mod tests {
             let touched = bytes(&other);
             let meets = bytes(&one).iter().any(|at| touched.contains(at));
             prop_assert!(!meets || overlap(&one, &other));
+            prop_assert_eq!(touch_same(&one, &other), meets);
         }
     }
 }

@@ -21,7 +21,7 @@ impl Plan {
         }
     }
 
-    fn source_name(&self, source: usize) -> String {
+    pub(super) fn source_name(&self, source: usize) -> String {
         match (&self.kind, self.sources.len()) {
             (CompositeKind::Gemm, _) => ["A", "B"][source].to_owned(),
             (_, 1) => "x".to_owned(),

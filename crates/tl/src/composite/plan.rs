@@ -2,6 +2,7 @@
 
 mod cost;
 mod grid;
+mod overlap;
 mod pipeline;
 
 pub use grid::TileGrid;
@@ -119,7 +120,7 @@ impl Plan {
             value: None,
             row_values: Vec::new(),
         };
-        this.check_tiles().map_err(PlanProblem::Text)?;
+        this.check_tiles().and_then(|()| this.check_apart()).map_err(PlanProblem::Text)?;
         this.costs = this.costs(core)?;
         Ok(this)
     }

@@ -19,6 +19,7 @@ mod message_order;
 mod messages;
 mod numbers;
 mod order;
+mod overlaps;
 mod races;
 mod receive_any;
 mod script;
