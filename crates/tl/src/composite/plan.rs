@@ -1,6 +1,7 @@
 //! A composite cut into tiles: its loads, computations and stores, and their dependencies.
 
 mod cost;
+mod epilogue_types;
 mod grid;
 mod overlap;
 mod pipeline;
@@ -22,7 +23,7 @@ use super::super::op::{DotForm, Op};
 use super::super::reference::Accesses;
 use super::super::{Ref, Tile};
 use super::{Composite, CompositeKind, Epilogue, Source};
-use crate::numeric::{NumericError, Reduce, Ternary, TileType, infer};
+use crate::numeric::{Reduce, Ternary, TileType, infer};
 use cost::Costs;
 
 /// A tiled operation that was issued, cut into tiles.
@@ -92,7 +93,8 @@ impl Plan {
         for ty in epilogues.iter().flatten().flat_map(PlanEpilogue::types) {
             check_operand(ty, &output)?;
         }
-        let columns = columns(composite, &epilogues)?;
+        let result = epilogue_types::check(composite, &epilogues, &output)?;
+        let columns = columns(composite, &result)?;
         let mut this = Self {
             kind: composite.kind.clone(),
             grid,
@@ -245,39 +247,19 @@ impl PlanEpilogue {
     fn types(&self) -> impl Iterator<Item = &TileType> {
         self.tiles().map(|input| &input.ty)
     }
-
-    /// Returns the type of its result, given that of the intermediate result.
-    fn infer(&self, result: &TileType) -> Result<TileType, NumericError> {
-        let of = |operand: &PlanOperand| match operand {
-            PlanOperand::Result => result.clone(),
-            PlanOperand::Number(_) => TileType::scalar(result.dtype),
-            PlanOperand::Tile(input) => input.ty.with_dtype(result.dtype),
-        };
-        let types: Vec<_> = self.operands.iter().map(of).collect();
-        self.op.infer(&types.iter().collect::<Vec<_>>())
-    }
 }
 
-/// Returns the types of the reductions of rows of a composite.
-fn columns(
-    composite: &Composite,
-    epilogues: &[Vec<PlanEpilogue>; 3],
-) -> Result<Vec<TileType>, PlanProblem> {
+/// Returns the types of the reductions of rows of a composite, of an intermediate result of this type.
+fn columns(composite: &Composite, result: &TileType) -> Result<Vec<TileType>, PlanProblem> {
     if composite.rows.is_empty() {
         return Ok(Vec::new());
     }
-    if !epilogues[2].is_empty() {
+    if !composite.epilogues[2].is_empty() {
         let text =
             "reductions of rows come before an epilogue at the end: reduce its result instead";
         return Err(PlanProblem::Text(text.to_owned()));
     }
-    let types: Vec<_> = composite.sources.iter().map(Source::ty).collect();
-    let wrong = |error: NumericError| PlanProblem::Text(error.to_string());
-    let mut ty = composite.kind.output(&types).map_err(wrong)?;
-    for epilogue in epilogues.iter().flatten() {
-        ty = epilogue.infer(&ty).map_err(wrong)?;
-    }
-    composite.rows.iter().map(|reduce| column(*reduce, &ty)).collect()
+    composite.rows.iter().map(|reduce| column(*reduce, result)).collect()
 }
 
 fn column(reduce: Reduce, ty: &TileType) -> Result<TileType, PlanProblem> {

@@ -177,7 +177,10 @@ impl PlanRun {
     ) -> Result<(), NumericError> {
         let whole = self.whole.take().expect("all tiles came before");
         let shape = [plan.output().shape[0], plan.output().shape[1]];
-        self.whole = Some(applied(&plan.epilogues[2][number], &whole, [0; 2], shape, value)?);
+        let whole = applied(&plan.epilogues[2][number], &whole, [0; 2], shape, value)?;
+        let is_last = number + 1 == plan.epilogues[2].len();
+        self.whole =
+            Some(if is_last { numeric::cast(&whole, plan.output().dtype)? } else { whole });
         Ok(())
     }
 
@@ -206,7 +209,14 @@ fn applied(
     shape: [u64; 2],
     value: &mut dyn FnMut(&Input) -> Rc<Array>,
 ) -> Result<Array, NumericError> {
-    let dtype = result.ty().dtype;
+    let dtype = epilogue.dtype(result.ty().dtype);
+    let cast;
+    let result = if dtype == result.ty().dtype {
+        result
+    } else {
+        cast = numeric::cast(result, dtype)?;
+        &cast
+    };
     let mut operands = Vec::with_capacity(epilogue.operands.len());
     for operand in &epilogue.operands {
         operands.push(match operand {

@@ -11,6 +11,7 @@ mod flex;
 mod fuse;
 mod fuse_model;
 mod gemm;
+mod integer_products;
 mod lab;
 mod language;
 #[path = "../../../../testdata/long_tests.rs"]
