@@ -4,7 +4,7 @@
 
 mod bind;
 
-pub use bind::{BoundArgument, BoundTensor, LocalPart, Site};
+pub use bind::{BoundArgument, BoundTensor, HeldPart, LocalPart, Site};
 
 use std::any::Any;
 use std::cell::RefCell;

@@ -94,8 +94,8 @@ pub use error::{AllocateError, RuntimeError};
 pub use flex::{FlexArray, FlexDevice, FlexOperand, FlexOperands};
 pub use init::{random_bits, uniform};
 pub use launch::{
-    Argument, BoundArgument, BoundTensor, Event, Launch, LaunchHandle, LocalPart, Programs, Site,
-    Stream,
+    Argument, BoundArgument, BoundTensor, Event, HeldPart, Launch, LaunchHandle, LocalPart,
+    Programs, Site, Stream,
 };
 pub use sip_memory::{SipFunction, SipMemory};
 pub use tensor::{DmaRead, Tensor, Values};

@@ -18,6 +18,7 @@
 mod tests;
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -133,6 +134,31 @@ impl Shape {
             [rows @ .., columns] if self.rank > 1 => (rows.iter().product(), *columns),
             _ => (self.elements(), 1),
         }
+    }
+
+    /// Returns rows and columns of a range of elements in the [matrix](Self::matrix), in row-major order; `None` if the
+    /// range is empty or no rectangle: neither whole rows nor a part of one row.
+    ///
+    /// ```
+    /// # use cubeyard_runtime::shape::Shape;
+    /// let shape = Shape::new(&[6, 4])?;
+    /// assert_eq!(shape.rectangle(&(8..16)), Some([2..4, 0..4]));
+    /// assert_eq!(shape.rectangle(&(9..11)), Some([2..3, 1..3]));
+    /// assert_eq!(shape.rectangle(&(2..8)), None);
+    /// # Ok::<(), cubeyard_runtime::shape::ShapeError>(())
+    /// ```
+    pub fn rectangle(&self, elements: &Range<u64>) -> Option<[Range<u64>; 2]> {
+        let (_, columns) = self.matrix();
+        let Range { start, end } = *elements;
+        if start >= end || end > self.elements() {
+            return None;
+        }
+        let (first, last) = (start / columns, (end - 1) / columns);
+        if start.is_multiple_of(columns) && end.is_multiple_of(columns) {
+            return Some([first..last + 1, 0..columns]);
+        }
+        let column = start % columns;
+        (first == last).then(|| [first..last + 1, column..column + (end - start)])
     }
 
     /// Returns a shape with other dimensions and as many elements.

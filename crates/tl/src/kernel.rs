@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 
-use cubeyard_runtime::{BoundArgument, BoundTensor};
+use cubeyard_runtime::{BoundArgument, BoundTensor, HeldPart};
 
 use crate::{Ref, Tl};
 
@@ -191,13 +192,32 @@ impl TensorArg<'_> {
     }
 
     /// As [`local`](Self::local); `None` if this PE holds nothing.
+    #[track_caller]
     pub fn local_if_any(&self) -> Option<Ref> {
-        let part = self.bound.local.as_ref()?;
+        match self.held() {
+            Ok(part) => part,
+            Err(why) => self.tl.fail(format!("argument {}: {why}", self.position)),
+        }
+    }
+
+    /// As [`local_if_any`](Self::local_if_any); the error says why a part of a view has no shape.
+    pub fn held(&self) -> Result<Option<Ref>, String> {
+        let part = match &self.bound.local {
+            HeldPart::Nothing => return Ok(None),
+            HeldPart::Rectangle(part) => part,
+            HeldPart::Ragged(Range { start, end }) => {
+                let (pe, shape) = (self.tl.state.site.pe, self.bound.shape);
+                return Err(format!(
+                    "{pe} holds elements {start} to {end} of a view of {shape}, which are no rectangle of it; use \
+                     the whole of it, or a view whose rows it holds"
+                ));
+            }
+        };
         let rows = part.rows.end - part.rows.start;
         let columns = part.columns.end - part.columns.start;
         let is_vector = self.bound.shape.rank() <= 1;
         let shape = if is_vector { vec![rows * columns] } else { vec![rows, columns] };
-        Some(Ref::new(part.address, &shape, self.bound.dtype))
+        Ok(Some(Ref::new(part.address, &shape, self.bound.dtype)))
     }
 }
 

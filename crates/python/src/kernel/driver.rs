@@ -212,14 +212,18 @@ impl Driver {
             BoundArgument::Tensor(tensor) => tensor,
         };
         let name = self.function.parameters.get(position).cloned();
+        let (part, ragged) = match self.arguments.tensor(position).held() {
+            Ok(part) => (part, None),
+            Err(why) => (None, Some(why)),
+        };
         let argument = ArgumentTensor {
             name: name.unwrap_or_else(|| position.to_string()),
+            ragged,
             whole: tensor
                 .whole
                 .map(|address| tl::Ref::new(address, tensor.shape.dimensions(), tensor.dtype)),
             pe: self.run.tl.pe().to_string(),
         };
-        let part = self.arguments.tensor(position).local_if_any();
         Ok(Py::new(py, Ref::argument(part, argument))?.into_any())
     }
 

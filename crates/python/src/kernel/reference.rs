@@ -12,7 +12,7 @@ use super::{mask, run};
 /// A tile in memory: the part of a tensor that this PE holds, or a part of that.
 #[pyclass(frozen, module = "cubeyard._native")]
 pub(crate) struct Ref {
-    /// The memory; none for a tensor of which this PE holds nothing.
+    /// The memory; none for a tensor of which this PE holds nothing, or elements that have no shape.
     part: Option<tl::Ref>,
     /// The argument, unless it is a part of one.
     argument: Option<Arc<ArgumentTensor>>,
@@ -24,6 +24,8 @@ pub(crate) struct ArgumentTensor {
     pub(crate) name: String,
     /// The whole tensor, if it is one row-major range.
     pub(crate) whole: Option<tl::Ref>,
+    /// Reason why the part that the PE holds has no shape, if so.
+    pub(crate) ragged: Option<String>,
     /// The PE that runs the kernel.
     pub(crate) pe: String,
 }
@@ -38,11 +40,10 @@ impl Ref {
     pub(crate) fn part(&self, py: Python<'_>) -> PyResult<&tl::Ref> {
         self.part.as_ref().ok_or_else(|| {
             let argument = self.argument.as_ref().expect("only arguments have no part");
-            let ArgumentTensor { name, pe, .. } = &**argument;
-            run::fail(
-                py,
-                &format!("argument `{name}`: {pe} holds no part of it; see `{name}.held`"),
-            )
+            let ArgumentTensor { name, pe, ragged, .. } = &**argument;
+            let nothing = || format!("{pe} holds no part of it; see `{name}.held`");
+            let why = ragged.clone().unwrap_or_else(nothing);
+            run::fail(py, &format!("argument `{name}`: {why}"))
         })
     }
 }
@@ -61,7 +62,7 @@ impl Ref {
     /// Whether this PE holds a part of the tensor.
     #[getter]
     fn held(&self) -> bool {
-        self.part.is_some()
+        self.part.is_some() || self.argument.as_ref().is_some_and(|of| of.ragged.is_some())
     }
 
     /// Length of each dimension.

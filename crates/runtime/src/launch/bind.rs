@@ -51,8 +51,19 @@ pub struct BoundTensor {
     pub shape: Shape,
     /// First address of the whole tensor, row-major; none if no contiguous range holds it.
     pub whole: Option<u64>,
-    /// Part that this PE holds; none if it holds nothing or the tensor is a view.
-    pub local: Option<LocalPart>,
+    /// Part that this PE holds.
+    pub local: HeldPart,
+}
+
+/// The elements of a tensor that a PE holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeldPart {
+    /// No element at all.
+    Nothing,
+    /// A rectangle of the tensor's matrix.
+    Rectangle(LocalPart),
+    /// Elements of a view that are no rectangle of its matrix, by their row-major indices.
+    Ragged(Range<u64>),
 }
 
 /// Part of a tensor that a PE holds, as a row-major matrix.
@@ -75,8 +86,8 @@ impl Argument<'_> {
             Self::Tensor(tensor) => BoundArgument::Tensor(bind(tensor, pe, addressing)),
             Self::Operand(operand) => {
                 let (shape, dtype) = operand.array();
-                let whole = Some(operand.range().start);
-                BoundArgument::Tensor(BoundTensor { dtype, shape, whole, local: None })
+                let (whole, local) = (Some(operand.range().start), HeldPart::Nothing);
+                BoundArgument::Tensor(BoundTensor { dtype, shape, whole, local })
             }
         }
     }
@@ -90,19 +101,42 @@ fn bind(tensor: &Tensor, pe: PeRef, addressing: Addressing) -> BoundTensor {
         (Addressing::Virtual, Some(base)) => base.to_bits() + layout.shards()[place].offset_bytes,
         _ => storage.shards[place].address.to_bits(),
     };
-    let is_view = tensor.nbytes().get() != layout.nbytes();
-    let local = place.filter(|_| !is_view).map(|place| {
-        let Shard { rows, columns, .. } = layout.shards()[place].clone();
-        LocalPart { address: address(place), rows, columns }
-    });
-    let (rows, columns) = layout.shape().matrix();
-    let is_all = |part: &LocalPart| part.rows == (0..rows) && part.columns == (0..columns);
-    let own = local.as_ref().filter(|part| is_all(part)).map(|part| part.address);
+    let local = place
+        .map_or(HeldPart::Nothing, |place| held(tensor, &layout.shards()[place], address(place)));
+    let (rows, columns) = tensor.shape().matrix();
+    let own = match &local {
+        HeldPart::Rectangle(part) if part.rows == (0..rows) && part.columns == (0..columns) => {
+            Some(part.address)
+        }
+        _ => None,
+    };
     let virtual_base = storage.va_base.filter(|_| tensor.is_contiguous());
     // Without elements nothing is accessed, so any address will do.
     let nowhere = tensor.nbytes().is_zero().then_some(0);
     let whole = virtual_base.map(|base| base.to_bits() + tensor.offset_bytes).or(own).or(nowhere);
     BoundTensor { dtype: tensor.dtype(), shape: tensor.shape(), whole, local }
+}
+
+/// Returns the part of a tensor or view that is in a shard of its storage, which begins at an address.
+fn held(tensor: &Tensor, shard: &Shard, address: u64) -> HeldPart {
+    if !tensor.is_contiguous() {
+        // A tensor that is split by columns has no views of another matrix.
+        let Shard { rows, columns, .. } = shard.clone();
+        return HeldPart::Rectangle(LocalPart { address, rows, columns });
+    }
+    let (own, bytes, size) = (tensor.range(), shard.bytes(), tensor.dtype().size());
+    let (start, end) = (bytes.start.max(own.start), bytes.end.min(own.end));
+    if start >= end {
+        return HeldPart::Nothing;
+    }
+    let elements = (start - own.start) / size..(end - own.start) / size;
+    match tensor.shape().rectangle(&elements) {
+        Some([rows, columns]) => {
+            let address = address + (start - bytes.start);
+            HeldPart::Rectangle(LocalPart { address, rows, columns })
+        }
+        None => HeldPart::Ragged(elements),
+    }
 }
 
 impl Inner {

@@ -127,7 +127,7 @@ impl Tensor {
     }
 
     /// Returns its range of the storage's addresses, in bytes.
-    fn range(&self) -> Range<u64> {
+    pub(crate) fn range(&self) -> Range<u64> {
         self.offset_bytes..self.offset_bytes + self.nbytes().get()
     }
 

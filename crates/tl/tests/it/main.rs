@@ -27,3 +27,4 @@ mod script;
 mod slots;
 mod stalls;
 mod strays;
+mod views;
