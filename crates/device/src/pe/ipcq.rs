@@ -5,6 +5,10 @@
 //! the fabric when the receiver has taken the message out. Data and metadata travel together, so a message arrives
 //! all at once.
 //!
+//! Slots in a memory of several channels may be written and read in another order than that of the messages. A message
+//! is visible to the receiver when its slot and those of all earlier messages are written, and a slot becomes free when
+//! it and those of all earlier messages are read.
+//!
 //! A port is identified by its number at both ends, never by the sender: two PEs may have several channels
 //! between them, as in a ring of two.
 
@@ -85,6 +89,7 @@ pub enum PortError {
 /// A message in a slot that no command has taken.
 #[derive(Debug)]
 pub(super) struct Arrived {
+    /// Time at which its slot, and those of all earlier messages, are written.
     pub(super) at: Time,
     pub(super) bytes: u64,
     pub(super) format: FormatId,
@@ -118,7 +123,14 @@ pub(super) struct Port {
     pub(super) sent: u64,
     /// Launch and command of the last message in each slot at the other end that was used.
     pub(super) senders: Vec<(RequestId, CommandId)>,
+    /// Messages that are visible, in order.
     pub(super) arrived: VecDeque<Arrived>,
+    /// Messages in slots that were written before the slot of an earlier message.
+    early: Vec<Arrived>,
+    /// Number of messages that became visible so far: the next is in this slot modulo the slots.
+    landed: u64,
+    /// Time at which the last of them did.
+    landed_at: Time,
     /// Slots from the first that is held on. The sender uses slots in turn, so they become free in turn.
     pub(super) taken: VecDeque<TakenSlot>,
     /// Commands that wait for a message of this port, in order.
@@ -214,13 +226,37 @@ impl Port {
             sent: 0,
             senders: Vec::new(),
             arrived: VecDeque::new(),
+            early: Vec::new(),
+            landed: 0,
+            landed_at: Time::ZERO,
             taken: VecDeque::new(),
             wanted: VecDeque::new(),
         }
     }
 
     pub(super) fn next_slot(&self) -> u32 {
-        u32::try_from(self.sent % u64::from(self.spec.slots)).expect("less than the slots")
+        self.slot_of(self.sent)
+    }
+
+    /// Returns the slot of a message by its number in the channel.
+    fn slot_of(&self, message: u64) -> u32 {
+        u32::try_from(message % u64::from(self.spec.slots)).expect("less than the slots")
+    }
+
+    /// Takes a message whose slot is written, and returns whether a message became visible.
+    pub(super) fn land(&mut self, message: Arrived) -> bool {
+        self.early.push(message);
+        let before = self.landed;
+        // At most a message for each slot is on its way or in its slot, so a slot identifies it.
+        while let Some(place) =
+            self.early.iter().position(|it| it.slot == self.slot_of(self.landed))
+        {
+            let message = self.early.swap_remove(place);
+            self.landed_at = self.landed_at.max(message.at);
+            self.landed += 1;
+            self.arrived.push_back(Arrived { at: self.landed_at, ..message });
+        }
+        self.landed > before
     }
 
     pub(super) fn sends(&mut self, slot: u32, launch: RequestId, command: CommandId) {

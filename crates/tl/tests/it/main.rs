@@ -5,6 +5,7 @@
     reason = "expect-test writes hashes around every snapshot"
 )]
 
+mod channels;
 mod dot;
 mod epilogues;
 mod flex;

@@ -71,9 +71,9 @@ impl Core {
             SlotMemory::Tcm => context.now() + write.span(bytes),
             SlotMemory::At(_) => context.now(),
         };
-        port.arrived.push_back(Arrived { at, bytes, format, data, slot, record });
         self.shared.mail.update(|mail| mail + 1);
-        let Some(run) = &mut self.run else { return false };
+        let is_visible = port.land(Arrived { at, bytes, format, data, slot, record });
+        let Some(run) = self.run.as_mut().filter(|_| is_visible) else { return false };
         if !port.wanted.is_empty() {
             run.due.add(RECEIVE);
         }

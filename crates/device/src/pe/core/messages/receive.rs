@@ -167,6 +167,7 @@ impl Run {
         let (bytes, slot) = (arrived.bytes, arrived.slot);
         if !stays {
             port.arrived.pop_front();
+            port.taken.push_back(TakenSlot { by: id, freed: None });
         }
         let buffer = self
             .has_data
@@ -202,7 +203,7 @@ impl Run {
         let record = self.message_done(id, OpUnit::Receive, start, context.now());
         if !stays {
             let port = ports.get_mut(port).expect("it is in use");
-            self.give_back(port, context.now(), record, context);
+            self.free(port, id, context.now(), record, context);
         }
     }
 
