@@ -12,6 +12,7 @@ mod line;
 mod lrab;
 mod member;
 mod operation;
+mod order;
 mod pieces;
 mod ring;
 mod schedule;
@@ -23,6 +24,7 @@ pub use grid::Grid;
 pub use halving::HalvingDoubling;
 pub use lrab::Lrab;
 pub use operation::{Operation, ReduceOp};
+pub use order::{Order, Orders, PePart};
 pub use ring::Ring;
 pub use schedule::{Flow, Schedule, Stage};
 pub use tree::Tree;
@@ -75,6 +77,14 @@ pub trait Algorithm: fmt::Debug {
 
     /// Returns the messages of an operation for the cost model; `None` if it refuses the operation.
     fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule>;
+
+    /// Returns the orders in which a reduction combines the elements of PEs at one position; `None` if the algorithm
+    /// refuses the operation or does not state its order, so that only a simulation shows its numbers.
+    ///
+    /// The output of every rank is combined in the same order: all ranks get the same bits.
+    fn orders(&self, _operation: Operation, _world: &World, _part: PePart) -> Option<Orders> {
+        None
+    }
 }
 
 /// A shared algorithm, as a front brings it.
@@ -97,6 +107,10 @@ impl Algorithm for Rc<dyn Algorithm> {
 
     fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
         (**self).schedule(operation, world)
+    }
+
+    fn orders(&self, operation: Operation, world: &World, part: PePart) -> Option<Orders> {
+        (**self).orders(operation, world, part)
     }
 }
 

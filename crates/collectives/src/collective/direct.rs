@@ -9,7 +9,9 @@ use std::ops::Range;
 
 use super::member::Member;
 use super::pieces::{Round, by_turns, shifted};
-use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, kernel};
+use super::{
+    Algorithm, Job, Operation, Order, Orders, PePart, ReduceOp, Schedule, Wire, World, kernel,
+};
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::{Port, Tile};
 
@@ -37,6 +39,18 @@ impl Algorithm for Direct {
 
     fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
         Some(stages::schedule(operation, world))
+    }
+
+    fn orders(&self, operation: Operation, world: &World, part: PePart) -> Option<Orders> {
+        let ranks = world.ranks;
+        let others = |rank: usize| (1..ranks).map(move |step| Order::Rank((rank + step) % ranks));
+        match operation {
+            Operation::AllReduce(_) | Operation::ReduceScatter(_) => {
+                Some(part.by_parts(ranks, |rank| Order::Rank(rank).then(others(rank).rev())))
+            }
+            Operation::Reduce(_, root) => Some(part.whole(Order::Rank(root).then(others(root)))),
+            _ => None,
+        }
     }
 }
 

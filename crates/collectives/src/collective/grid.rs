@@ -7,6 +7,7 @@
 //! PEs at odd positions swap the first two dimensions, so that the links of both are busy at the same time.
 
 mod stages;
+mod stated;
 
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ use smallvec::smallvec;
 use super::line::{Held, Line, Ranges, folded};
 use super::member::Member;
 use super::pieces::{Round, in_round, part, shifted};
-use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, kernel};
+use super::{Algorithm, Job, Operation, Orders, PePart, ReduceOp, Schedule, Wire, World, kernel};
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::{Port, Tile};
 
@@ -46,6 +47,10 @@ impl Algorithm for Grid {
 
     fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
         stages::schedule(operation, world)
+    }
+
+    fn orders(&self, operation: Operation, world: &World, part: PePart) -> Option<Orders> {
+        stated::orders(operation, world, part)
     }
 }
 
@@ -95,6 +100,19 @@ fn dimensions(count: usize, swapped: bool) -> Vec<usize> {
     (0..count).map(|dimension| if swapped { swap(dimension) } else { dimension }).collect()
 }
 
+/// Returns the part of a range that remains after its division along some dimensions in turn, at a coordinate in each.
+fn nested(
+    world: &World,
+    dimensions: &[usize],
+    range: Range<u64>,
+    at: impl Fn(usize) -> usize,
+) -> Range<u64> {
+    dimensions.iter().fold(range, |range, &dimension| {
+        let inner = part(range.end - range.start, at(dimension), world.grid[dimension]);
+        shifted(&inner, 0, range.start)
+    })
+}
+
 /// A PE of a rank in the grid.
 struct GridMember<'p> {
     pe: &'p Member,
@@ -119,14 +137,11 @@ impl<'p> GridMember<'p> {
     /// Returns the range that this rank holds after the first `depth` dimensions, if its coordinate in the last
     /// of them were `last`.
     fn nested(&self, depth: usize, last: usize) -> Range<u64> {
-        let mut range = self.pe.whole();
-        for (place, &dimension) in self.dimensions[..depth].iter().enumerate() {
-            let here = self.world().coordinate(self.pe.rank, dimension);
-            let at = if place + 1 == depth { last } else { here };
-            let inner = part(range.end - range.start, at, self.world().grid[dimension]);
-            range = shifted(&inner, 0, range.start);
-        }
-        range
+        let dimensions = &self.dimensions[..depth];
+        let here = |dimension: usize| self.world().coordinate(self.pe.rank, dimension);
+        nested(self.world(), dimensions, self.pe.whole(), |dimension| {
+            if dimensions.last() == Some(&dimension) { last } else { here(dimension) }
+        })
     }
 
     /// Performs an all-reduce. Partial sums are stored in the output between dimensions, so that each dimension

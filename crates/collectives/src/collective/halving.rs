@@ -10,7 +10,9 @@ use std::ops::Range;
 
 use super::member::Member;
 use super::pieces::{Flat, Round, by_turns, shifted};
-use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, kernel};
+use super::{
+    Algorithm, Job, Operation, Order, Orders, PePart, ReduceOp, Schedule, Wire, World, kernel,
+};
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::{Port, Tile};
 
@@ -52,6 +54,11 @@ impl Algorithm for HalvingDoubling {
     fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
         stages::schedule(operation, world)
     }
+
+    fn orders(&self, operation: Operation, world: &World, part: PePart) -> Option<Orders> {
+        operation.op().filter(|_| self.refuses(operation, world).is_none())?;
+        Some(part.by_parts(power(world.ranks), |rank| order(rank, 1, world.ranks)))
+    }
 }
 
 /// The port between a surplus rank and its partner.
@@ -70,6 +77,17 @@ fn power(ranks: usize) -> usize {
 /// Returns the bits of numbers below a power of two, lowest first.
 fn bits(power: usize) -> impl DoubleEndedIterator<Item = usize> {
     (0..power.ilog2()).map(|place| 1 << place)
+}
+
+/// Returns the order of the values that a rank has combined once it has halved down to a bit; above all bits, those of
+/// itself and of its surplus rank.
+fn order(rank: usize, bit: usize, ranks: usize) -> Order {
+    let power = power(ranks);
+    if bit < power {
+        return Order::join(order(rank, 2 * bit, ranks), order(rank ^ bit, 2 * bit, ranks));
+    }
+    let surplus = Some(rank + power).filter(|&other| other < ranks);
+    Order::Rank(rank).then(surplus.map(Order::Rank))
 }
 
 fn run(pe: &Member) {

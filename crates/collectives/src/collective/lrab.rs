@@ -5,14 +5,24 @@
 //! that is a ring, all tiles travel all the way around; in others, to the end and back. Then the result is
 //! broadcast along the same paths.
 //!
+//! In a ring every SIP combines all tiles by itself, and they reach each SIP in another order. So that all SIPs get the
+//! same bits, they combine them by one binary tree over the places of the ring, whose branches are joined as soon as
+//! they are complete: at most ⌈log₂ n⌉ joins follow the last tile.
+//!
 //! As published, one PE of each cube holds its tile, and the tile is one message: place tensors on one PE and
 //! use slots as long as the tile. Longer tiles are split into pieces.
+
+mod branches;
+mod stated;
 
 use std::ops::Range;
 
 use super::member::Member;
 use super::schedule::there_and_back;
-use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, kernel};
+use super::{
+    Algorithm, Job, Operation, Orders, PePart, ReduceOp, Schedule, Stage, Wire, World, kernel,
+};
+use branches::Branches;
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::{Port, Tile};
 
@@ -61,6 +71,11 @@ impl Algorithm for Lrab {
             vec![Stage::repeated(last, pairs, 1.0)]
         });
         Some(Schedule::in_turn(inward.iter().cloned().chain(between).chain(outward).collect()))
+    }
+
+    fn orders(&self, operation: Operation, world: &World, part: PePart) -> Option<Orders> {
+        let is_refused = self.refuses(operation, world).is_some();
+        (!is_refused).then(|| part.whole(stated::order(world, world.grid.len(), 0)))
     }
 }
 
@@ -219,15 +234,19 @@ impl<'p> LrabMember<'p> {
         tile
     }
 
-    /// Sends every tile all the way around a ring, and combines them.
+    /// Sends every tile all the way around a ring, and combines them by one tree.
     fn around(&self, dimension: usize, tile: Tile, range: &Range<u64>) -> Tile {
         let [up, down] = ports(dimension);
-        let (mut sum, mut passing) = (tile.clone(), tile);
-        for _ in 1..self.world().grid[dimension] {
+        let (at, count) = (self.at(dimension), self.world().grid[dimension]);
+        let mut branches = Branches::new(count);
+        let mut sum = branches.add(at, tile.clone(), |a, b| self.join(a, b));
+        let mut passing = tile;
+        for step in 1..count {
             self.pe.tl.send(up, &passing);
             passing = self.pe.receive(down, range);
-            sum = self.join(&sum, &passing);
+            let from = (at + count - step) % count;
+            sum = branches.add(from, passing.clone(), |a, b| self.join(a, b));
         }
-        sum
+        sum.expect("complete with the last tile")
     }
 }

@@ -11,7 +11,10 @@ use smallvec::smallvec;
 use super::line::{Held, Line};
 use super::member::Member;
 use super::pieces::{Round, in_round, shifted};
-use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Stage, Wire, World, kernel};
+use super::{
+    Algorithm, Job, Operation, Order, Orders, PePart, ReduceOp, Schedule, Stage, Wire, World,
+    kernel,
+};
 use cubeyard_tl::Port;
 use cubeyard_tl::kernel::Kernel;
 
@@ -69,6 +72,19 @@ impl Algorithm for Ring {
             Operation::ReduceScatter(_) | Operation::AllGather => Some(around(ranks - 1)),
             Operation::Broadcast(root) => Some(along(root)),
             Operation::Reduce(_, root) => Some(along(root + 1)),
+            _ => None,
+        }
+    }
+
+    fn orders(&self, operation: Operation, world: &World, part: PePart) -> Option<Orders> {
+        let ranks = world.ranks;
+        let to = |last: usize| {
+            let around = (1..=ranks).map(|step| Order::Rank((last + step) % ranks));
+            Order::passed(around).expect("a world has a rank")
+        };
+        match operation {
+            Operation::AllReduce(_) | Operation::ReduceScatter(_) => Some(part.by_parts(ranks, to)),
+            Operation::Reduce(_, root) => Some(part.whole(to(root))),
             _ => None,
         }
     }

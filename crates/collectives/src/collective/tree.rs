@@ -12,7 +12,9 @@ mod stages;
 use std::ops::Range;
 
 use super::member::Member;
-use super::{Algorithm, Job, Operation, ReduceOp, Schedule, Wire, World, kernel};
+use super::{
+    Algorithm, Job, Operation, Order, Orders, PePart, ReduceOp, Schedule, Wire, World, kernel,
+};
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::{Port, Tile};
 
@@ -49,6 +51,20 @@ impl Algorithm for Tree {
 
     fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule> {
         stages::schedule(operation, world)
+    }
+
+    fn orders(&self, operation: Operation, world: &World, part: PePart) -> Option<Orders> {
+        let goal = match operation {
+            Operation::AllReduce(_) => None,
+            Operation::Reduce(_, root) => Some(root),
+            _ => return None,
+        };
+        let of_tree = |tree: usize| {
+            let top = || ancestors(tree, 0, world.ranks).last().expect("itself at least");
+            let root = goal.unwrap_or_else(top);
+            order(tree, root, root, world.ranks)
+        };
+        Some(part.by_parts(2, of_tree))
     }
 }
 
@@ -127,13 +143,7 @@ impl Branch {
     ) -> Self {
         let top = ancestors(tree, rank, ranks).last().expect("itself at least");
         let root = root.unwrap_or(top);
-        let up = parent(tree, rank, ranks).map(|up| (port(tree, 0), up));
-        let down = children(tree, rank, ranks).enumerate();
-        let ways = up.into_iter().chain(down.map(|(at, child)| (port(tree, 1 + at), child)));
-        let closer = |&(_, other): &(Port, usize)| {
-            distance(tree, other, root, ranks) < distance(tree, rank, root, ranks)
-        };
-        let (toward, away): (Vec<_>, Vec<_>) = ways.partition(closer);
+        let (toward, away) = ways(tree, rank, root, ranks);
         Self {
             toward: toward.first().map(|(port, _)| *port),
             away: away.into_iter().map(|(port, _)| port).collect(),
@@ -161,6 +171,24 @@ impl Branch {
         let last = self.begins(operation).into_iter().flatten().max();
         last.unwrap_or(0) + self.pieces.len()
     }
+}
+
+/// Port to a neighbour in a tree, and its rank.
+type Way = (Port, usize);
+
+/// Returns the ways from a rank toward the root of a tree, and away from it.
+fn ways(tree: usize, rank: usize, root: usize, ranks: usize) -> (Vec<Way>, Vec<Way>) {
+    let up = parent(tree, rank, ranks).map(|up| (port(tree, 0), up));
+    let down = children(tree, rank, ranks).enumerate();
+    let ways = up.into_iter().chain(down.map(|(at, child)| (port(tree, 1 + at), child)));
+    let here = distance(tree, rank, root, ranks);
+    ways.partition(|&(_, other)| distance(tree, other, root, ranks) < here)
+}
+
+/// Returns the order in which a rank combines the values from the ports away from the root with its own.
+fn order(tree: usize, rank: usize, root: usize, ranks: usize) -> Order {
+    let (_, away) = ways(tree, rank, root, ranks);
+    Order::Rank(rank).then(away.into_iter().map(|(_, other)| order(tree, other, root, ranks)))
 }
 
 /// Returns the number of edges between two ranks of a tree.

@@ -1,5 +1,7 @@
 //! Collectives: every operation by every algorithm, against plain loops.
 
+mod beside;
+mod bits;
 mod machine;
 
 use std::cell::Cell;
@@ -14,13 +16,14 @@ use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Layout, Placement, Shard, Split};
 use cubeyard_runtime::shape::Shape;
-use cubeyard_runtime::{Context, ContextConfig, RingConfig, Tensor};
+use cubeyard_runtime::{Context, ContextConfig, RingConfig, SlotKind, Tensor};
 use cubeyard_tl::launch::Launcher;
 use expect_test::expect;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use crate::long_tests;
+use beside::Beside;
 use machine::{COUNTS, MACHINES, Machine, sips};
 
 fn algorithm(name: &str) -> Box<dyn Algorithm> {
@@ -101,13 +104,15 @@ struct Given {
     rows: u64,
     elements: u64,
     dtype: DType,
-    slots: u32,
+    ring: RingConfig,
+    /// Traffic beside the collective.
+    beside: Option<Beside>,
 }
 
 impl Given {
     /// A row for each PE.
     fn each(machine: Machine, elements: u64, dtype: DType, slots: u32) -> Self {
-        Self { rows: machine.pes() as u64, elements, dtype, slots }
+        Self { rows: machine.pes() as u64, elements, dtype, ring: ring(slots), beside: None }
     }
 
     /// The layout of so many elements a row on a SIP, and of each part whose PE it is.
@@ -122,6 +127,53 @@ impl Given {
     }
 }
 
+/// Rings of so many slots of 64 bytes in the TCM.
+fn ring(slots: u32) -> RingConfig {
+    RingConfig { slot_bytes: cubeyard_memory::Bytes::new(64), slots, ..RingConfig::default() }
+}
+
+/// A group of a machine in data mode.
+struct Lab {
+    group: Group,
+    launcher: Launcher,
+    context: Context,
+}
+
+impl Lab {
+    fn new(name: &str, machine: Machine, given: Given) -> Result<Self, DistError> {
+        let (data, topology) = (true, machine.topology());
+        let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
+        let config =
+            GroupConfig { ring: given.ring, ranks: machine.ranks, ..GroupConfig::default() };
+        let group = Group::new(&context, &config, algorithm(name), 3)?;
+        assert_eq!(group.world().ranks, machine.world());
+        Ok(Self { group, launcher: Launcher::new(&context), context })
+    }
+
+    /// Runs an operation, beside traffic if there is some. Alone it is no faster than the links allow.
+    fn run(
+        &self,
+        operation: Operation,
+        tensors: &[(&Tensor, &Tensor)],
+        machine: Machine,
+        given: Given,
+    ) -> Result<(), DistError> {
+        if let Some(why) = self.group.refuses(operation) {
+            return Err(DistError::Refused { algorithm: self.group.algorithm(), why });
+        }
+        if let Some(beside) = given.beside {
+            beside.run(&self.group, &self.launcher, operation, tensors, machine.pes())?;
+        } else {
+            let report = self.group.run(&self.launcher, operation, tensors)?;
+            let larger = tensors[0].0.nbytes().max(tensors[0].1.nbytes());
+            let least = least(&machine.topology(), &self.group, operation, larger.get());
+            assert!(report.kernel.ns() >= least, "{operation}: {least} on {machine:?} {given:?}");
+        }
+        assert_eq!(self.launcher.findings(), [], "{operation} on {machine:?} {given:?}");
+        Ok(())
+    }
+}
+
 /// Where a part is in the row-major values of its tensor.
 fn range(shard: &Shard, elements: u64) -> Range<usize> {
     let place = |row: u64| usize::try_from(row * elements).unwrap();
@@ -133,21 +185,13 @@ fn owner(machine: Machine, sip: usize, shard: &Shard) -> (usize, usize) {
     machine.place(sip, shard.at.cube.index() * 2 + shard.at.pe.index())
 }
 
-/// The least time that links allow for an operation, if the larger of a SIP's tensors has so many elements; in
-/// nanoseconds.
-fn least(
-    topology: &Topology,
-    group: &Group,
-    operation: Operation,
-    elements: u64,
-    dtype: DType,
-) -> f64 {
+/// The least time that links allow for an operation, if the larger of a SIP's tensors has so many bytes; in nanoseconds.
+fn least(topology: &Topology, group: &Group, operation: Operation, bytes: u64) -> f64 {
     let (map, world) = (group.rank_map(), group.world());
     let members: Vec<_> = (0..world.ranks).map(|rank| map.engines(topology, rank)).collect();
     let Some(bound) = bound(topology, &members, world, operation, Spread::Any) else { return 0.0 };
     let shared = (world.ranks / group.sips().len()) as u64;
-    let bytes = elements * dtype.size() / shared;
-    bytes as f64 * operation.bus_factor(world.ranks) / bound.bus * 1e9
+    (bytes / shared) as f64 * operation.bus_factor(world.ranks) / bound.bus * 1e9
 }
 
 /// Runs an operation on what each SIP is given, and compares what each PE holds then.
@@ -157,16 +201,10 @@ fn check(
     machine: Machine,
     given: Given,
 ) -> Result<(), DistError> {
-    let Given { rows: count, elements, dtype, slots } = given;
-    let (data, topology) = (true, machine.topology());
-    let sips = topology.sips().count();
-    let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
-    let ring =
-        RingConfig { slot_bytes: cubeyard_memory::Bytes::new(64), slots, ..RingConfig::default() };
-    let config = GroupConfig { ring, ranks: machine.ranks, ..GroupConfig::default() };
-    let group = Group::new(&context, &config, algorithm(name), 3)?;
-    let ranks = group.world().ranks;
-    assert_eq!(ranks, machine.world());
+    let Given { rows: count, elements, dtype, .. } = given;
+    let lab = Lab::new(name, machine, given)?;
+    let (context, ranks) = (lab.context.clone(), machine.world());
+    let sips = machine.topology().sips().count();
     let (grow, shrink) = operation.growth(ranks as u64);
     let width = elements * grow / shrink;
     let mut inputs = vec![vec![Vec::new(); ranks]; machine.position_count()];
@@ -186,11 +224,7 @@ fn check(
         tensors.push((input, output));
     }
     let pairs: Vec<_> = tensors.iter().map(|(input, output)| (input, output)).collect();
-    let launcher = Launcher::new(&context);
-    let report = group.run(&launcher, operation, &pairs)?;
-    assert_eq!(launcher.findings(), [], "{name} {operation}");
-    let least = least(&machine.topology(), &group, operation, count * elements.max(width), dtype);
-    assert!(report.kernel.ns() >= least, "{name} {operation}: {least} on {machine:?} {given:?}");
+    lab.run(operation, &pairs, machine, given)?;
     for (sip, (_, output)) in tensors.iter().enumerate() {
         let found = read(output);
         for shard in given.layout(machine, sip, width).shards() {
@@ -205,7 +239,7 @@ fn check(
             }
         }
     }
-    drop((tensors, group));
+    drop((tensors, lab));
     assert!(context.is_pristine());
     Ok(())
 }
@@ -319,8 +353,10 @@ struct Case {
     op: ReduceOp,
     dtype: DType,
     which: usize,
-    choice: proptest::sample::Index,
-    slots: u32,
+    /// Name of the algorithm.
+    name: &'static str,
+    ring: RingConfig,
+    beside: Option<Beside>,
 }
 
 /// A machine of the list, or one of 1 to 16 SIPs with up to 8 PEs each.
@@ -333,11 +369,12 @@ fn machines() -> impl Strategy<Value = Machine> {
 fn cases() -> impl Strategy<Value = Case> {
     let ops = proptest::sample::select(ReduceOp::ALL.to_vec());
     let dtypes = proptest::sample::select(DType::ALL.to_vec());
-    let choice = any::<proptest::sample::Index>();
+    let names: Vec<_> = algorithms().iter().map(|algorithm| algorithm.name()).collect();
+    let names = proptest::sample::select(names);
     let of_machine = (machines(), 1..12_u64, 1..90_u64, 0..16_usize);
-    let of_operation = (ops, dtypes, 0..8_usize, choice, 1..5_u32);
-    (of_machine, of_operation).prop_map(
-        |((machine, rows, elements, root), (op, dtype, which, choice, slots))| Case {
+    let of_operation = (ops, dtypes, 0..8_usize, names);
+    (of_machine, of_operation, rings(), besides()).prop_map(
+        |((machine, rows, elements, root), (op, dtype, which, name), ring, beside)| Case {
             machine,
             rows,
             elements,
@@ -345,10 +382,27 @@ fn cases() -> impl Strategy<Value = Case> {
             op,
             dtype,
             which,
-            choice,
-            slots,
+            name,
+            ring,
+            beside,
         },
     )
+}
+
+/// Rings in every memory.
+fn rings() -> impl Strategy<Value = RingConfig> {
+    let kinds = proptest::sample::select(SlotKind::NAMES.map(|(_, kind)| kind).to_vec());
+    let bytes = proptest::sample::select(vec![64, 256, 320, 1024]);
+    (kinds, bytes, 1..5_u32).prop_map(|(kind, bytes, slots)| {
+        let slot_bytes = cubeyard_memory::Bytes::new(bytes);
+        RingConfig { kind, slot_bytes, ..ring(slots) }
+    })
+}
+
+/// Traffic beside half of the collectives.
+fn besides() -> impl Strategy<Value = Option<Beside>> {
+    let some = (1..=32_u64, 0..8_u64).prop_map(|(bursts, channel)| Beside { bursts, channel });
+    proptest::option::of(some)
 }
 
 impl Case {
@@ -358,12 +412,12 @@ impl Case {
         let shared = ranks / self.machine.topology().sips().count();
         let elements = divided(operation, ranks, self.elements);
         let rows = self.rows * shared as u64;
-        Given { rows, elements, dtype: self.dtype, slots: self.slots }
+        Given { rows, elements, dtype: self.dtype, ring: self.ring, beside: self.beside }
     }
 }
 
 /// Every operation gives what plain loops give: in worlds of 1 to 16, also where some PEs hold nothing, and where
-/// some hold a row more than others.
+/// some hold a row more than others; with slots in every memory, and beside other traffic.
 #[test]
 fn every_operation_gives_what_plain_loops_give() {
     let (idle, largest, done) = (Cell::new(0), Cell::new(0), Cell::new(0));
@@ -375,8 +429,7 @@ fn every_operation_gives_what_plain_loops_give() {
         prop_assume!(suits(case.op, case.dtype) && (is_wide || ranks <= 8));
         let operation = operations(ranks, case.root, case.op)[case.which];
         let given = case.given(operation);
-        let all = algorithms();
-        let name = case.choice.get(&all).name();
+        let name = case.name;
         match check(name, operation, case.machine, given) {
             Ok(()) => {
                 done.set(done.get() + 1);
@@ -407,7 +460,7 @@ fn one_element_in_every_world() {
             operations(ranks, 3, ReduceOp::Sum).into_iter().map(move |op| (one, op))
         }) {
             let elements = divided(operation, ranks, 1);
-            let given = Given { rows: 1, elements, dtype: DType::I32, slots: 1 };
+            let given = Given { rows: 1, elements, dtype: DType::I32, ring: ring(1), beside: None };
             assert_eq!(given.idle(machine), 1);
             match check(algorithm.name(), operation, machine, given) {
                 Ok(()) => done += 1,

@@ -1,0 +1,84 @@
+//! Orders in which algorithms combine the values of ranks.
+//!
+//! Sums of floats depend on the order of their additions, and so do a minimum and a maximum of `0` and `-0`. Each
+//! algorithm states its order, so that its numbers can be computed without a simulation.
+//! `crates/collectives/tests/it/orders.rs` compares the stated order with what a simulated machine computes.
+
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::pieces::part;
+
+/// A binary tree over ranks: the order in which their values are combined.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Order {
+    /// Value of a rank.
+    Rank(usize),
+    /// Combination of two values: the first operand and the second.
+    Join(Rc<Self>, Rc<Self>),
+}
+
+impl Order {
+    /// Combines two orders.
+    pub fn join(first: Self, second: Self) -> Self {
+        Self::Join(Rc::new(first), Rc::new(second))
+    }
+
+    /// Combines an order with each of others in turn, as the first operand.
+    pub(super) fn then(self, others: impl IntoIterator<Item = Self>) -> Self {
+        others.into_iter().fold(self, Self::join)
+    }
+
+    /// Returns the order of a value that is passed from place to place, and is the second operand at each; `None`
+    /// without a place.
+    pub(super) fn passed(places: impl IntoIterator<Item = Self>) -> Option<Self> {
+        places.into_iter().reduce(|come, own| Self::join(own, come))
+    }
+
+    /// Evaluates the order on the values of ranks.
+    pub fn evaluate<T>(&self, value: &impl Fn(usize) -> T, join: &impl Fn(T, T) -> T) -> T {
+        match self {
+            Self::Rank(rank) => value(*rank),
+            Self::Join(first, second) => {
+                join(first.evaluate(value, join), second.evaluate(value, join))
+            }
+        }
+    }
+}
+
+/// Writes the tree, e.g. `((0 1) 2)`.
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rank(rank) => write!(f, "{rank}"),
+            Self::Join(first, second) => write!(f, "({first} {second})"),
+        }
+    }
+}
+
+/// Orders of a PE's elements: ranges of its input, ascending and complete, each with its order.
+pub type Orders = Vec<(Range<u64>, Order)>;
+
+/// A PE's part of the input of a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PePart {
+    /// Number of elements.
+    pub elements: u64,
+    /// Whether the PE has an odd number in its cube and shares it with others of its rank.
+    pub is_odd: bool,
+}
+
+impl PePart {
+    /// Returns one order for all elements.
+    pub(super) fn whole(self, order: Order) -> Orders {
+        vec![(0..self.elements, order)]
+    }
+
+    /// Returns the orders of parts that differ by at most one element, as those of ranks.
+    pub(super) fn by_parts(self, count: usize, order: impl Fn(usize) -> Order) -> Orders {
+        let all = (0..count).map(|index| (part(self.elements, index, count), index));
+        let held = all.filter(|(range, _)| !range.is_empty());
+        held.map(|(range, index)| (range, order(index))).collect()
+    }
+}
