@@ -141,3 +141,18 @@ def test_a_grouped_product_by_addresses_in_memory(rng):
         wanted = np.matmul(*references.wide(x.numpy(), y.numpy()))
         assert np.abs(z.numpy() - wanted).max() < 0.03
     assert context.findings() == ()
+
+
+@triton.jit
+def chosen_rows(x_ptr, index_ptr, out_ptr, M: tl.constexpr, N: tl.constexpr):
+    r, c = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    rows = tl.load(index_ptr + r)
+    tl.store(out_ptr + r * N + c, tl.load(x_ptr + rows * N + c) + rows)
+
+
+def test_a_column_of_loaded_numbers_is_broadcast(rng):
+    # Elements that the kernel waits for have no operation that makes them, and were lost: an AssertionError.
+    x, index = rng.integers(0, 100, (20, 16)).astype(np.int32), rng.integers(0, 20, 8).astype(np.int32)
+    out = np.zeros((8, 16), np.int32)
+    chosen_rows[(1,)](x, index, out, M=8, N=16)
+    assert (out == x[index] + index[:, None]).all()

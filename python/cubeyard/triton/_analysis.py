@@ -61,8 +61,10 @@ def _decides(operation: Operation) -> list[int]:
     of = operation.operands
     if operation.name == "scf.for":
         return of[:3]
-    if operation.name in ("scf.if", "scf.condition", *_ATOMICS):
+    if operation.name in ("scf.if", "scf.condition", "tt.atomic_cas"):
         return of[:1]
+    if operation.name == "tt.atomic_rmw":
+        return [of[0], *of[2:3]]
     if operation.name in ("tt.load", "tt.store"):
         return [of[0], *(of[1:2] if operation.name == "tt.load" else of[2:3])]
     if operation.name == "tt.make_tensor_descriptor":

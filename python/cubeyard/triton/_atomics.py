@@ -2,30 +2,37 @@
 
 The machine has no atomic unit. A PE reserves the addresses of an atomic operation, reads them, writes the new elements and
 reads those back, so that they are in memory, before another PE may reserve them. A PE that finds them reserved reads
-them again. Without data nothing waits: the times of one read and one write are counted.
+them again. Lanes of one tile that have the same address take turns in row-major order, each turn with a read, a write and a
+read back of its own. Without data nothing waits: the times of a read and a write for each turn are counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from cubeyard.triton._chains import tile_of
-from cubeyard.triton._elements import UNSIGNED
+from cubeyard.triton._elements import DTYPES, SIZES, UNSIGNED, bits_of, is_float
 from cubeyard.triton._frame import Builder, Flow, Frame, Step, lowers
 from cubeyard.triton._ir import Operation
-from cubeyard.triton._memory import is_never, known, load, store
-from cubeyard.triton._values import Node, Uniform, array_of
+from cubeyard.triton._memory import Box, boxes, known, load_boxes, store_boxes
+from cubeyard.triton._tiles import unsigned_operand
+from cubeyard.triton._values import Node, Uniform, array_of, of_elements
+from cubeyard.triton._vectors import Array
 
 __all__: list[str] = []
 
 _NOTE = "an atomic operation is a read, a write and a read back, one PE at a time: the machine has no atomic unit"
+_TURNS = "lanes of a tile that have the same address take turns: an atomic operation for each turn"
 
 _KINDS = {"add": "add", "fadd": "add", "max": "maximum", "min": "minimum", "and": "and_", "or": "or_", "xor": "xor",
           "umax": "maximum", "umin": "minimum"}  # fmt: skip
 """Operations of the vector unit that combine the old and the given elements."""
+
+Combine = Callable[[Frame, Any, list[Any]], Any]
+"""A function that returns the new elements, as a tile or a number, given the old ones and the operands."""
 
 
 @lowers("tt.atomic_rmw")
@@ -36,13 +43,13 @@ def modified(build: Builder, operation: Operation) -> Step:
     if kind != "exch" and kind not in _KINDS:
         raise build.unsupported(operation, kind)
 
-    def combine(tl: Any, old: Any, given: list[Any]) -> Any:
-        value = tile_of(given[0], tl)
+    def combine(frame: Frame, old: Any, given: list[Any]) -> Any:
+        tl, value = frame.tl, tile_of(given[0], frame.tl)
         if kind == "exch":
             return value
         if kind[0] == "u":
-            unsigned = UNSIGNED[of.element]
-            return tl.cast(getattr(tl, _KINDS[kind])(tl.cast(old, unsigned), tl.cast(value, unsigned)), of.element)
+            new = getattr(tl, _KINDS[kind])(tl.cast(old, UNSIGNED[of.element]), unsigned_operand(tl, value, of.element))
+            return tl.cast(new, of.element)
         return getattr(tl, _KINDS[kind])(old, value)
 
     pointer, value, *mask = operation.operands
@@ -51,62 +58,83 @@ def modified(build: Builder, operation: Operation) -> Step:
 
 @lowers("tt.atomic_cas")
 def exchanged(build: Builder, operation: Operation) -> Step:
-    """Lowers an atomic exchange of elements that equal given ones."""
+    """Lowers an atomic exchange of elements that have the bits of given ones."""
     pointer, compared, value = operation.operands
+    of = build.types[operation.results[0]]
 
-    def combine(tl: Any, old: Any, given: list[Any]) -> Any:
-        wanted, new = (tile_of(one, tl) for one in given)
-        return tl.where(tl.eq(old, wanted), new, old)
+    def combine(frame: Frame, old: Any, given: list[Any]) -> Any:
+        tl, (wanted, new) = frame.tl, (tile_of(one, frame.tl) for one in given)
+        if not is_float(of.element):
+            return tl.where(tl.eq(old, wanted), new, old)
+        bits, whole = f"i{8 * SIZES[of.element]}", frame.whole(given[0], of.shape, of.element)
+        return tl.where(tl.eq(tl.bitcast(old, bits), tl.bitcast(whole, bits)), new, old)
 
     return _atomic(build, operation, pointer, [compared, value], [], combine, compared)
 
 
 def _atomic(
-    build: Builder, operation: Operation, pointer: int, values: list[int], masks: list[int], combine: Callable[..., Any],
-    changes: int | None = None,
+    build: Builder, operation: Operation, pointer: int, values: list[int], masks: list[int], combine: Combine,
+    compared: int | None = None,
 ) -> Step:  # fmt: skip
-    """Lowers an atomic operation; one on a single element other than `changes`, if given, writes nothing."""
+    """Lowers an atomic operation; one on a single element with other bits than `compared`, if given, writes nothing."""
     of, result = build.types[operation.results[0]], operation.results[0]
     call, line = build.call(operation), str(build.line(operation))
 
-    def read(frame: Frame, at: Any, mask: Any) -> Any:
+    def read(frame: Frame, parts: list[Box], into: Any = None) -> Node:
         frame.tl.call = call
-        return load(frame, line, of.element, of.shape, at, mask)
+        return Node(of.shape, of.element, tile=load_boxes(frame, parts, of.shape, of.element, 0, into))
 
-    def write(frame: Frame, at: Any, mask: Any, old: Any) -> None:
-        tile = frame.whole(old, of.shape, of.element)
-        new = combine(frame.tl, tile, [frame.env[one] for one in values])
-        node = new if isinstance(new, int | float) else Node(of.shape, of.element, tile=new)
-        store(frame, line, of.element, of.shape, at, node, mask)
+    def write(frame: Frame, parts: list[Box], old: Node) -> None:
+        new = combine(frame, frame.whole(old, of.shape, of.element), [frame.env[one] for one in values])
+        tile = frame.tl.full(of.shape, new, DTYPES[of.element]) if isinstance(new, int | float) else new
+        store_boxes(frame, parts, tile if tuple(tile.shape) == of.shape else frame.tl.broadcast_to(tile, of.shape))
 
-    def change(frame: Frame, at: Any, mask: Any) -> Any:
-        old = read(frame, at, mask)
+    def change(frame: Frame, parts: list[Box], into: Any) -> Any:
+        """Reads, waits for the elements, writes and reads back; returns the tile before, and its elements."""
+        old = read(frame, parts, into)
         elements = yield from known(old)
+        if compared is not None and not of.shape:
+            wanted = yield from known(frame.env[compared])
+            if bits_of(elements, of.element) != bits_of(wanted, of.element):
+                return old.tile, elements
         frame.tl.call = call
-        if not (changes is not None and not of.shape and elements != frame.env[changes]):
-            write(frame, at, mask, old)
-            yield read(frame, at, mask)
-        return elements
+        write(frame, parts, old)
+        yield read(frame, parts)
+        return old.tile, elements
+
+    def without_data(frame: Frame, turns: list[list[Box]]) -> Node:
+        old = None
+        for parts in turns:
+            made = read(frame, parts, old)
+            write(frame, parts, made)
+            old = made.tile
+        return made
 
     def flow(frame: Frame) -> Flow:
         frame.notes.add((line, "atomic", _NOTE))
         at = yield from known(frame.env[pointer])
         mask = (yield from known(frame.env[masks[0]])) if masks else None
-        if is_never(mask):
+        mask = None if isinstance(mask, bool | int) and mask else mask
+        addresses, chosen = _lanes(at, mask, of.shape)
+        if not chosen.any():
             frame.env[result] = 0 if not of.shape else Uniform(of.shape, of.element, 0)
             return
-        mask = None if isinstance(mask, bool | int) else mask
         if "relaxed" not in operation.attributes["words"]:
             # Stores before it are in memory before another PE sees it.
             frame.tl.fence()
+        turns = [list(boxes(frame, line, of.element, of.shape, at, one, shared=False)) for one in _turns(addresses, chosen, mask)]
+        if len(turns) > 1:
+            frame.notes.add((line, "turns", _TURNS))
         if not frame.live:
-            old = read(frame, at, mask)
-            write(frame, at, mask, old)
-            frame.env[result] = old
+            frame.env[result] = without_data(frame, turns)
             return
-        turn = _in_turn(frame.reserved, _places(at, mask, of.shape), lambda: read(frame, at, mask))
+        places = _places(addresses[chosen], SIZES[of.element])
+        turn = _in_turn(frame.reserved, places, lambda: read(frame, turns[0]))
         yield from turn.wait()
-        frame.env[result] = yield from change(frame, at, mask)
+        tile = None
+        for parts in turns:
+            tile, elements = yield from change(frame, parts, tile)
+        frame.env[result] = elements
         turn.end()
 
     return flow
@@ -135,9 +163,29 @@ def _in_turn(reserved: dict[int, list[Any]], places: set[int], read: Callable[[]
     return _Turn([reserved.setdefault(place, []) for place in places], read)
 
 
-def _places(pointer: Any, mask: Any, shape: tuple[int, ...]) -> set[int]:
-    """Returns the addresses of an atomic operation."""
-    addresses = np.broadcast_to(array_of(pointer), shape)
-    if mask is not None:
-        addresses = addresses[np.broadcast_to(array_of(mask), shape)]
-    return set(np.unique(addresses).tolist())
+def _lanes(pointer: Any, mask: Any, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Returns the addresses of all lanes, and whether each takes part."""
+    chosen = np.broadcast_to(True if mask is None else array_of(mask).astype(bool), shape)
+    return np.broadcast_to(array_of(pointer), shape), chosen
+
+
+def _turns(addresses: Array, chosen: Array, mask: Any) -> Iterator[Any]:
+    """Yields masks of lanes with different addresses: the first lanes of all addresses in row-major order, the second, …"""
+    lanes = np.flatnonzero(chosen)
+    _, places = np.unique(addresses.ravel()[lanes], return_inverse=True)
+    order = np.argsort(places, kind="stable")
+    firsts = np.searchsorted(places[order], places[order])
+    numbers = np.empty_like(order)
+    numbers[order] = np.arange(len(order)) - firsts
+    if not numbers.any():
+        yield mask
+        return
+    for number in range(numbers.max() + 1):
+        part = np.zeros(addresses.shape, np.bool_)
+        part.flat[lanes[numbers == number]] = True
+        yield of_elements(part, "i1")
+
+
+def _places(addresses: Array, size: int) -> set[int]:
+    """Returns what an atomic operation reserves: the pairs of bytes at its addresses, since elements have two at least."""
+    return {place + at for place in np.unique(addresses).tolist() for at in range(0, size, 2)}

@@ -153,11 +153,16 @@ _FLOATS: dict[str, Callable[..., float]] = {
     "math.sin": math.sin,
     "math.cos": math.cos,
     "math.erf": math.erf,
+    "math.tanh": math.tanh,
     "math.floor": math.floor,
     "math.ceil": math.ceil,
     "math.fma": lambda x, y, z: x * y + z,
     "tt.clampf": lambda x, low, high: min(max(x, low), high),
 }
+
+_TESTS: dict[str, Callable[[float], bool]] = {
+    "ahbm.isnan": math.isnan, "ahbm.isinf": math.isinf, "ahbm.isfinite": math.isfinite,
+}  # fmt: skip
 
 
 def scalar(name: str, element: str, words: list[str], source: str) -> Callable[..., Any] | None:
@@ -185,6 +190,9 @@ def scalar(name: str, element: str, words: list[str], source: str) -> Callable[.
         return lambda x, y: wrapped(unsigned(x, element) * unsigned(y, element) >> bits, element)
     if name == "arith.select":
         return lambda condition, x, y: x if condition else y
+    if name in _TESTS:
+        test = _TESTS[name]
+        return lambda x: int(test(x))
     return _conversion(name, element, source)
 
 

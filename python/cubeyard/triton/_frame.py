@@ -150,6 +150,7 @@ class Builder:
 
     def unsupported(self, operation: Operation, detail: str = "") -> UnsupportedError:
         """Makes the error of an operation that has no counterpart."""
+        detail = detail or operation.attributes.get("symbol", "")
         what = f" {detail}" if detail else ""
         return UnsupportedError(f"{self.line(operation)}: Triton's operation {operation.name}{what} has no counterpart here")
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cubeyard.errors import CubeyardError
 from cubeyard.triton import _pieces
 from cubeyard.triton._chains import tile_of
 from cubeyard.triton._elements import DTYPES, SIZES
 from cubeyard.triton._frame import Builder, Flow, Frame, Step, lowers
 from cubeyard.triton._ir import Operation
-from cubeyard.triton._values import Bools, Index, Node, Uniform, array_of
+from cubeyard.triton._values import Bools, Index, Node, Uniform, array_of, of_elements
 
-__all__ = ["is_never", "known", "load", "store"]
+__all__ = ["Box", "boxes", "is_never", "known", "load", "load_boxes", "store", "store_boxes"]
 
 
 @lowers("tt.load")
@@ -78,13 +79,11 @@ def known(value: Any) -> Any:
     elements = yield value
     if not value.shape:
         return elements.reshape(-1)[0].item()
-    node = Node(value.shape, value.element, tile=value.tile)
-    node.array, node.known = elements, True
-    return node
+    return of_elements(np.broadcast_to(elements, value.shape), value.element, value.tile)
 
 
 @dataclass(frozen=True)
-class _Box:
+class Box:
     """A part of a tile that one command moves."""
 
     start: tuple[int, ...]
@@ -100,8 +99,7 @@ def load(frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer:
     fill, instead = (0, other) if isinstance(other, Node) else (_number(other, element), None)
     if is_never(mask):
         return Uniform(shape, element, fill) if instead is None and shape else _filled(frame, shape, element, fill, other)
-    boxes = list(_boxes(frame, line, element, shape, pointer, mask))
-    tile = _joined(frame, boxes, shape, element, fill)
+    tile = load_boxes(frame, list(boxes(frame, line, element, shape, pointer, mask)), shape, element, fill)
     if instead is not None and mask is not None:
         tile = frame.tl.where(tile_of(mask, frame.tl), tile, tile_of(instead, frame.tl))
     return Node(shape, element, tile=tile)
@@ -122,18 +120,20 @@ def is_never(mask: Any) -> bool:
     return isinstance(value, bool | int) and not value
 
 
-def _joined(frame: Frame, boxes: list[_Box], shape: tuple[int, ...], element: str, fill: float) -> Any:
-    """Loads boxes and joins them to one tile."""
+def load_boxes(
+    frame: Frame, parts: list[Box], shape: tuple[int, ...], element: str, fill: float = 0, into: Any = None
+) -> Any:
+    """Loads boxes and joins them to one tile, whose other elements are those of `into`, or `fill`."""
     tl = frame.tl
-    if len(boxes) == 1 and boxes[0].covers:
-        return _load_box(tl, boxes[0], fill)
-    total = tl.full(shape, fill, DTYPES[element])
-    for box in boxes:
+    if len(parts) == 1 and parts[0].covers:
+        return _load_box(tl, parts[0], fill)
+    total = tl.full(shape, fill, DTYPES[element]) if into is None else into
+    for box in parts:
         total = tl.paste(total, box.start, _load_box(tl, box, fill))
     return total
 
 
-def _load_box(tl: Any, box: _Box, fill: float) -> Any:
+def _load_box(tl: Any, box: Box, fill: float) -> Any:
     return tl.load(box.reference) if box.mask is None else tl.load(box.reference, box.mask, fill)
 
 
@@ -141,21 +141,27 @@ def store(frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer
     """Stores a tensor: one command for a strided pattern, several for others."""
     if is_never(mask):
         return
-    tl, tile = frame.tl, frame.whole(value, shape, element)
-    for box in _boxes(frame, line, element, shape, pointer, mask, shared=False):
-        part = tile if tuple(box.shape) == tuple(shape) else tl.slice(tile, box.start, box.shape)
+    tile = frame.whole(value, shape, element)
+    store_boxes(frame, boxes(frame, line, element, shape, pointer, mask, shared=False), tile)
+
+
+def store_boxes(frame: Frame, parts: Iterable[Box], tile: Any) -> None:
+    """Stores the parts of a tile."""
+    tl = frame.tl
+    for box in parts:
+        part = tile if tuple(box.shape) == tuple(tile.shape) else tl.slice(tile, box.start, box.shape)
         if box.mask is None:
             tl.store(box.reference, part)
         else:
             tl.store(box.reference, part, box.mask)
 
 
-def _boxes(
+def boxes(
     frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, mask: Any, shared: bool = True
-) -> Iterator[_Box]:
+) -> Iterator[Box]:
     """Splits an access into boxes whose addresses are affine."""
     if not shape:
-        yield _Box((), (), frame.reference(element, int(pointer), ()), None, True)
+        yield Box((), (), _reference(frame, line, element, int(pointer), ()), None, True)
         return
     axes = _mask_axes(mask, shape)
     if axes is None or not isinstance(pointer, Index | Uniform):
@@ -167,11 +173,17 @@ def _boxes(
         frame.notes.add((line, "pieces", "addresses that wrap or jump: one access for each affine part"))
         parts = _pieces.of_axes(shape, steps, axes, SIZES[element], False)
     for start, lengths, offset, strides, limits in parts:
-        reference = frame.reference(element, base + offset, lengths).strided(strides)
-        yield _Box(start, lengths, reference, _mask(frame, lengths, limits), len(parts) == 1)
+        reference = _reference(frame, line, element, base + offset, lengths).strided(strides)
+        yield Box(start, lengths, reference, _mask(frame, lengths, limits), len(parts) == 1)
 
 
-def _gathered(frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, mask: Any) -> Iterator[_Box]:
+def _reference(frame: Frame, line: str, element: str, address: int, shape: tuple[int, ...]) -> Any:
+    if address % SIZES[element]:
+        raise CubeyardError(f"{line}: an access to {element} at address {address:#x}: expected a multiple of {SIZES[element]}")
+    return frame.reference(element, address, shape)
+
+
+def _gathered(frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, mask: Any) -> Iterator[Box]:
     """Splits any addresses into runs."""
     addresses = np.broadcast_to(array_of(pointer), shape)
     chosen = np.broadcast_to(True if mask is None else array_of(mask), shape)
@@ -179,8 +191,8 @@ def _gathered(frame: Frame, line: str, element: str, shape: tuple[int, ...], poi
     if len(runs) > 1:
         frame.notes.add((line, "gather", "addresses or mask without a strided pattern: one access for each run"))
     for start, lengths, address, step in runs:
-        reference = frame.reference(element, address, lengths).strided([1] * (len(shape) - 1) + [step])
-        yield _Box(start, lengths, reference, None, lengths == tuple(shape))
+        reference = _reference(frame, line, element, address, lengths).strided([1] * (len(shape) - 1) + [step])
+        yield Box(start, lengths, reference, None, lengths == tuple(shape))
 
 
 def _mask_axes(mask: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:

@@ -10,7 +10,7 @@ from cubeyard.triton._chains import tile_of
 from cubeyard.triton._elements import of_bits
 from cubeyard.triton._frame import Builder, Frame, Step, lowers
 from cubeyard.triton._ir import Operation
-from cubeyard.triton._values import Bools, Index, Node, Uniform
+from cubeyard.triton._values import Bools, Index, Node, Uniform, of_elements
 
 __all__: list[str] = []
 
@@ -119,7 +119,8 @@ def broadcast(build: Builder, operation: Operation) -> Step:
 def _broadcast(value: Any, shape: tuple[int, ...], frame: Frame, uses: int) -> Any:
     if isinstance(value, Uniform):
         return Uniform(shape, value.element, value.value)
-    made = {"compute": value.compute, "operands": value.operands, "vector": value.vector, "at": value.at}
+    made: dict[str, Any] = {"compute": value.compute, "operands": value.operands, "vector": value.vector, "at": value.at}
+    made["moves"] = value.moves
     if isinstance(value, Index):
         axes = tuple(of if old == new else 0 for of, old, new in zip(value.axes, value.shape, shape, strict=True))
         index = Index(shape, value.element, value.base, axes, **made)
@@ -129,6 +130,8 @@ def _broadcast(value: Any, shape: tuple[int, ...], frame: Frame, uses: int) -> A
         bools = Bools(shape, value.axes, **made)
         bools.tile, bools.array = value.tile, value.array
         return bools
+    if value.known and value.vector is None:
+        return of_elements(np.broadcast_to(value.elements(), shape), value.element, value.tile)
     if value.known:
         return Node(shape, value.element, **made)
     if value.tile is not None:

@@ -30,7 +30,7 @@ def table() -> str:
     assert _program is not None, "importing it registers all operations"
     lines = ["| kind | operations |", "|---|---|"]
     for module, about in _GROUPS.items():
-        own = sorted(name for name, make in LOWERINGS.items() if make.__module__.endswith("." + module))
+        own = sorted(name for name, make in LOWERINGS.items() if not name.startswith("ahbm.") and make.__module__.endswith("." + module))
         lines.append(f"| {about} | {', '.join(f'`{name}`' for name in own)} |")
     lines.append(f"| not supported: an error names the line | {', '.join(f'`{name}`' for name in MISSING)} |")
     return "\n".join(lines) + "\n"

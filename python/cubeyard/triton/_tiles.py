@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from cubeyard.triton._elements import BITCASTS, DTYPES, UNSIGNED
 from cubeyard.triton._elements import unsigned as unsigned_number
 
-__all__ = ["tiles"]
+__all__ = ["names", "tiles", "unsigned_operand"]
 
 Tiles = Callable[..., Any]
 """A function of the operations on tiles (`tl`, or a chain's), and of operands: tiles or numbers."""
@@ -35,8 +36,11 @@ _CASTS = ("arith.trunci", "arith.sitofp", "arith.fptosi", "arith.extf", "arith.t
 
 COMPOSED = ("arith.divsi", "arith.remsi", "arith.ceildivsi", "arith.ceildivui", "arith.remf", "arith.cmpi", "arith.cmpf",
             "arith.select", "tt.mulhiui", "arith.maxnumf", "arith.minnumf", "arith.extsi", "arith.extui", "arith.uitofp",
-            "arith.fptoui")  # fmt: skip
+            "arith.fptoui", "ahbm.isnan", "ahbm.isinf", "ahbm.isfinite")  # fmt: skip
 """Operations that are made of several of the vector unit."""
+
+_LOW = 2**32 - 1
+"""Mask of the lower half of 64 bits."""
 
 
 def names() -> list[str]:
@@ -69,11 +73,24 @@ def _composed(name: str, element: str, source: str) -> Tiles | None:
         return lambda tl, x: tl.neg(tl.cast(x, into)) if source == "i1" else tl.cast(x, into)
     if name == "arith.fptoui":
         return lambda tl, x: tl.cast(tl.cast(x, UNSIGNED[element]), into)
-    if name == "tt.mulhiui" and source == "i32":
-        return _high_product
+    if name == "tt.mulhiui":
+        return _high_product if source == "i32" else _high_product_of_64
+    if name.startswith("ahbm."):
+        return _kind_of_number(name, into)
     found: dict[str, Tiles] = {"arith.select": _select(into), "arith.divsi": _divided, "arith.remsi": _remainder, "arith.remf": _float_remainder,
                                "arith.ceildivsi": _divided_up, "arith.maxnumf": _number("maximum"), "arith.minnumf": _number("minimum")}  # fmt: skip
     return found.get(name)
+
+
+def _kind_of_number(name: str, into: str) -> Tiles | None:
+    """Returns a test of floats, whose result is a whole number."""
+    tests: dict[str, Tiles] = {
+        "ahbm.isnan": lambda tl, x: tl.ne(x, x),
+        "ahbm.isinf": lambda tl, x: tl.eq(tl.abs(x), math.inf),
+        "ahbm.isfinite": lambda tl, x: tl.lt(tl.abs(x), math.inf),
+    }
+    test = tests.get(name)
+    return None if test is None else lambda tl, x: tl.cast(test(tl, x), into)
 
 
 def _bits(source: str, into: str) -> Tiles:
@@ -85,12 +102,13 @@ def _bits(source: str, into: str) -> Tiles:
 
 def _natural(name: str, source: str, into: str) -> Tiles:
     def compute(tl: Any, *given: Any) -> Any:
-        return tl.cast(getattr(tl, name)(*(_unsigned(tl, one, source) for one in given)), into)
+        return tl.cast(getattr(tl, name)(*(unsigned_operand(tl, one, source) for one in given)), into)
 
     return compute
 
 
-def _unsigned(tl: Any, operand: Any, source: str) -> Any:
+def unsigned_operand(tl: Any, operand: Any, source: str) -> Any:
+    """Returns an operand of a signed type, a tile or a number, as one of the unsigned type of the same width."""
     if isinstance(operand, int | float):
         return unsigned_number(int(operand), source)
     return tl.cast(operand, UNSIGNED[source])
@@ -100,7 +118,7 @@ def _comparison(name: str, relation: str, source: str) -> Tiles:
     if name == "arith.cmpi":
         if relation[0] == "u":
             plain = relation[1:]
-            return lambda tl, x, y: getattr(tl, plain)(_unsigned(tl, x, source), _unsigned(tl, y, source))
+            return lambda tl, x, y: getattr(tl, plain)(unsigned_operand(tl, x, source), unsigned_operand(tl, y, source))
         return lambda tl, x, y: getattr(tl, relation[-2:])(x, y)
     if relation == "uno":
         return lambda tl, x, y: tl.or_(tl.ne(x, x), tl.ne(y, y))
@@ -174,3 +192,18 @@ def _high_product(tl: Any, x: Any, y: Any) -> Any:
         return tl.cast(tl.cast(operand, "u32"), "u64")
 
     return tl.cast(tl.cast(tl.shr(tl.mul(wide(x), wide(y)), 32), "u32"), "i32")
+
+
+def _high_product_of_64(tl: Any, x: Any, y: Any) -> Any:
+    """Returns the upper half of the product of two unsigned numbers of 64 bits, from the products of their halves."""
+
+    def halves(operand: Any) -> tuple[Any, Any]:
+        whole = unsigned_operand(tl, operand, "i64")
+        if isinstance(whole, int):
+            return whole & _LOW, whole >> 32
+        return tl.and_(whole, _LOW), tl.shr(whole, 32)
+
+    (a, b), (c, d) = halves(x), halves(y)
+    middle = tl.add(tl.mul(b, c), tl.shr(tl.mul(a, c), 32))
+    other = tl.add(tl.mul(a, d), tl.and_(middle, _LOW))
+    return tl.cast(tl.add(tl.add(tl.mul(b, d), tl.shr(middle, 32)), tl.shr(other, 32)), "i64")

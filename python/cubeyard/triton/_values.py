@@ -21,7 +21,7 @@ import numpy as np
 from cubeyard.triton._elements import DTYPES, SIZES
 from cubeyard.triton._vectors import NUMPY, Array
 
-__all__ = ["Bools", "Index", "Node", "Uniform", "affine_tile", "array_of", "is_affine", "is_known", "of_vector"]
+__all__ = ["Bools", "Index", "Node", "Uniform", "affine_tile", "array_of", "is_affine", "is_known", "of_elements", "of_vector"]
 
 Shape = tuple[int, ...]
 
@@ -164,6 +164,13 @@ def of_vector(shape: Shape, element: str, axis: int, numbers: Array, **made: Any
         return Index(shape, element, first, tuple(step if at == axis else 0 for at in range(len(shape))), **made)
     own = numbers.astype(np.int64)
     return Index(shape, element, 0, tuple(own if at == axis else 0 for at in range(len(shape))), **made)
+
+
+def of_elements(elements: Array, element: str, tile: Any = None) -> Node:
+    """Returns the known tensor that has these elements, and their tile, if the machine has one."""
+    node = Node(elements.shape, element, tile=tile)
+    node.array, node.known = elements, True
+    return node
 
 
 def is_known(value: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard.triton._elements import BITCASTS, COMPARISONS
+from cubeyard.triton._elements import BITCASTS, COMPARISONS, SIZES
 
 __all__ = ["NUMPY", "Array", "vector"]
 
@@ -64,9 +64,9 @@ def vector(name: str, element: str, words: list[str], source: str) -> Callable[.
         return lambda x, y: np.asarray(natural(x.astype(kind), y.astype(kind))).astype(into)
     if name == "arith.cmpi":
         return _comparison(words[0], source)
-    if name == "tt.mulhiui" and source == "i32":
-        wide = np.uint64
-        return lambda x, y: (x.astype(np.uint32).astype(wide) * y.astype(np.uint32).astype(wide) >> wide(32)).astype(into)
+    if name == "tt.mulhiui":
+        bits, kind = 8 * SIZES[source], _UNSIGNED[source]
+        return lambda x, y: (x.astype(kind).astype(object) * y.astype(kind).astype(object) >> bits).astype(kind).astype(into)
     return _conversion(name, into, source)
 
 
