@@ -4,6 +4,7 @@ import os
 
 os.environ["TRITON_DEFAULT_BACKEND"] = "ahbm"
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -236,3 +237,63 @@ def test_the_backend_is_active_where_it_is_asked_for(wanted, active):
     environment = {**os.environ, "TRITON_DEFAULT_BACKEND": wanted}
     found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == str(active)
+
+
+SOURCE = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def twice(x):
+    return x * 2
+
+
+@triton.jit
+def doubled(x_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, twice(tl.load(x_ptr + at)))
+"""
+
+
+def imported(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_report_names_the_file_that_was_run(tmp_path):
+    # Triton's cache has the same source from elsewhere, whose path the reports named.
+    for name in ("first", "second"):
+        path = tmp_path / f"{name}_kernels.py"
+        path.write_text(SOURCE)
+        launch = launched(imported(path).doubled, (1,), np.ones(64, np.float32), BLOCK=64)
+        assert f"{name}_kernels.py:" in launch.explain()
+
+
+@triton.jit
+def scaled(größe, x_ptr, once: tl.constexpr, 出, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(出 + at, tl.load(x_ptr + at, mask=at < n) * größe, mask=at < n)
+
+
+@triton.jit
+def combined(left, x_ptr, right, out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(left[0] + at) * left[1][0] + tl.load(right[1] + at) * right[0]
+    tl.store(out_ptr + at, x + tl.load(x_ptr + at))
+
+
+def test_arguments_are_those_of_their_positions():
+    # They were found by their names in the IR, which are others for letters beyond ASCII.
+    x, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    scaled[(1,)](2.0, x, 7, out, 60, BLOCK=64)
+    assert (out[:60] == 2 * x[:60]).all() and not out[60:].any()
+
+
+def test_elements_of_tuples_are_arguments():
+    # An array in a tuple was refused: "failed to specialize argument of type: tuple".
+    x, y, z, out = (np.full(64, number, np.float32) for number in (1, 10, 100, 0))
+    combined[(1,)]((x, (2.0, 7)), y, (3.0, z), out, BLOCK=64)
+    assert (out == 2 * 1 + 3 * 100 + 10).all()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import cubeyard
@@ -182,3 +183,94 @@ def test_an_operation_without_a_counterpart_is_named_with_its_line(kernel, name)
     x, out = np.ones(64, np.int32), np.zeros(64, np.int32)
     with pytest.raises(cubeyard.CubeyardError, match=rf"test_triton_operations\.py:\d+: Triton's operation tt\.{name}"):
         kernel[(1,)](x, out, BLOCK=64)
+
+
+@triton.jit
+def within_both(x_ptr, out_ptr, rows, columns, M: tl.constexpr, N: tl.constexpr):
+    r, c = tl.arange(0, M), tl.arange(0, N)
+    at = r[:, None] * N + c[None, :]
+    inside = (r < rows)[:, None] & (c < columns)[None, :]
+    x = tl.load(x_ptr + at)
+    tl.store(out_ptr + at, tl.where(inside, x, -1.0))
+    tl.store(out_ptr + M * N + at, tl.where(inside & (x > 0), tl.where((r < rows)[:, None], x * 2, x), -1.0))
+
+
+def test_two_ragged_masks_joined_choose_elements(rng):
+    # A mask whose shape had changed became an expression, which only a tile can: TypeError: 'Lazy' object is not an instance of 'Tile'.
+    x, out = rng.standard_normal((8, 16)).astype(np.float32), np.zeros((2, 8, 16), np.float32)
+    within_both[(1,)](x, out, 5, 11, M=8, N=16)
+    inside = (np.arange(8) < 5)[:, None] & (np.arange(16) < 11)
+    assert (out[0] == np.where(inside, x, -1)).all()
+    assert (out[1] == np.where(inside & (x > 0), 2 * x, -1)).all()
+
+
+@triton.jit
+def high(x_ptr, y_ptr, out_ptr, number, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x, y = tl.load(x_ptr + at), tl.load(y_ptr + at)
+    known = (at.to(tl.uint64) << 52) + at.to(tl.uint64)
+    tl.store(out_ptr + at, tl.umulhi(x, y))
+    tl.store(out_ptr + BLOCK + at, tl.umulhi(x, number))
+    tl.store(out_ptr + 2 * BLOCK + at, tl.umulhi(known, known))
+
+
+def test_upper_halves_of_products_of_64_bits(rng):
+    # Known elements and tiles had the product of 32 bits alone: an AssertionError.
+    x, y = (rng.integers(0, 2**64, 64, np.uint64) for _ in range(2))
+    x[:4], y[:4] = 2**64 - 1, [0, 1, 2**63, 2**64 - 1]
+    out, number = np.zeros((3, 64), np.uint64), 0x100000001
+    high[(1,)](x, y, out, np.uint64(number), BLOCK=64)
+    known = [((at << 52) + at) % 2**64 for at in range(64)]
+    assert out[0].tolist() == [a * b >> 64 for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    assert out[1].tolist() == [a * number >> 64 for a in x.tolist()]
+    assert out[2].tolist() == [a * a >> 64 for a in known]
+
+
+@triton.jit
+def between(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr.to(tl.pointer_type(tl.int8)).__add__(1).to(tl.pointer_type(tl.int32)) + at)
+    tl.store(out_ptr + at, x)
+
+
+def test_an_address_between_elements_is_refused():
+    # The element before it was read.
+    x = np.arange(64, dtype=np.int32)
+    with pytest.raises(cubeyard.CubeyardError, match=r"test_triton_operations\.py:\d+: .*multiple of 4"):
+        between[(1,)](x, np.zeros(64, np.int32), BLOCK=32)
+
+
+@triton.jit
+def of_libdevice(x_ptr, y_ptr, out_ptr, flags_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x, y = tl.load(x_ptr + at), tl.load(y_ptr + at)
+    tl.store(out_ptr + at, libdevice.tanh(x))
+    tl.store(out_ptr + BLOCK + at, libdevice.rsqrt(libdevice.abs(x)))
+    tl.store(out_ptr + 2 * BLOCK + at, libdevice.fmod(x, y))
+    tl.store(out_ptr + 3 * BLOCK + at, libdevice.div_rn(x, y))
+    tl.store(flags_ptr + at, libdevice.isnan(x).to(tl.int32) + 2 * libdevice.isinf(x).to(tl.int32))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_functions_of_libdevice(rng, dtype):
+    # A function of Triton's that every backend has to replace, which returned nothing: "cannot convert None to a tensor".
+    x, y = rng.standard_normal((2, 64)).astype(dtype) * 5
+    x[:3] = np.nan, np.inf, -np.inf
+    out, flags = np.zeros((4, 64), dtype), np.zeros(64, np.int32)
+    of_libdevice[(1,)](x, y, out, flags, BLOCK=64)
+    with np.errstate(all="ignore"):
+        wanted = [np.tanh(x), 1 / np.sqrt(np.abs(x)), np.fmod(x, y), x / y]
+    for found, one in zip(out, wanted, strict=True):
+        np.testing.assert_allclose(found, one, rtol=1e-5, atol=1e-6)
+    assert (flags == np.isnan(x) + 2 * np.isinf(x)).all()
+
+
+@triton.jit
+def gamma(x_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, libdevice.tgamma(tl.load(x_ptr + at)))
+
+
+def test_a_function_of_libdevice_without_a_counterpart_is_named():
+    with pytest.raises(cubeyard.CubeyardError, match=r"test_triton_operations\.py:\d+: .*extern_elementwise __nv_tgammaf"):
+        gamma[(1,)](np.ones(64, np.float32), BLOCK=64)

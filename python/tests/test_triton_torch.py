@@ -53,3 +53,24 @@ def test_descriptors_of_tensors(device):
     described_matmul[(2, 1)](*given, 96, BLOCK=32)
     wanted = a.cpu().double() @ b.cpu().double().T
     assert (c.cpu().double() - wanted).abs().max() < 2e-3 * wanted.abs().max()
+
+
+@triton.jit
+def swapped(left, right, row, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * row + tl.arange(0, BLOCK)
+    x, y = tl.load(left + at), tl.load(right + at)
+    tl.store(left + at, y)
+    tl.store(right + at, x)
+
+
+@pytest.mark.parametrize("device", ["cpu", "ahbm"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tensors_that_share_memory(device, dtype):
+    # Each argument had a copy of its own; the last that was written back won.
+    both = torch.arange(8 * 32).reshape(8, 32).to(dtype).to(device)
+    wanted = torch.cat([both[:, 16:], both[:, :16]], dim=1).cpu()
+    swapped[(8,)](both[:, :16], both[:, 16:], 32, BLOCK=16)
+    assert torch.equal(both.cpu(), wanted)
+    bits = both.view(torch.int16 if dtype == torch.bfloat16 else torch.int32)
+    kernels.add[(1,)](bits, bits, bits, 256, BLOCK=256)
+    assert torch.equal(both.cpu(), (wanted.view(bits.dtype) * 2).view(dtype))

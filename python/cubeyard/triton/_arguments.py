@@ -136,6 +136,9 @@ def specialized(native: Any) -> Any:
             return f"*{'k' if is_const else ''}{triton_type(argument)}", "D" if specialize and align else None
         if isinstance(argument, np.generic):
             argument = argument.item()
+        if isinstance(argument, tuple):
+            parts = [describe(backend, one, is_const, specialize, align) for one in argument]
+            return tuple(type(argument)(*side) if hasattr(argument, "_fields") else tuple(side) for side in zip(*parts, strict=True))
         if is_descriptor(argument):
             return f"tensordesc<{triton_type(argument.base)}{list(argument.block_shape)}>", None
         return native(backend, argument, is_const, specialize, align)

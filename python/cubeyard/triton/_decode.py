@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 from cubeyard.errors import CubeyardError
-from cubeyard.triton import _locations
+from cubeyard.triton import _libdevice, _locations
 from cubeyard.triton._ir import Block, Kernel, Line, Operation, Type, pack
 
 __all__ = ["FORMAT", "decode", "pack"]
 
-FORMAT = 3
+FORMAT = 4
 """Number of the format of `pack`, which changes with it, so that old files in Triton's cache are not read."""
 
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
@@ -19,7 +19,6 @@ _RESULTS = re.compile(r"^(%[\w$.-]+)(?::(\d+))? = ")
 _NAME = re.compile(r'^"?([a-z_]+\.[\w.]+)"?')
 _ATTRIBUTE = re.compile(r"([A-Za-z_][\w.]*) = (array<i32: [^>]*>|dense<[^>]*>|\"[^\"]*\"|[^,{}>]+)")
 _TEXT = re.compile(r', "((?:[^"\\]|\\.)*)"')
-_ARGUMENT = re.compile(r"(%[\w$.-]+): ")
 
 
 def decode(text: str) -> Kernel:
@@ -50,11 +49,8 @@ class _Decoder:
         if found is None:
             raise self.odd(head)
         self.at += 1
-        listed = _balanced(head[found.end() - 1 :], "(", ")")
-        names = _ARGUMENT.findall(listed)
-        arguments = self.arguments(listed)
-        body = self.block(arguments)
-        return Kernel(found[1].strip('"'), body, self.types, [name[1:] for name in names], self.lines)
+        body = self.block(self.arguments(_balanced(head[found.end() - 1 :], "(", ")")))
+        return Kernel(found[1].strip('"'), body, self.types, self.lines)
 
     def arguments(self, listed: str) -> list[int]:
         """Defines the values of a list `%a: type loc(…), …`."""
@@ -101,6 +97,8 @@ class _Decoder:
         made = Operation(name[1], operands, [], self.line(location), _attributes(name[1], head, types))
         if message:
             made.attributes["message"] = message
+        if made.name == "tt.extern_elementwise":
+            made.name = _libdevice.counterpart(made.attributes["symbol"]) or made.name
         made.results = self.results(name[1], results, types, operands)
         return made
 

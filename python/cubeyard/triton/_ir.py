@@ -59,8 +59,6 @@ class Kernel:
     name: str
     body: Block
     types: list[Type]
-    names: list[str]
-    """Names of the arguments."""
     lines: list[Line]
 
 
@@ -70,7 +68,6 @@ def pack(kernel: Kernel) -> bytes:
         "name": kernel.name,
         "body": _plain_block(kernel.body),
         "types": [[one.element, list(one.shape), one.pointee] for one in kernel.types],
-        "names": kernel.names,
         "lines": [[one.file, one.line, one.column] for one in kernel.lines],
     }
     return json.dumps(plain).encode()
@@ -81,7 +78,7 @@ def unpack(data: bytes) -> Kernel:
     plain = json.loads(data)
     types = [Type(element, tuple(shape), pointee) for element, shape, pointee in plain["types"]]
     lines = [Line(*line) for line in plain["lines"]]
-    return Kernel(plain["name"], _block(plain["body"]), types, plain["names"], lines)
+    return Kernel(plain["name"], _block(plain["body"]), types, lines)
 
 
 def _plain_block(block: Block) -> list[Any]:

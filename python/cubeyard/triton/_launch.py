@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard import _dtype
 from cubeyard.context import Context
 from cubeyard.errors import InputError
 from cubeyard.kernel import LaunchReport, launch_together
 from cubeyard.placement import Placement
 from cubeyard.tensor import Tensor
-from cubeyard.triton._arguments import ROWS, Placed, is_descriptor, is_tensor, memory, of_torch
+from cubeyard.triton._arguments import ROWS, Placed, is_descriptor, is_tensor, of_torch
 from cubeyard.triton._elements import is_float, rounded
 from cubeyard.triton._program import Description, Notes, Program, Work
 from cubeyard.triton._schedule import Schedule, find
+from cubeyard.triton._sharing import Memory, memories
 
 __all__ = ["Launch", "Settings", "prepared"]
 
@@ -49,6 +49,8 @@ class Launch:
     pointers: list[int]
     tensors: list[Any]
     """Placed arrays, and tensors of this package, in the order of `pointers`."""
+    names: list[str] = field(default_factory=list)
+    """Names of the arguments that they are."""
     described: dict[int, Description] = field(default_factory=dict)
     """Descriptors that the host made: those of `pointers` that are not plain addresses."""
 
@@ -61,67 +63,63 @@ class Launch:
 
     def run(self, context: Context, notes: Notes) -> LaunchReport:
         """Runs it on a context: places arrays, launches the kernel, and reads back what it wrote."""
-        kernel = self.program.kernel_of(self._work())
+        shared, places = memories(self.names, self.tensors)
+        kernel = self.program.kernel_of(self._work(places))
         self._check(kernel.work.live)
-        tensors = [self._deployed(context, one) for one in self.tensors]
         of = self.settings
+        tensors = [one.deployed(context, of.data, _spread(one.placement() or of.placement, of.sips)) for one in shared]
         if len(of.sips) == 1:
             report = context.launch(kernel, *tensors, sip=of.sips[0], cubes=of.cubes, pes=of.pes)
         else:
             report = launch_together(context, kernel, tensors, of.sips, of.cubes, of.pes)
         notes |= kernel.work.notes
         if self.settings.data:
-            self._read_back(tensors)
+            self._read_back(shared, tensors)
         return report
 
-    def _work(self) -> Work:
+    def _work(self, places: list[tuple[int, int]]) -> Work:
         of = self.settings
         live, named = bool(self.program.facts.live) and of.data, of.schedule if isinstance(of.schedule, str) else None
-        return Work(self.values, self.pointers, self.described, self.grid, find(of.schedule), live, named, len(of.sips))
+        given = (self.values, self.pointers, places, self.described)
+        return Work(*given, self.grid, find(of.schedule), live, named, len(of.sips))
 
     def _check(self, live: bool) -> None:
         if self.program.facts.decided and not live:
             raise InputError(f"{self.program.facts.live}, which are not known without data: set data=True")
 
-    def _deployed(self, context: Context, given: Any) -> Tensor:
-        if isinstance(given, Tensor):
-            return given
-        flat = memory(given.array)
-        if self.settings.data:
-            made = context.from_numpy(flat, given.element)
-        else:
-            made = context.empty(flat.shape, given.element or _dtype.name_of(flat.dtype))
-        return made.to(_spread(given.placement or self.settings.placement, self.settings.sips))
-
-    def _read_back(self, tensors: list[Tensor]) -> None:
+    def _read_back(self, shared: list[Memory], tensors: list[Tensor]) -> None:
         """Writes results into the arrays of the launch."""
-        written = self.program.facts.written
-        arguments = self.program.kernel.body.arguments
-        for value, tensor, given in zip(self.pointers, tensors, self.tensors, strict=True):
-            if isinstance(given, Tensor) or (written is not None and arguments.index(value) not in written):
-                continue
-            flat = memory(given.array)
-            flat[...] = tensor.numpy().view(flat.dtype).reshape(flat.shape)
+        written, arguments = self.program.facts.written, self.program.kernel.body.arguments
+        for one, tensor in zip(shared, tensors, strict=True):
+            values = [self.pointers[part.position] for part in one.parts]
+            if one.parts and (written is None or any(arguments.index(value) in written for value in values)):
+                one.read_back(tensor)
 
 
-def prepared(program: Program, grid: Grid, settings: Settings, given: dict[str, Any]) -> Launch:
-    """Sorts the arguments of a launch into memory and numbers."""
+def prepared(program: Program, grid: Grid, settings: Settings, given: list[tuple[str, Any]]) -> Launch:
+    """Sorts the arguments of a launch, with their names, into memory and numbers; those of the kernel follow the same order."""
     launch = Launch(program, grid, settings, {}, [], [])
-    left = iter(zip(program.kernel.names, program.kernel.body.arguments, strict=True))
-    for name, value in left:
-        if name not in given:
-            raise InputError(f"kernel {program.name}: argument {name} has no counterpart among {', '.join(given)}")
-        argument, of = given[name], program.kernel.types[value]
+    left, taken = iter(program.kernel.body.arguments), 0
+    for (name, argument), value in zip(given, left, strict=False):
+        of, taken = program.kernel.types[value], taken + 1
         if of.element == "desc":
-            _describe(launch, name, value, argument, [after for _, after in islice(left, 2 * len(of.shape))])
-        elif of.element == "ptr" and is_tensor(argument):
-            launch.pointers.append(value)
-            launch.tensors.append(_placed(argument))
+            _describe(launch, name, value, argument, list(islice(left, 2 * len(of.shape))))
         elif of.element == "ptr":
-            raise InputError(f"argument {name}: expected an array or a tensor, found {type(argument).__name__}")
+            _point(launch, name, value, argument)
         else:
             launch.values[value] = _number(argument, of.element)
+    if taken < len(given) or next(left, None) is not None:
+        raise InputError(f"kernel {program.name}: {len(program.kernel.body.arguments)} arguments in Triton's IR, and {len(given)} given")
     return launch
+
+
+def _point(launch: Launch, name: str, value: int, argument: Any) -> None:
+    """Takes memory."""
+    if not is_tensor(argument):
+        raise InputError(f"argument {name}: expected an array or a tensor, found {type(argument).__name__}")
+    launch.pointers.append(value)
+    launch.tensors.append(_placed(argument))
+    launch.names.append(name)
 
 
 def _describe(launch: Launch, name: str, value: int, argument: Any, after: list[int]) -> None:
@@ -129,8 +127,7 @@ def _describe(launch: Launch, name: str, value: int, argument: Any, after: list[
     if not is_descriptor(argument) or not is_tensor(argument.base):
         raise InputError(f"argument {name}: expected a TensorDescriptor of an array, found {type(argument).__name__}")
     shape, strides = ([int(one) for one in of] for of in (argument.shape, argument.strides))
-    launch.pointers.append(value)
-    launch.tensors.append(_placed(argument.base))
+    _point(launch, name, value, argument.base)
     launch.described[value] = (shape, strides, math.nan if argument.padding == "nan" else 0)
     launch.values.update(zip(after, shape + strides, strict=True))
 

@@ -41,7 +41,9 @@ class Work:
     values: dict[int, Any]
     """Known arguments by their value's number."""
     pointers: list[int]
-    """Numbers of the values that are the addresses of the launch's tensors, in order."""
+    """Numbers of the values that are addresses, in the order of the arguments."""
+    places: list[tuple[int, int]]
+    """For each of them, the number of its tensor, and its offset in bytes there."""
     described: dict[int, Description]
     """Descriptors that the host made, of those values."""
     grid: tuple[int, int, int]
@@ -83,7 +85,7 @@ class Program:
         """Returns the kernel of a launch: that of an earlier one with the same numbers, if its programs were recorded."""
         if work.live or work.name is None:
             return LaunchedKernel(self.function(work), self.name, work)
-        key = (work.grid, work.name, repr(work.values), tuple(work.pointers), repr(work.described), work.sips)
+        key = (work.grid, work.name, repr(work.values), tuple(work.pointers), tuple(work.places), repr(work.described), work.sips)
         kernel = self._kernels.pop(key, None) or LaunchedKernel(self.function(work), self.name, work)
         self._kernels[key] = kernel
         if len(self._kernels) > _MOST_KERNELS:
@@ -120,8 +122,8 @@ def _frame(kernel: KernelBody, work: Work, tensors: tuple[Any, ...], tl: Any) ->
     frame = Frame(tl, located(line.file, line.line), len(kernel.types), grid, (work.masks, work.notes, work.reserved), work.live)
     for value, given in work.values.items():
         frame.env[value] = given
-    for value, tensor in zip(work.pointers, tensors, strict=False):
-        frame.env[value] = tensor.whole.address
+    for value, (number, offset) in zip(work.pointers, work.places, strict=True):
+        frame.env[value] = tensors[number].whole.address + offset
     for value, description in work.described.items():
         frame.env[value] = _descriptors.Descriptor(frame.env[value], *description)
     within, cubes = tl.num_programs(0), tl.num_programs(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from triton.backends.compiler import GPUTarget
@@ -19,8 +20,7 @@ class AhbmLauncher:
     """Takes the launches of a compiled kernel."""
 
     def __init__(self, source: Any, metadata: Any) -> None:
-        self.names = list(source.fn.arg_names) if hasattr(source, "fn") else []
-        self.metadata = metadata
+        self.signature, self.metadata = dict(source.signature), metadata
 
     def __call__(self, x: int, y: int, z: int, stream: Any, function: Any, *rest: Any) -> None:
         """Runs a launch; Triton passes its metadata and hooks before the arguments."""
@@ -30,11 +30,20 @@ class AhbmLauncher:
         _, launch_metadata, enter, leave, *arguments = rest
         if enter is not None:
             enter(launch_metadata)
-        given = dict(zip(self.names, arguments, strict=True))
+        given = [one for of in zip(self.signature.items(), arguments, strict=True) for one in _named(*of[0], of[1])]
         launch = prepared(function, (int(x), int(y), int(z)), _record.current(), given)
         _record.perform(launch, _options(self.metadata))
         if leave is not None:
             leave(launch_metadata)
+
+
+def _named(name: Any, kind: Any, argument: Any) -> Iterator[tuple[str, Any]]:
+    """Yields an argument with its name, in the order of the compiled kernel's: the elements of a tuple, and no constant."""
+    if isinstance(kind, tuple):
+        for at, (of, one) in enumerate(zip(kind, argument, strict=True)):
+            yield from _named(f"{name}[{at}]", of, one)
+    elif kind != "constexpr":
+        yield str(name), argument
 
 
 def _options(metadata: Any) -> list[str]:
