@@ -217,7 +217,7 @@ def launch(
     Args:
         context: the machine.
         kernel: a kernel, or a function that is made one; or a name followed by a function.
-        arguments: tensors and numbers.
+        arguments: tensors and numbers, which keep their type: a kernel gets 2.0 as a float and True as a bool.
         sip: the SIP that runs it.
         cubes: cubes of the SIP, by number; all by default.
         pes: PEs of each cube, by number; all by default.
@@ -228,7 +228,7 @@ def launch(
             raise InputError(f"launch({kernel!r}): expected a function after the name of a kernel")
         name, (kernel, *rest) = kernel, arguments
         arguments = tuple(rest)
-    given = [_given(at, argument) for at, argument in enumerate(arguments)]
+    given = [argument._native if isinstance(argument, Tensor) else argument for argument in arguments]
     target = (_numbers("sip", sip)[0], _numbers("cubes", cubes), _numbers("pes", pes))
     if isinstance(kernel, RustKernel):
         return _launch_rust(context, kernel, given, target)
@@ -253,23 +253,10 @@ def launch_together(
 Target = tuple[int, list[int], list[int]]
 
 
-def _given(position: int, argument: Any) -> Any:
-    """Returns an argument as the native launch takes it; numbers are passed as floats of 64 bits."""
-    if isinstance(argument, Tensor):
-        return argument._native
-    if isinstance(argument, int) and abs(argument) > 2**53:
-        raise InputError(f"argument {position}: {argument} is beyond 2^53, so it cannot be passed exactly")
-    return argument
-
-
 def _launch_rust(context: Context, kernel: RustKernel, given: list[Any], target: Target) -> LaunchReport:
     if len(given) != len(kernel.parameters):
         names = ", ".join(kernel.parameters)
         raise InputError(f"kernel {kernel.name}({names}) launched with {len(given)} arguments")
-    for name, argument in zip(kernel.parameters, given, strict=True):
-        if not isinstance(argument, (_native.Tensor, int, float)):
-            found = type(argument).__name__
-            raise InputError(f"argument `{name}`: expected a tensor or a number, found {found}")
     return _report(kernel.name, _native.launch_rust(context._native, kernel._native, given, target))
 
 

@@ -137,3 +137,15 @@ def wide(name):
 
 def rounded(values, name):
     return np.asarray(values).astype(DTYPES[name])
+
+
+def odd(a):
+    """To f32 by cutting off, with the last bit set where something was lost: it can be rounded once more.
+
+    ml_dtypes rounds to f32 first, to nearest, and so at times a tie that was none.
+    """
+    near = a.astype(np.float32)
+    exact = np.array([x == y or x != x for x, y in zip(near.tolist(), a.tolist(), strict=True)])
+    away = np.array([abs(x) > abs(y) for x, y in zip(near.tolist(), a.tolist(), strict=True)])
+    bits = near.view(np.uint32)
+    return np.where(exact, bits, (bits - away) | 1).astype(np.uint32).view(np.float32)

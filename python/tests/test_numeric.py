@@ -12,6 +12,7 @@ from numeric_cases import (
     NUMBERS,
     Case,
     arrays,
+    odd,
     random_array,
     rounded,
     special,
@@ -202,15 +203,3 @@ def converted(a, source, target):
     if target in ("bf16", "fp8_e4m3", "fp8_e5m2") and source in ("f64", "i64", "u64", "i32", "u32"):
         return rounded(odd(a), target)
     return a.astype(DTYPES[target])
-
-
-def odd(a):
-    """To f32 by cutting off, with the last bit set where something was lost: it can be rounded once more.
-
-    ml_dtypes rounds to f32 first, to nearest, and so at times a tie that was none.
-    """
-    near = a.astype(np.float32)
-    exact = np.array([x == y or x != x for x, y in zip(near.tolist(), a.tolist(), strict=True)])
-    away = np.array([abs(x) > abs(y) for x, y in zip(near.tolist(), a.tolist(), strict=True)])
-    bits = near.view(np.uint32)
-    return np.where(exact, bits, (bits - away) | 1).astype(np.uint32).view(np.float32)

@@ -20,7 +20,13 @@ def arrays_of(seed):
     rng = np.random.default_rng(seed)
     shape = (int(rng.integers(1, 40)), int(rng.integers(1, 33)))
     floats = {name: rng.standard_normal(shape).astype(np.float32) for name in "xy"}
-    return {**floats, **{name: rng.integers(-100, 100, shape).astype(np.int32) for name in "ij"}}
+    wholes = {name: rng.integers(-100, 100, shape).astype(np.int32) for name in "ij"}
+    longs = {name: rng.integers(-(2**63), 2**63 - 1, shape, endpoint=True) for name in "kl"}
+    for array in longs.values():
+        # Some at the edges, and some beside the constants with which they are compared.
+        chosen = rng.random(shape) < 0.3
+        array[chosen] = rng.choice(np.array(triton_random.FAR), chosen.sum()) + rng.integers(-1, 2, chosen.sum())
+    return {**floats, **wholes, **longs}
 
 
 def block_of(seed):
@@ -44,15 +50,18 @@ def test_random_kernels(kernels, first):
     for seed in range(first, min(first + BATCH, COUNT)):
         arrays, (m, n) = arrays_of(seed), block_of(seed)
         rows, columns = arrays["x"].shape
-        out, whole = np.zeros((rows, columns), np.float32), np.zeros((rows, columns), np.int32)
+        out, whole, long = (np.zeros((rows, columns), dtype) for dtype in (np.float32, np.int32, np.int64))
         kernel = getattr(kernels, f"kernel_{seed}")
-        kernel[(triton.cdiv(rows, m),)](*arrays.values(), out, whole, rows, columns, M=m, N=n)
+        kernel[(triton.cdiv(rows, m),)](
+            *arrays.values(), out, whole, long, rows, columns, **triton_random.numbers_of(seed), M=m, N=n
+        )  # fmt: skip
         for start in range(0, rows, m):
             with np.errstate(all="ignore"):
-                _, (_, floats), (_, wholes) = triton_random.written(seed, arrays, start, (m, n))
+                _, (_, floats), (_, wholes), (_, longs) = triton_random.written(seed, arrays, start, (m, n))
             count = min(m, rows - start)
-            part = np.broadcast_to(wholes, (m, n))[:count, :columns]
-            assert (whole[start : start + count] == part).all(), triton_random.source(seed, arrays, (m, n))
+            for found, numbers in ((whole, wholes), (long, longs)):
+                part = np.broadcast_to(numbers, (m, n))[:count, :columns]
+                assert (found[start : start + count] == part).all(), triton_random.source(seed, arrays, (m, n))
             wanted = floats[:count, :columns].astype(np.float64)
             scale = max(1.0, np.abs(wanted).max())
             difference = np.abs(out[start : start + count] - wanted).max()

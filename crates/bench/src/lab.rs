@@ -108,7 +108,6 @@ impl Lab {
         pes: u64,
     ) -> Result<(), RuntimeError> {
         for (sip, tensors, numbers) in each {
-            let numbers = numbers.into_iter().map(|number| number as f64);
             let launch = Launch::new(sip).arguments(tensors).arguments(numbers);
             let launch = launch.cubes(self.cubes(cubes)).pes(self.pes(pes));
             self.launcher.launch(&self.context.stream(), kernel, &launch)?;

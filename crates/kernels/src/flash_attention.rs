@@ -101,8 +101,8 @@ impl Head {
         if !self.causal || k + columns <= q + 1 {
             return scores.lazy();
         }
-        let rows = tl.reshape(&tl.arange(q as f64, rows, DType::F32), &[rows, 1]);
-        let columns = tl.reshape(&tl.arange(k as f64, columns, DType::F32), &[1, columns]);
+        let rows = tl.reshape(&tl.arange(q, rows, DType::F32), &[rows, 1]);
+        let columns = tl.reshape(&tl.arange(k, columns, DType::F32), &[1, columns]);
         rows.lazy().ge(&columns).select(scores, NEVER)
     }
 }

@@ -166,12 +166,12 @@ impl<'a> Driver<'a> {
             let adds = u64::from(sip == 0 && !self.cut.spec.family.has_post_norms);
             arguments(part, of_sip, [layer, position, adds, norm])
         };
-        let numbers = numbers.into_iter().map(|number| Argument::Scalar(number as f64));
+        let numbers = numbers.into_iter().map(|number| Argument::from(number));
         let extras = of_sip.extras(part).into_iter().map(Argument::Tensor);
         // The experts of a SIP depend on its number.
         let has_experts = self.cut.routing.is_some();
         let has_experts = has_experts && matches!(part, StepPart::GateUp | StepPart::Down);
-        let number = has_experts.then_some(Argument::Scalar(sip as f64));
+        let number = has_experts.then_some(Argument::from(sip));
         let tensors = tensors.into_iter().map(Argument::Tensor);
         tensors.chain(numbers).chain(extras).chain(number).collect()
     }

@@ -38,7 +38,6 @@ use cubeyard_tl::kernel::Kernel;
 use pyo3::prelude::*;
 
 use crate::context::Context;
-use crate::error::Kind;
 use crate::launch::{self, Given, Target, Times};
 use crate::session::Session;
 use driver::Function;
@@ -83,7 +82,7 @@ fn launch_kernel(
     arguments: Vec<Bound<'_, PyAny>>,
     target: (u32, Vec<u32>, Vec<u32>),
 ) -> PyResult<Times> {
-    let given = program.given(&arguments)?;
+    let given = Given::all(&program.parameters, &arguments)?;
     let target = Target::new(target.0, target.1, target.2)?;
     context.get().shared.run(py, move |session| {
         program.with(session, |session, kernel| launch::run(session, kernel, &target, &given))
@@ -100,7 +99,7 @@ fn launch_together(
     arguments: Vec<Bound<'_, PyAny>>,
     targets: Vec<(u32, Vec<u32>, Vec<u32>)>,
 ) -> PyResult<Vec<Times>> {
-    let given = program.given(&arguments)?;
+    let given = Given::all(&program.parameters, &arguments)?;
     let targets = targets.into_iter().map(|(sip, cubes, pes)| Target::new(sip, cubes, pes));
     let targets = targets.collect::<PyResult<Vec<_>>>()?;
     context.get().shared.run(py, move |session| {
@@ -111,12 +110,6 @@ fn launch_together(
 }
 
 impl Program {
-    /// Returns the arguments of a launch.
-    fn given(&self, arguments: &[Bound<'_, PyAny>]) -> PyResult<Vec<Given>> {
-        let given = arguments.iter().zip(&self.parameters);
-        given.map(|(of, name)| of.extract().map_err(|_| no_argument(name, of))).collect()
-    }
-
     /// Runs launches of the kernel, which call its function.
     fn with<T>(
         self,
@@ -131,12 +124,6 @@ impl Program {
         slot.replace(None);
         done
     }
-}
-
-/// Makes the exception of an argument that is neither a tensor nor a number.
-fn no_argument(name: &str, of: &Bound<'_, PyAny>) -> PyErr {
-    let kind = operand::kind_of(of);
-    Kind::Input.error(format!("argument `{name}`: expected a tensor or a number, found {kind}"))
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

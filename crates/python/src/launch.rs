@@ -2,20 +2,46 @@
 
 use cubeyard_device::request::PeRef;
 use cubeyard_memory::address::{AddressError, CubeId, PeId, SipId};
-use cubeyard_runtime::{Argument, Launch, LaunchReport};
+use cubeyard_runtime::{Argument, Launch, LaunchReport, Scalar};
 use cubeyard_sim::Span;
 use cubeyard_tl::kernel::Kernel;
 use pyo3::prelude::*;
 
 use crate::error::{IntoPyErr, Kind, OrRaise};
+use crate::scalar::{ReadScalar, TooLong};
 use crate::session::Session;
 use crate::tensor::Tensor;
 
 /// An argument of a kernel.
-#[derive(FromPyObject)]
 pub(crate) enum Given {
     Tensor(Py<Tensor>),
-    Number(f64),
+    Number(Scalar),
+}
+
+impl Given {
+    /// Reads the argument of a parameter.
+    pub(crate) fn read(name: &str, of: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(tensor) = of.cast::<Tensor>() {
+            return Ok(Self::Tensor(tensor.clone().unbind()));
+        }
+        let wrong = |what: &str| Kind::Input.error(format!("argument `{name}`: {what}"));
+        match Scalar::read(of)? {
+            Ok(Some(number)) => Ok(Self::Number(number)),
+            Ok(None) => {
+                let kind = of.get_type().name()?;
+                Err(wrong(&format!("expected a tensor or a number, found {kind}")))
+            }
+            Err(TooLong) => Err(wrong(&TooLong.to_string())),
+        }
+    }
+
+    /// Reads the arguments of a launch.
+    pub(crate) fn all<S: AsRef<str>>(
+        names: &[S],
+        arguments: &[Bound<'_, PyAny>],
+    ) -> PyResult<Vec<Self>> {
+        names.iter().zip(arguments).map(|(name, of)| Self::read(name.as_ref(), of)).collect()
+    }
 }
 
 /// PEs of a launch.

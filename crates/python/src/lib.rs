@@ -43,6 +43,7 @@ mod probe;
 mod raised;
 mod record;
 mod replay;
+mod scalar;
 mod session;
 mod signals;
 mod study;

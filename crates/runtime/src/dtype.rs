@@ -1,7 +1,7 @@
 //! Element types of tensors, and conversion of numbers to bytes and back.
 //!
 //! Bytes are little-endian. [`DType::encode`] and [`DType::decode`] convert through `f64`, for computed values
-//! (fills, ranges, random numbers); [`Element`] converts Rust numbers exactly.
+//! (fills, ranges, random numbers); [`Element`] and [`Scalar`] convert Rust numbers exactly.
 //!
 //! ```
 //! use cubeyard_runtime::dtype::{DType, Element};
@@ -21,6 +21,7 @@
 
 mod element;
 mod float;
+mod scalar;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ use thiserror::Error;
 pub use element::Element;
 pub use float::FloatFormat;
 use float::{BF16, E4M3, E5M2, F16};
+pub use scalar::Scalar;
 
 /// Element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,13 +71,16 @@ pub enum DType {
     Bool,
 }
 
-/// A value is outside the range of an integer type. Choose another value or a wider type.
+/// A number that an integer type or bool does not hold. Choose another number or a wider type.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
-#[error("{value} is no {dtype}, which goes from {least} to {greatest}")]
+#[error(
+    "{value} is no {dtype}, which goes from {least} to {greatest}{}",
+    if value.whole().is_none() { " in whole numbers" } else { "" }
+)]
 pub struct OutOfRange {
-    /// The value that was given.
-    pub value: f64,
-    /// The integer type.
+    /// The number that was given.
+    pub value: Scalar,
+    /// The type that does not hold it.
     pub dtype: DType,
     /// Least value of the type.
     pub least: i128,
@@ -147,10 +152,11 @@ impl DType {
 
     /// Returns whether it is a floating-point type.
     pub const fn is_float(self) -> bool {
-        self.integers().is_none() && !matches!(self, Self::Bool)
+        self.wholes().is_none()
     }
 
-    const fn integers(self) -> Option<(i128, i128)> {
+    /// Returns the least and the greatest number of an integer type or bool.
+    pub(crate) const fn wholes(self) -> Option<(i128, i128)> {
         Some(match self {
             Self::I8 => (i8::MIN as i128, i8::MAX as i128),
             Self::I16 => (i16::MIN as i128, i16::MAX as i128),
@@ -160,6 +166,7 @@ impl DType {
             Self::U16 => (0, u16::MAX as i128),
             Self::U32 => (0, u32::MAX as i128),
             Self::U64 => (0, u64::MAX as i128),
+            Self::Bool => (0, 1),
             _ => return None,
         })
     }
@@ -189,14 +196,14 @@ impl DType {
     }
 
     fn integer(self, value: f64) -> Result<i128, OutOfRange> {
-        let (least, greatest) = self.integers().expect("all other types are converted before");
+        let (least, greatest) = self.wholes().expect("all other types are converted before");
         // Saturates, and takes what is not a number for 0, which the second condition is for.
         #[expect(clippy::cast_possible_truncation, reason = "the fraction goes")]
         let whole = value as i128;
         if (least..=greatest).contains(&whole) && !value.is_nan() {
             return Ok(whole);
         }
-        Err(OutOfRange { value, dtype: self, least, greatest })
+        Err(OutOfRange { value: value.into(), dtype: self, least, greatest })
     }
 
     /// Returns the value of an element. 64-bit integers beyond 2⁵³ are rounded; [`Element`] converts them exactly.

@@ -20,6 +20,7 @@ use cubeyard_sim::{SignalId, Span};
 use crate::context::{
     Addressing, Context, DeployedShard, FlightOutcome, InFlight, Inner, LaunchReport,
 };
+use crate::dtype::Scalar;
 use crate::error::RuntimeError;
 use crate::flex::FlexOperand;
 use crate::tensor::Tensor;
@@ -32,7 +33,7 @@ pub enum Argument<'a> {
     /// An array in a block of a region; the kernel gets its flat address.
     Operand(FlexOperand),
     /// A number, passed by value.
-    Scalar(f64),
+    Scalar(Scalar),
 }
 
 impl<'a> From<&'a Tensor> for Argument<'a> {
@@ -47,11 +48,23 @@ impl From<FlexOperand> for Argument<'_> {
     }
 }
 
-impl From<f64> for Argument<'_> {
-    fn from(value: f64) -> Self {
-        Self::Scalar(value)
+impl From<Scalar> for Argument<'_> {
+    fn from(scalar: Scalar) -> Self {
+        Self::Scalar(scalar)
     }
 }
+
+macro_rules! scalar {
+    ($($name:ty),*) => {$(
+        impl From<$name> for Argument<'_> {
+            fn from(number: $name) -> Self {
+                Self::Scalar(number.into())
+            }
+        }
+    )*};
+}
+
+scalar!(bool, i32, i64, u32, u64, usize, f32, f64);
 
 /// Arguments and PEs of a kernel's launch.
 #[derive(Clone, Debug)]

@@ -90,6 +90,7 @@ pub use context::{
     Addressing, Context, ContextConfig, DeployedShard, LaunchReport, LeakReport, MemoryStats,
     PeSnapshot, PeUsage, RegionsUsage, ShardSnapshot, TensorId,
 };
+pub use dtype::Scalar;
 pub use error::{AllocateError, RuntimeError};
 pub use flex::{FlexArray, FlexDevice, FlexOperand, FlexOperands};
 pub use init::{random_bits, uniform};

@@ -134,7 +134,7 @@ fn replay(name: &str, body: Body, commands: u64) {
         Box::pin(async {})
     });
     let mut launch = launch(&[&x, &y], true);
-    launch.arguments.push(Argument::Scalar(commands as f64));
+    launch.arguments.push(Argument::from(commands));
     let launcher = Launcher::new(&context);
     let (recorded, _) = best(1, || launcher.run(&kernel, &launch).expect("it runs"));
     let (seconds, report) = best(3, || launcher.run(&kernel, &launch).expect("it runs"));

@@ -173,7 +173,7 @@ fn masks(out: &mut impl Write) -> Outcome {
         let x = place(&context, &[10_000], &vec![0.5_f32; 10_000])?;
         let y = context.empty(&[10_000], DType::F32)?.to(&one())?;
         let took =
-            Launcher::new(&context).run(&kernel!(triple), &launch(&[&x, &y], &[2048.0], 1)?)?.max();
+            Launcher::new(&context).run(&kernel!(triple), &launch(&[&x, &y], &[2048], 1)?)?.max();
         assert_eq!(y.read::<f32>()?, vec![1.5; 10_000]);
         writeln!(out, "triple, with a window of {window}: {took}")?;
     }
@@ -187,7 +187,7 @@ fn ahead(out: &mut impl Write) -> Outcome {
         let x = place(&context, &[256, 1024], &vec![1.0_f32; 256 * 1024])?;
         let y = context.empty(&[256, 1], DType::F32)?.to(&one())?;
         let launcher = Launcher::new(&context);
-        let took = launcher.run(&kernel, &launch(&[&x, &y], &[16.0], 1)?)?.max();
+        let took = launcher.run(&kernel, &launch(&[&x, &y], &[16], 1)?)?.max();
         assert!(y.read::<f32>()?.known()?.iter().all(|root| (root * 32.0 - 1.0).abs() < 1e-3));
         let blocks = 256 / 16;
         let commands = launcher.recordings()[0].tape().to_string().lines().count() / blocks;
@@ -308,12 +308,12 @@ fn place(context: &Context, shape: &[u64], values: &[f32]) -> Result<Tensor, Box
 /// A launch on the first PEs of the first cube.
 fn launch<'a>(
     tensors: &[&'a Tensor],
-    numbers: &[f64],
+    numbers: &[u64],
     pes: u32,
 ) -> Result<Launch<'a>, Box<dyn Error>> {
     let launch = Launch::new(SipId::new(0)?).arguments(tensors.iter().copied());
     let launch = launch
-        .arguments(numbers.iter().map(|&number| Argument::Scalar(number)))
+        .arguments(numbers.iter().map(|&number| Argument::from(number)))
         .cubes(vec![CubeId::new(0)?]);
     Ok(launch.pes((0..pes).map(PeId::new).collect::<Result<_, _>>()?))
 }

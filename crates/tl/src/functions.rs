@@ -1,6 +1,7 @@
 //! The functions of tiles and of expressions: documentation, name and operation of each, written once.
 //!
-//! Each macro passes its list to another, which defines a function for each entry.
+//! Each macro of functions passes its list to another, which defines a function for each entry. [`numbers`] makes operands of
+//! the types of numbers.
 
 /// Lists the functions of each element of one operand.
 macro_rules! unary {
@@ -112,4 +113,18 @@ macro_rules! reduce {
     };
 }
 
-pub(crate) use {binary, reduce, unary};
+/// Makes operands of numbers.
+macro_rules! numbers {
+    ($of:ident) => {
+        $crate::functions::numbers!($of: cubeyard_runtime::Scalar, bool, i32, i64, u32, u64, f64);
+    };
+    ($of:ident: $($name:ty),*) => {$(
+        impl From<$name> for $of<'_> {
+            fn from(number: $name) -> Self {
+                Self::Number(number.into())
+            }
+        }
+    )*};
+}
+
+pub(crate) use {binary, numbers, reduce, unary};

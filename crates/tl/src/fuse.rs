@@ -25,6 +25,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 use std::rc::Rc;
 
 use cubeyard_device::pe::Work;
+use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
 use smallvec::SmallVec;
 
@@ -33,7 +34,7 @@ use super::op::Op;
 use super::order::TileUse;
 use super::tape::Effect;
 use super::{Tile, Tl};
-use crate::numeric::{Binary, Reduce, Ternary, TileType, Unary, infer};
+use crate::numeric::{Binary, Constant, Reduce, Ternary, TileType, Unary, promoted};
 
 /// An expression over tiles; see the [module](self). Cheap to clone.
 #[derive(Clone, Debug)]
@@ -95,7 +96,7 @@ impl LazyNode {
 #[derive(Debug)]
 enum LazyKind {
     Tile(Tile),
-    Number(f64),
+    Number(Constant),
     Operation(Op, SmallVec<[Rc<LazyNode>; 3]>),
 }
 
@@ -106,8 +107,8 @@ pub enum Term<'a> {
     Lazy(&'a Lazy),
     /// A tile in the TCM.
     Tile(&'a Tile),
-    /// A number, of the type of the operand beside it.
-    Number(f64),
+    /// A number.
+    Number(Scalar),
 }
 
 impl<'a> From<&'a Lazy> for Term<'a> {
@@ -122,11 +123,7 @@ impl<'a> From<&'a Tile> for Term<'a> {
     }
 }
 
-impl From<f64> for Term<'_> {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
-    }
-}
+functions::numbers!(Term);
 
 impl Tile {
     /// Returns an expression that is this tile.
@@ -165,6 +162,22 @@ macro_rules! define_binary {
     };
 }
 
+/// Defines functions of two operands, each of which may be the number.
+macro_rules! define_terms {
+    ($($(#[$about:meta])* $name:ident = $op:ident;)*) => {
+        /// Functions of two operands, of which one is an expression or a tile.
+        pub mod terms {
+            use super::{Binary, Lazy, Op, Term, Tl, applied};
+
+            $($(#[$about])*
+            #[track_caller]
+            pub fn $name(tl: &Tl, x: Term<'_>, y: Term<'_>) -> Lazy {
+                applied(tl, Op::Binary(Binary::$op), &[x, y])
+            })*
+        }
+    };
+}
+
 /// Defines reductions along an axis, which is removed from the result or kept with length 1.
 macro_rules! define_reduce {
     ($($(#[$about:meta])* $name:ident, $keep:ident = $op:ident;)*) => {
@@ -190,20 +203,13 @@ macro_rules! define_reduce {
 functions::unary!(define_unary);
 
 functions::binary!(define_binary);
+functions::binary!(define_terms);
 functions::reduce!(define_reduce);
 
 impl Lazy {
     /// Returns type and shape.
     pub fn ty(&self) -> &TileType {
         &self.node.ty
-    }
-
-    /// Returns a number as an expression of the same element type.
-    #[track_caller]
-    #[must_use]
-    pub fn number(&self, number: f64) -> Self {
-        let node = number_node(&self.tl, number, self.ty().dtype);
-        Self { tl: self.tl.clone(), node }
     }
 
     /// Returns `self * y + z`, rounded once.
@@ -247,36 +253,18 @@ impl Lazy {
     /// Applies an operation to this expression and others.
     #[track_caller]
     fn then(&self, op: Op, others: &[Term<'_>]) -> Self {
-        let mut operands: SmallVec<[Rc<LazyNode>; 3]> = SmallVec::new();
-        operands.push(Rc::clone(&self.node));
-        // The first operand of `where` is a condition; its type is not that of numbers.
-        let condition = matches!(op, Op::Ternary(Ternary::Where));
-        let beside =
-            if condition { others.iter().find_map(dtype_of) } else { Some(self.ty().dtype) };
-        for other in others {
-            operands.push(self.operand(&op, other, beside));
-        }
-        self.operation(op, operands)
+        let mut terms: SmallVec<[Term<'_>; 3]> = SmallVec::new();
+        terms.push(self.into());
+        terms.extend(others.iter().cloned());
+        applied(&self.tl, op, &terms)
     }
 
     #[track_caller]
-    fn operand(&self, op: &Op, term: &Term<'_>, beside: Option<DType>) -> Rc<LazyNode> {
-        match (term, beside) {
-            (Term::Lazy(lazy), _) => Rc::clone(&lazy.node),
-            (Term::Tile(tile), _) => tile.lazy().node,
-            (Term::Number(number), Some(dtype)) => number_node(&self.tl, *number, dtype),
-            (Term::Number(_), None) => {
-                self.tl.fail(format!("{} of numbers alone: one operand must be a tile", op.name()))
-            }
-        }
-    }
-
-    #[track_caller]
-    fn operation(&self, op: Op, operands: SmallVec<[Rc<LazyNode>; 3]>) -> Self {
+    fn operation(tl: &Tl, op: Op, operands: SmallVec<[Rc<LazyNode>; 3]>) -> Self {
         let types: SmallVec<[_; 3]> = operands.iter().map(|node| &node.ty).collect();
-        let ty = self.tl.checked(op.infer(&types));
+        let ty = tl.checked(op.infer(&types));
         drop(types);
-        let strip = self.tl.state.site.core.math.strip.into();
+        let strip = tl.state.site.core.math.strip.into();
         let smaller = |node: &&Rc<LazyNode>| {
             node.reduced != Reduced::No && node.ty.elements() < ty.elements()
         };
@@ -284,7 +272,7 @@ impl Lazy {
         for node in operands.iter().filter(smaller) {
             match node.spreads_to(&ty) {
                 Some(length) => row = Some(length),
-                None => self.tl.fail(at_the_end(&op, &ty, &node.ty, strip)),
+                None => tl.fail(at_the_end(&op, &ty, &node.ty, strip)),
             }
         }
         let before = operands.iter().fold(Reduced::No, |all, node| all.and(node.reduced));
@@ -293,15 +281,38 @@ impl Lazy {
             _ => before,
         };
         let node = LazyNode { ty, reduced, row, kind: LazyKind::Operation(op, operands) };
-        Self { tl: self.tl.clone(), node: Rc::new(node) }
+        Self { tl: tl.clone(), node: Rc::new(node) }
     }
 }
 
+/// Applies an operation to expressions, tiles and numbers, which meet in one type; [`promoted`] says in which.
 #[track_caller]
-fn number_node(tl: &Tl, number: f64, dtype: DType) -> Rc<LazyNode> {
-    let ty = TileType::scalar(dtype);
-    tl.checked(infer::full(&ty, number));
-    LazyNode::leaf(ty, LazyKind::Number(number))
+pub(super) fn applied(tl: &Tl, op: Op, terms: &[Term<'_>]) -> Lazy {
+    let (conditions, terms) = terms.split_at(op.conditions());
+    let mut types = terms.iter().filter_map(dtype_of);
+    let Some(beside) = types.next() else { tl.fail(op.alone()) };
+    let dtype = promoted(beside, terms.iter().filter_map(number_of));
+    // Operands of several types stay as they are, and are refused.
+    let into = if types.all(|other| other == beside) { Some(dtype) } else { None };
+    let mut operands = SmallVec::with_capacity(3);
+    operands.extend(conditions.iter().filter_map(|term| node_of(term).ok()));
+    // Not in a closure: `track_caller` would report the closure as the line of the kernel.
+    for term in terms {
+        operands.push(match (node_of(term), into) {
+            (Ok(node), Some(into)) if node.ty.dtype != into => {
+                Lazy { tl: tl.clone(), node }.cast(into).node
+            }
+            (Ok(node), _) => node,
+            (Err(number), _) => number_node(tl, number, dtype),
+        });
+    }
+    Lazy::operation(tl, op, operands)
+}
+
+#[track_caller]
+fn number_node(tl: &Tl, number: Scalar, dtype: DType) -> Rc<LazyNode> {
+    let constant = tl.checked(Constant::new(number, dtype));
+    LazyNode::leaf(TileType::scalar(dtype), LazyKind::Number(constant))
 }
 
 /// Describes a step that uses a reduction of the same pass although it is known at the end only.
@@ -315,6 +326,19 @@ fn at_the_end(op: &Op, ty: &TileType, reduction: &TileType, strip: u64) -> Strin
         _ => "it is known at its end".to_owned(),
     };
     format!("{what}, but {why}: evaluate the reduction before")
+}
+
+/// Returns the node of an expression or a tile, or else the number.
+fn node_of(term: &Term<'_>) -> Result<Rc<LazyNode>, Scalar> {
+    match term {
+        Term::Lazy(lazy) => Ok(Rc::clone(&lazy.node)),
+        Term::Tile(tile) => Ok(tile.lazy().node),
+        Term::Number(number) => Err(*number),
+    }
+}
+
+fn number_of(term: &Term<'_>) -> Option<Scalar> {
+    if let Term::Number(number) = term { Some(*number) } else { None }
 }
 
 fn dtype_of(term: &Term<'_>) -> Option<DType> {

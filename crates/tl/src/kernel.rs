@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 
-use cubeyard_runtime::{BoundArgument, BoundTensor, HeldPart};
+use cubeyard_runtime::{BoundArgument, BoundTensor, HeldPart, Scalar};
 
 use crate::{Ref, Tl};
 
@@ -134,9 +134,9 @@ impl Args {
         }
     }
 
-    /// Returns the number at a position, counted from 0.
+    /// Returns the number at a position, counted from 0, with the type in which it was passed.
     #[track_caller]
-    pub fn number(&self, position: usize) -> f64 {
+    pub fn number(&self, position: usize) -> Scalar {
         match self.bound().get(position) {
             Some(BoundArgument::Scalar(value)) => *value,
             other => self.missing(position, "a number", other),
@@ -147,13 +147,8 @@ impl Args {
     #[track_caller]
     pub fn whole(&self, position: usize) -> u64 {
         let number = self.number(position);
-        if number >= 0.0 && number <= 2.0_f64.powi(53) && number.fract() == 0.0 {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "checked"
-            )]
-            return number as u64;
+        if let Some(whole) = number.whole().and_then(|whole| u64::try_from(whole).ok()) {
+            return whole;
         }
         self.tl.fail(format!("argument {position}: expected a whole number, found {number}"))
     }

@@ -1,29 +1,31 @@
 //! Computations on tiles: the functions of `triton.language`.
 //!
-//! Operands are tiles, or numbers, which take the type of the tile beside them. All operands have the same
-//! type, and shapes broadcast; [`Tl::cast`] changes a type. The operators `+`, `-`, `*` and `/` on tiles call
-//! these functions.
+//! Operands are tiles and numbers. All tiles of a call have the same type, and shapes broadcast; [`Tl::cast`] changes a type.
+//! Numbers [meet](promoted) the type of the tiles: most take it; a float beside integers, and a whole number beside bools,
+//! convert the tiles in the same pass. The operators `+`, `-`, `*` and `/` on tiles call these functions.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use cubeyard_device::pe::Work;
+use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
 use smallvec::SmallVec;
 
 use super::functions;
+use super::fuse::{self, Term};
 use super::op::Op;
 use super::order::TileUse;
 use super::tape::{Computation, Effect, Operand};
 use super::{Tile, Tl};
-use crate::numeric::{Binary, Reduce, Scan, Ternary, TileType, Unary, infer};
+use crate::numeric::{Binary, Constant, Reduce, Scan, Ternary, TileType, Unary, infer, promoted};
 
 /// An operand: a tile or a number.
 #[derive(Clone, Debug)]
 pub enum Value<'a> {
     /// A tile in the TCM.
     Tile(&'a Tile),
-    /// A number, of the type of the tile beside it.
-    Number(f64),
+    /// A number.
+    Number(Scalar),
 }
 
 impl<'a> From<&'a Tile> for Value<'a> {
@@ -32,9 +34,14 @@ impl<'a> From<&'a Tile> for Value<'a> {
     }
 }
 
-impl From<f64> for Value<'_> {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
+functions::numbers!(Value);
+
+impl<'a> From<&Value<'a>> for Term<'a> {
+    fn from(value: &Value<'a>) -> Self {
+        match value {
+            Value::Tile(tile) => Self::Tile(tile),
+            Value::Number(number) => Self::Number(*number),
+        }
     }
 }
 
@@ -189,21 +196,22 @@ impl Tl {
 
     /// Returns `count` consecutive numbers from `start` on.
     #[track_caller]
-    pub fn arange(&self, start: f64, count: u64, dtype: DType) -> Tile {
-        self.compute(Op::Arange(dtype, start, count), &[])
+    pub fn arange(&self, start: impl Into<Scalar>, count: u64, dtype: DType) -> Tile {
+        self.compute(Op::Arange(dtype, start.into(), count), &[])
     }
 
     /// Returns a tile of zeros.
     #[track_caller]
     pub fn zeros(&self, shape: &[u64], dtype: DType) -> Tile {
-        self.full(shape, 0.0, dtype)
+        self.full(shape, 0, dtype)
     }
 
     /// Returns a tile with all elements equal to `value`.
     #[track_caller]
-    pub fn full(&self, shape: &[u64], value: f64, dtype: DType) -> Tile {
+    pub fn full(&self, shape: &[u64], value: impl Into<Scalar>, dtype: DType) -> Tile {
         let ty = self.checked(TileType::new(dtype, shape));
-        self.compute(Op::Full(ty, value), &[])
+        let constant = self.checked(Constant::new(value, dtype));
+        self.compute(Op::Full(ty.shape, constant), &[])
     }
 
     /// Adds a call that costs only processor time.
@@ -215,7 +223,16 @@ impl Tl {
 
     #[track_caller]
     pub(super) fn compute(&self, op: Op, values: &[Value<'_>]) -> Tile {
-        let operands = self.operands(&op, values);
+        let (beside, dtype) = self.types(&op, values);
+        if beside != dtype {
+            let terms: SmallVec<[_; 3]> = values.iter().map(Term::from).collect();
+            return self.eval(&fuse::applied(self, op, &terms));
+        }
+        let mut operands = SmallVec::with_capacity(values.len());
+        // Not in a closure: `track_caller` would report the closure as the line of the kernel.
+        for value in values {
+            operands.push(self.operand(value, dtype));
+        }
         let types: SmallVec<[_; 3]> = operands.iter().map(Operand::ty).collect();
         let ty = self.checked(op.infer(&types));
         let tiles: SmallVec<[_; 3]> = values.iter().filter_map(as_tile).collect();
@@ -234,32 +251,27 @@ impl Tl {
         tile
     }
 
-    /// Resolves the operands; numbers take the type of the tiles beside them.
+    /// Returns the type of the tiles of a call and the one in which they meet its numbers; both are `None` of a call without
+    /// tiles.
     #[track_caller]
-    fn operands(&self, op: &Op, values: &[Value<'_>]) -> SmallVec<[Operand; 2]> {
-        // The first operand of `where` is a condition; its type is not that of the others.
-        let skipped = usize::from(matches!(op, Op::Ternary(Ternary::Where)));
-        let beside = values.iter().skip(skipped).find_map(as_tile).map(|tile| tile.ty().dtype);
-        // Not in a closure: `track_caller` would report the closure as the line of the kernel.
-        let mut operands = SmallVec::with_capacity(values.len());
-        for value in values {
-            operands.push(self.operand(op, value, beside));
+    fn types(&self, op: &Op, values: &[Value<'_>]) -> (Option<DType>, Option<DType>) {
+        let values = &values[op.conditions()..];
+        let beside = values.iter().find_map(as_tile).map(|tile| tile.ty().dtype);
+        if beside.is_none() && !values.is_empty() {
+            self.fail(op.alone());
         }
-        operands
+        (beside, beside.map(|dtype| promoted(dtype, values.iter().filter_map(as_number))))
     }
 
     #[track_caller]
-    fn operand(&self, op: &Op, value: &Value<'_>, beside: Option<DType>) -> Operand {
-        match (value, beside) {
+    fn operand(&self, value: &Value<'_>, dtype: Option<DType>) -> Operand {
+        match (value, dtype) {
             (Value::Tile(tile), _) => Operand::Tile(tile.input()),
             (Value::Number(number), Some(dtype)) => {
-                let ty = TileType::scalar(dtype);
-                self.checked(infer::full(&ty, *number));
-                Operand::Number(*number, ty)
+                let constant = self.checked(Constant::new(*number, dtype));
+                Operand::Number(constant, TileType::scalar(dtype))
             }
-            (Value::Number(_), None) => {
-                self.fail(format!("{} of numbers alone: one operand must be a tile", op.name()))
-            }
+            (Value::Number(_), None) => unreachable!("a call with numbers has a tile"),
         }
     }
 }
@@ -276,6 +288,13 @@ fn as_tile<'a>(value: &Value<'a>) -> Option<&'a Tile> {
     }
 }
 
+fn as_number(value: &Value<'_>) -> Option<Scalar> {
+    match value {
+        Value::Tile(_) => None,
+        Value::Number(number) => Some(*number),
+    }
+}
+
 /// Defines operators between tiles, and between tiles and numbers.
 macro_rules! operators {
     ($($operator:ident, $method:ident, $function:ident;)*) => {
@@ -289,16 +308,21 @@ macro_rules! operators {
             }
         }
 
-        impl $operator<f64> for &Tile {
+        operators!(@ $operator, $method, $function: Scalar, i32, i64, f64);
+        )*
+    };
+    (@ $operator:ident, $method:ident, $function:ident: $($number:ty),*) => {
+        $(
+        impl $operator<$number> for &Tile {
             type Output = Tile;
 
             #[track_caller]
-            fn $method(self, other: f64) -> Tile {
+            fn $method(self, other: $number) -> Tile {
                 self.tl().$function(self, other)
             }
         }
 
-        impl $operator<&Tile> for f64 {
+        impl $operator<&Tile> for $number {
             type Output = Tile;
 
             #[track_caller]

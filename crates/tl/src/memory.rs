@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use cubeyard_device::message::Direction;
 use cubeyard_device::pe::{Dma, Pipeline, Strips, Work};
+use cubeyard_runtime::Scalar;
 
 use super::order::TileUse;
 use super::reference::Accesses;
 use super::{Effect, Mask, Ref, Tile, Tl};
-use crate::numeric::TileType;
+use crate::numeric::{Constant, TileType};
 
 impl Tl {
     /// Loads a tile into the TCM.
@@ -19,18 +20,16 @@ impl Tl {
 
     /// Loads the elements that a mask selects; the others are set to `other`.
     #[track_caller]
-    pub fn load_masked(&self, from: &Ref, mask: &Mask, other: f64) -> Tile {
+    pub fn load_masked(&self, from: &Ref, mask: &Mask, other: impl Into<Scalar>) -> Tile {
         self.checked(mask.check(from.ty()));
-        self.load_with(from, Some((Rc::new(mask.clone()), other)))
+        let other = self.checked(Constant::new(other, from.ty().dtype));
+        self.load_with(from, Some(Rc::new((mask.clone(), other))))
     }
 
     #[track_caller]
-    fn load_with(&self, from: &Ref, mask: Option<(Rc<Mask>, f64)>) -> Tile {
+    fn load_with(&self, from: &Ref, mask: Option<Rc<(Mask, Constant)>>) -> Tile {
         let ty = self.checked(TileType::new(from.ty().dtype, &from.ty().shape));
-        if let Some((_, other)) = &mask {
-            self.checked(crate::numeric::infer::full(&ty, *other));
-        }
-        let accesses = from.accesses(Direction::Read, mask.as_ref().map(|(mask, _)| &**mask));
+        let accesses = from.accesses(Direction::Read, mask.as_ref().map(|of| &of.0));
         self.check_live(&accesses);
         let tile = self.tile(ty.clone());
         let effect = Effect::Load { value: tile.value(), ty, mask };

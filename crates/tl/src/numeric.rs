@@ -14,7 +14,7 @@
 //! - **NaN** wins in [`Binary::Maximum`], [`Binary::Minimum`], [`Reduce::Max`] and [`Reduce::Min`], and the
 //!   first NaN in [`Reduce::Argmax`] and [`Reduce::Argmin`], as in NumPy. Of two zeros the first one is kept.
 //! - **Types** of the operands of one operation are the same; a kernel casts explicitly. Bools have logic,
-//!   order and equality, but no arithmetic.
+//!   order and equality, but no arithmetic. Numbers are [`Constant`]s of the type in which they [meet](promoted) a tile.
 //! - **Shapes** of operands broadcast as in NumPy. A tile has at most four dimensions.
 //!
 //! ```
@@ -35,6 +35,7 @@
 
 mod array;
 mod cast;
+mod constant;
 mod dot;
 mod elementwise;
 mod error;
@@ -53,6 +54,7 @@ mod value;
 mod tests;
 
 pub use array::{Array, bitcast, cast};
+pub use constant::{Constant, promoted};
 pub use dot::{dot, product};
 pub use elementwise::{binary, merge, ternary, unary};
 pub use error::NumericError;

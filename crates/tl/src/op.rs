@@ -2,11 +2,13 @@
 
 use cubeyard_device::pe::{OpUnit, Strips};
 use cubeyard_device::topology::CoreSpec;
+use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::{Bandwidth, Span};
 
 use crate::numeric::{
-    self, Array, Binary, NumericError, Product, Reduce, Scan, Ternary, TileType, Unary, infer,
+    self, Array, Binary, Constant, Lengths, NumericError, Product, Reduce, Scan, Ternary, TileType,
+    Unary, infer,
 };
 
 /// An operation on tiles.
@@ -38,10 +40,10 @@ pub enum Op {
     Slice(Vec<u64>, Vec<u64>),
     /// Replacement of the box of a tile that begins at this index.
     Paste(Vec<u64>),
-    /// A tile with all elements equal to a number.
-    Full(TileType, f64),
+    /// A tile of this shape with all elements equal to a constant.
+    Full(Lengths, Constant),
     /// Consecutive numbers: element type, first number, count.
-    Arange(DType, f64, u64),
+    Arange(DType, Scalar, u64),
     /// A matrix product. After both factors come the scales of the left and of the right one and the accumulator, as far as
     /// there are any.
     Dot(DotForm),
@@ -100,6 +102,16 @@ impl Op {
         }
     }
 
+    /// Returns the number of operands that are conditions, whose type is not that of the others: the first one of `where`.
+    pub(crate) fn conditions(&self) -> usize {
+        usize::from(matches!(self, Self::Ternary(Ternary::Where)))
+    }
+
+    /// Describes its use on numbers without a tile.
+    pub(crate) fn alone(&self) -> String {
+        format!("{} of numbers alone: one operand must be a tile", self.name())
+    }
+
     /// Returns the type of the result.
     ///
     /// # Panics
@@ -119,7 +131,7 @@ impl Op {
             Self::Broadcast(shape) => infer::broadcast_to(inputs[0], shape),
             Self::Slice(start, shape) => infer::slice(inputs[0], start, shape),
             Self::Paste(start) => infer::paste(inputs[0], start, inputs[1]),
-            Self::Full(ty, value) => infer::full(ty, *value),
+            Self::Full(shape, constant) => TileType::new(constant.dtype(), shape),
             Self::Arange(dtype, start, count) => infer::arange(*dtype, *start, *count),
             Self::Dot(form) => infer::product(inputs[0], inputs[1], &form.options(inputs)),
         }
@@ -148,7 +160,7 @@ impl Op {
                 numeric::paste(&mut into, start, inputs[1])?;
                 Ok(into)
             }
-            Self::Full(ty, value) => Array::full(ty.clone(), *value),
+            Self::Full(shape, constant) => Array::filled(shape, *constant),
             Self::Arange(dtype, start, count) => Array::arange(*dtype, *start, *count),
             Self::Dot(form) => numeric::product(inputs[0], inputs[1], &form.options(inputs)),
         }

@@ -15,7 +15,7 @@ use super::op::Op;
 use super::place::{CommandLine, LineId, Place, ScriptLine};
 use super::port::Port;
 use super::reference::Accesses;
-use crate::numeric::TileType;
+use crate::numeric::{Constant, TileType};
 
 /// The meaning of a command, and the line that issued it.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub enum Effect {
         /// Type and shape of the tile.
         ty: TileType,
         /// The elements that are loaded, if not all, and the value of the others.
-        mask: Option<(Rc<Mask>, f64)>,
+        mask: Option<Rc<(Mask, Constant)>>,
     },
     /// Stores a tile.
     Store {
@@ -112,7 +112,7 @@ pub enum Operand {
     /// A tile in the TCM.
     Tile(Input),
     /// A number, in the type of the other operands.
-    Number(f64, TileType),
+    Number(Constant, TileType),
 }
 
 impl Operand {

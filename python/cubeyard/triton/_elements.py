@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BITCASTS", "COMPARISONS", "DTYPES", "SIZES", "UNSIGNED", "is_float", "rounded", "scalar", "wrapped"]
+__all__ = ["BITCASTS", "COMPARISONS", "DTYPES", "SIZES", "UNSIGNED", "is_float", "number", "rounded", "scalar", "wrapped"]
 
 DTYPES = {
     "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32",
@@ -40,9 +41,9 @@ def is_float(element: str) -> bool:
 
 
 def wrapped(value: int, element: str) -> int:
-    """Wraps a whole number to a signed type."""
+    """Wraps a whole number to a signed type; one of `i1` is a truth value."""
     if element == "i1":
-        return value & 1
+        return bool(value & 1)
     bits = 8 * SIZES[element]
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
@@ -58,16 +59,30 @@ def rounded(value: float, element: str) -> float:
     if element == "f64":
         return value
     if element == "f16":
-        return float(np.float16(value))
-    single = float(np.float32(value))
+        with np.errstate(over="ignore"):
+            return float(np.float16(value))
+    single = ctypes.c_float(value).value
     if element == "f32" or not math.isfinite(single):
         return single
     if element == "bf16":
         bits = struct.unpack("<I", struct.pack("<f", single))[0]
+        if single != value:
+            # Cut off, with the last bit set, so that it is rounded once.
+            bits = (bits - (abs(single) > abs(value))) | 1
         bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
         return float(struct.unpack("<f", struct.pack("<I", bits))[0])
     # Floats of 8 bits are rounded where they are stored in a tile.
     return single
+
+
+def _rounded_once(whole: int, element: str) -> float:
+    """Rounds a whole number to a type of floats."""
+    if element in ("f64", "f16") or abs(whole) < 1 << 53:
+        return rounded(float(whole), element)
+    # Cut off to 53 bits, with the last one set where something was lost, so that it can be rounded once more.
+    lost = abs(whole).bit_length() - 53
+    kept = abs(whole) >> lost
+    return rounded(math.copysign(math.ldexp(kept | ((kept << lost) != abs(whole)), lost), whole), element)
 
 
 def of_bits(bits: int, element: str) -> float:
@@ -94,6 +109,11 @@ def recast(value: float, source: str, element: str) -> float:
     return of_bits(code, element) if is_float(element) else wrapped(code, element)
 
 
+def number(value: Any, element: str) -> Any:
+    """Returns a number as one of a type: a float rounded to it, a truth value, or a whole number wrapped to its width."""
+    return rounded(float(value), element) if is_float(element) else wrapped(int(value), element)
+
+
 def _divided(x: int, y: int) -> int:
     """Divides, rounding towards 0; by 0 it is 0, as on the machine."""
     return 0 if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
@@ -116,8 +136,8 @@ _INTEGERS: dict[str, Callable[..., int]] = {
     "arith.andi": lambda x, y: x & y,
     "arith.ori": lambda x, y: x | y,
     "arith.xori": lambda x, y: x ^ y,
-    "arith.shli": lambda x, y: x << y,
-    "arith.shrsi": lambda x, y: x >> y,
+    "arith.shli": lambda x, y: x << y if 0 <= y < 64 else 0,
+    "arith.shrsi": lambda x, y: x >> (y if 0 <= y < 64 else 63),
     "arith.minsi": min,
     "arith.maxsi": max,
     "math.absi": abs,
@@ -126,7 +146,7 @@ _NATURALS: dict[str, Callable[..., int]] = {
     "arith.divui": lambda x, y: x // y if y else 0,
     "arith.remui": lambda x, y: x % y if y else 0,
     "arith.ceildivui": lambda x, y: -(-x // y) if y else 0,
-    "arith.shrui": lambda x, y: x >> y,
+    "arith.shrui": lambda x, y: x >> y if y < 64 else 0,
     "arith.minui": min,
     "arith.maxui": max,
 }
@@ -136,26 +156,26 @@ _FLOATS: dict[str, Callable[..., float]] = {
     "arith.mulf": lambda x, y: x * y,
     "arith.divf": _float_divided,
     "tt.precise_divf": _float_divided,
-    "arith.remf": math.fmod,
+    "arith.remf": lambda x, y: math.fmod(x, y) if math.isfinite(x) and y != 0 else math.nan,
     "arith.maxnumf": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else max(x, y),
     "arith.minnumf": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else min(x, y),
     "arith.maximumf": lambda x, y: math.nan if math.isnan(x) or math.isnan(y) else max(x, y),
     "arith.minimumf": lambda x, y: math.nan if math.isnan(x) or math.isnan(y) else min(x, y),
     "arith.negf": lambda x: -x,
     "math.absf": abs,
-    "math.exp": lambda x: math.exp(x) if x < 709 else math.inf,
-    "math.exp2": lambda x: 2.0**x if x < 1024 else math.inf,
+    "math.exp": lambda x: math.inf if x > 709.782712893384 else math.exp(x),
+    "math.exp2": lambda x: math.inf if x >= 1024 else 2.0**x,
     "math.log": lambda x: math.log(x) if x > 0 else -math.inf if x == 0 else math.nan,
     "math.log2": lambda x: math.log2(x) if x > 0 else -math.inf if x == 0 else math.nan,
     "math.sqrt": lambda x: math.sqrt(x) if x >= 0 else math.nan,
     "tt.precise_sqrt": lambda x: math.sqrt(x) if x >= 0 else math.nan,
     "math.rsqrt": lambda x: 1 / math.sqrt(x) if x > 0 else math.inf if x == 0 else math.nan,
-    "math.sin": math.sin,
-    "math.cos": math.cos,
+    "math.sin": lambda x: math.sin(x) if math.isfinite(x) else math.nan,
+    "math.cos": lambda x: math.cos(x) if math.isfinite(x) else math.nan,
     "math.erf": math.erf,
     "math.tanh": math.tanh,
-    "math.floor": math.floor,
-    "math.ceil": math.ceil,
+    "math.floor": np.floor,
+    "math.ceil": np.ceil,
     "math.fma": lambda x, y, z: x * y + z,
     "tt.clampf": lambda x, low, high: min(max(x, low), high),
 }
@@ -182,7 +202,7 @@ def scalar(name: str, element: str, words: list[str], source: str) -> Callable[.
         return lambda *given: wrapped(natural(*(unsigned(one, element) for one in given)), element)
     if name in _FLOATS:
         real = _FLOATS[name]
-        return lambda *given: rounded(real(*given), element)
+        return lambda *given: rounded(float(real(*given)), element)
     if name in ("arith.cmpi", "arith.cmpf"):
         return _comparison(name, words[0], source)
     if name == "tt.mulhiui":
@@ -216,9 +236,9 @@ def _conversion(name: str, element: str, source: str) -> Callable[..., Any] | No
     if name == "arith.extui":
         return lambda x: unsigned(int(x), source)
     if name == "arith.sitofp":
-        return lambda x: rounded(float(x), element)
+        return lambda x: _rounded_once(int(x), element)
     if name == "arith.uitofp":
-        return lambda x: rounded(float(unsigned(int(x), source)), element)
+        return lambda x: _rounded_once(unsigned(int(x), source), element)
     if name in ("arith.fptosi", "arith.fptoui"):
         return lambda x: wrapped(int(x), element) if math.isfinite(x) else 0
     if name in ("arith.extf", "arith.truncf", "tt.fp_to_fp"):

@@ -15,7 +15,7 @@ from cubeyard.kernel import LaunchReport, launch_together
 from cubeyard.placement import Placement
 from cubeyard.tensor import Tensor
 from cubeyard.triton._arguments import ROWS, Placed, is_descriptor, is_tensor, of_torch
-from cubeyard.triton._elements import is_float, rounded
+from cubeyard.triton._elements import number
 from cubeyard.triton._program import Description, Notes, Program, Work
 from cubeyard.triton._schedule import Schedule, find
 from cubeyard.triton._sharing import Memory, memories
@@ -107,7 +107,7 @@ def prepared(program: Program, grid: Grid, settings: Settings, given: list[tuple
         elif of.element == "ptr":
             _point(launch, name, value, argument)
         else:
-            launch.values[value] = _number(argument, of.element)
+            launch.values[value] = _number(name, argument, of.element)
     if taken < len(given) or next(left, None) is not None:
         raise InputError(f"kernel {program.name}: {len(program.kernel.body.arguments)} arguments in Triton's IR, and {len(given)} given")
     return launch
@@ -146,8 +146,9 @@ def _placed(argument: Any) -> Any:
     return Placed(argument, None) if isinstance(argument, np.ndarray) else of_torch(argument)
 
 
-def _number(argument: Any, element: str) -> Any:
-    plain = argument.item() if isinstance(argument, np.generic) else argument
-    if is_float(element):
-        return rounded(float(plain), element)
-    return bool(plain) if element == "i1" else int(plain)
+def _number(name: str, argument: Any, element: str) -> Any:
+    """Returns a number as one of the type that Triton compiled for it; one of `u64` has the bits of an `i64`."""
+    try:
+        return number(argument.item() if isinstance(argument, np.generic) else argument, element)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"argument {name}: expected a number for {element}, found {argument!r}") from None

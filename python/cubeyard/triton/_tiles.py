@@ -110,7 +110,7 @@ def _natural(name: str, source: str, into: str) -> Tiles:
 def unsigned_operand(tl: Any, operand: Any, source: str) -> Any:
     """Returns an operand of a signed type, a tile or a number, as one of the unsigned type of the same width."""
     if isinstance(operand, int | float):
-        return unsigned_number(int(operand), source)
+        return bool(operand) if source == "i1" else unsigned_number(int(operand), source)
     return tl.cast(operand, UNSIGNED[source])
 
 

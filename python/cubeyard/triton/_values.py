@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard.triton._elements import DTYPES, SIZES
+from cubeyard.triton._elements import DTYPES, SIZES, wrapped
 from cubeyard.triton._vectors import NUMPY, Array
 
 __all__ = ["Bools", "Index", "Node", "Uniform", "affine_tile", "array_of", "is_affine", "is_known", "of_elements", "of_vector"]
@@ -157,8 +157,9 @@ def of_vector(shape: Shape, element: str, axis: int, numbers: Array, **made: Any
             return Uniform(shape, "i1", False)
         return Bools(shape, tuple(numbers if at == axis else None for at in range(len(shape))), **made)
     first, steps = int(numbers[0]), np.diff(numbers)
-    if len(numbers) == 1 or (steps == steps[0]).all():
-        step = int(steps[0]) if len(numbers) > 1 else 0
+    step = int(steps[0]) if len(numbers) > 1 else 0
+    # The last number tells whether they wrap on their way, where a stride does not describe them.
+    if first + step * (len(numbers) - 1) == int(numbers[-1]) and (steps == step).all():
         if step == 0:
             return Uniform(shape, element, first)
         return Index(shape, element, first, tuple(step if at == axis else 0 for at in range(len(shape))), **made)
@@ -200,6 +201,6 @@ def affine_tile(index: Any, tl: Any) -> Any:
         one = tl.arange(base if stride == 1 else 0, length, DTYPES[index.element])
         base = 0 if stride == 1 else base
         one = tl.reshape(one, [length if at == axis else 1 for at in range(len(index.shape))])
-        one = one if stride == 1 else tl.mul(one, stride)
+        one = one if stride == 1 else tl.mul(one, wrapped(stride, index.element))
         total = one if total is None else tl.add(total, one)
     return total if base == 0 else tl.add(total, base)

@@ -26,8 +26,12 @@ _UNSIGNED = {"i1": np.bool_, "i8": np.uint8, "i16": np.uint16, "i32": np.uint32,
 
 
 def _divided(x: Array, y: Array) -> Array:
-    safe = np.where(y == 0, 1, y)
-    quotient = np.abs(x) // np.abs(safe) * np.where((x < 0) == (safe < 0), 1, -1)
+    """Divides, rounding towards 0; the least number has no absolute value, so it is rounded down first."""
+    safe = np.where(y == 0, np.ones_like(y), y)
+    with np.errstate(over="ignore"):
+        down = x // safe
+        rest = x - down * safe
+    quotient = down + ((rest != 0) & ((x < 0) != (safe < 0)))
     return np.asarray(np.where(y == 0, 0, quotient))
 
 

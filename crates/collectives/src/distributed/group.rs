@@ -156,7 +156,7 @@ impl Group {
         let begun = context.now();
         let mut handles = Vec::with_capacity(seats.len());
         for (index, (stream, seat)) in streams.iter().zip(seats).enumerate() {
-            let launch = seat.launch(self.map.numbers(index).map(|number| number as f64));
+            let launch = seat.launch(self.map.numbers(index).map(|number| number as u64));
             handles.push(launcher.launch(stream, &kernel, &launch)?);
         }
         Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes().get(), handles))

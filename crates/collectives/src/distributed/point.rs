@@ -32,8 +32,8 @@ impl Distributed {
         let piece = direct.piece(source.1.dtype());
         self.state.launcher.use_group(direct.number());
         let mut handles = Vec::new();
-        for (seat, (peer, sends)) in seats.into_iter().zip([(target.0, 1.0), (source.0, 0.0)]) {
-            let launch = seat.launch([sends, peer as f64, piece as f64]);
+        for (seat, (peer, sends)) in seats.into_iter().zip([(target.0, 1), (source.0, 0)]) {
+            let launch = seat.launch([sends, peer as u64, piece]);
             let (launcher, kernel) = (&self.state.launcher, &self.state.point);
             handles.push(launcher.launch(&context.stream(), kernel, &launch)?);
         }

@@ -75,7 +75,7 @@ fn a_recording_is_of_one_place_in_a_launch() {
         found.write(&[-1_f32; 4]).unwrap();
         let pes = pes.iter().map(|&pe| PeId::new(pe).unwrap()).collect();
         let mut arguments = tensors(&[&found]);
-        arguments.push(Argument::Scalar(7.0));
+        arguments.push(Argument::from(7.0));
         launcher.run(&number, &launch(arguments, 1).pes(pes)).unwrap();
         assert_eq!(found.read::<f32>().unwrap(), [7.0, 7.0, -1.0, -1.0]);
     }
@@ -142,7 +142,7 @@ fn the_recordings_that_were_not_used_for_longest_are_forgotten_first() {
     let made = |number: f32| {
         let before = calls.get();
         let mut arguments = tensors(&[&x, &y]);
-        arguments.push(Argument::Scalar(number.into()));
+        arguments.push(Argument::from(number));
         run(&launcher, &add, arguments).unwrap();
         assert_eq!(y.read::<f32>().unwrap(), [number + 1.0; 8]);
         calls.get() > before

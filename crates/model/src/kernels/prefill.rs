@@ -81,7 +81,7 @@ impl Here {
         }
         let tokens = tl.floor(&(&tl.arange(0.5, rows, DType::F32) * (1.0 / group as f64)));
         let tokens = tl.reshape(&(&tokens + query as f64), &[rows, 1]);
-        let keys = tl.reshape(&tl.arange(key as f64, columns, DType::F32), &[1, columns]);
+        let keys = tl.reshape(&tl.arange(key, columns, DType::F32), &[1, columns]);
         tokens.lazy().ge(&keys).select(scores, NEVER)
     }
 }

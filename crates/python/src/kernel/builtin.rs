@@ -98,13 +98,14 @@ pub(super) fn launch_rust(
     py: Python<'_>,
     context: &Bound<'_, Context>,
     kernel: Py<RustKernel>,
-    arguments: Vec<Given>,
+    arguments: Vec<Bound<'_, PyAny>>,
     target: (u32, Vec<u32>, Vec<u32>),
 ) -> PyResult<Times> {
     let target = Target::new(target.0, target.1, target.2)?;
+    let given = Given::all(&kernel.get().parameters, &arguments)?;
     context.get().shared.run(py, move |session| {
         let RustKernel { key, name, numbers, .. } = kernel.get();
         let kernel = session.kernels.rust(key, || Ok(make(name, numbers)?.1))?;
-        launch::run(session, &kernel, &target, &arguments)
+        launch::run(session, &kernel, &target, &given)
     })
 }

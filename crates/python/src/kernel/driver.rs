@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use cubeyard_runtime::BoundArgument;
+use cubeyard_runtime::{BoundArgument, Scalar};
 use cubeyard_tl as tl;
 use cubeyard_tl::kernel::{Args, KernelFuture};
 use pyo3::exceptions::PyStopIteration;
@@ -258,12 +258,11 @@ fn is_coroutine(result: &Bound<'_, PyAny>) -> PyResult<bool> {
     result.is_instance(class)
 }
 
-/// Returns a number as Python sees it: whole ones as `int`.
-fn number_of(py: Python<'_>, number: f64) -> PyResult<Py<PyAny>> {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    if number.fract() == 0.0 && number.abs() <= EXACT {
-        #[expect(clippy::cast_possible_truncation, reason = "checked")]
-        return Ok((number as i64).into_pyobject(py)?.into_any().unbind());
-    }
-    Ok(number.into_pyobject(py)?.into_any().unbind())
+/// Returns a number as Python's of its type.
+fn number_of(py: Python<'_>, number: Scalar) -> PyResult<Py<PyAny>> {
+    Ok(match number {
+        Scalar::Bool(truth) => truth.into_pyobject(py)?.to_owned().into_any().unbind(),
+        Scalar::Int(whole) => whole.into_pyobject(py)?.into_any().unbind(),
+        Scalar::Float(value) => value.into_pyobject(py)?.into_any().unbind(),
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_tl as tl;
 use cubeyard_tl::Port;
@@ -11,7 +12,7 @@ use pyo3::types::PyList;
 use super::composite::{Composite, Handle, Source};
 use super::mask::{self, Mask};
 use super::math::TlMath;
-use super::numbers::{dtype, lengths, port, whole};
+use super::numbers::{dtype, lengths, number, port, whole};
 use super::reference::Ref;
 use super::run::{self, Run, Tile};
 use super::tile::LIVE;
@@ -112,15 +113,16 @@ impl Tl {
         Mask::below(shape, limits)
     }
 
-    /// Loads a tile into the TCM. With a mask, the elements that it does not select are set to `other`.
-    #[pyo3(signature = (from_, mask=None, other=0.0))]
+    /// Loads a tile into the TCM. With a mask, the elements that it does not select are set to `other`, by default 0.
+    #[pyo3(signature = (from_, mask=None, other=None))]
     fn load(
         slf: &Bound<'_, Self>,
         from_: &Bound<'_, Ref>,
         mask: Option<&Bound<'_, PyAny>>,
-        other: f64,
+        other: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Tile> {
         let run = running(slf)?;
+        let other = other.map_or(Ok(Scalar::Int(0)), |other| number("other", other))?;
         let from = from_.get().part(slf.py())?;
         match mask.map(mask::read).transpose()? {
             Some(mask) => run.make(|tl| tl.load_masked(from, &mask, other)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cubeyard_tl as tl;
 use pyo3::prelude::*;
 
-use super::numbers::{axis, dtype, lengths, of_rank, whole};
+use super::numbers::{axis, dtype, lengths, number, of_rank, whole};
 use super::operand::{self, Elements, Operand, Ternary, binary, unary};
 use super::run::{Run, RunInfo, Tile};
 
@@ -346,12 +346,13 @@ methods! {
     fn arange(
         &self,
         py: Python<'_>,
-        start: f64,
+        start: &Bound<'_, PyAny>,
         count: &Bound<'_, PyAny>,
         dtype: &Bound<'_, PyAny>,
     ) -> PyResult<Tile> {
         let run = self.run(py)?;
-        let (count, dtype) = (whole("count", count)?, self::dtype(dtype)?);
+        let (start, count) = (number("start", start)?, whole("count", count)?);
+        let dtype = self::dtype(dtype)?;
         run.make(|tl| tl.arange(start, count, dtype))
     }
 
@@ -367,11 +368,12 @@ methods! {
         &self,
         py: Python<'_>,
         shape: &Bound<'_, PyAny>,
-        value: f64,
+        value: &Bound<'_, PyAny>,
         dtype: &Bound<'_, PyAny>,
     ) -> PyResult<Tile> {
         let run = self.run(py)?;
         let (shape, dtype) = (lengths("shape", shape)?, self::dtype(dtype)?);
+        let value = number("value", value)?;
         run.make(|tl| tl.full(&shape, value, dtype))
     }
 

@@ -1,5 +1,6 @@
 //! Numbers, shapes, element types and ports that a kernel passes to `tl`.
 
+use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_tl::Port;
 use pyo3::prelude::*;
@@ -7,10 +8,24 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 
 use super::run;
+use crate::scalar::{ReadScalar, TooLong};
 
 /// Reads a whole number that is not negative.
 pub(crate) fn whole(name: &str, of: &Bound<'_, PyAny>) -> PyResult<u64> {
     of.extract().map_err(|_| expected(name, "a whole number, 0 or more", of))
+}
+
+/// Reads a number with its type; `None` if it is none.
+pub(crate) fn scalar(of: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
+    match Scalar::read(of)? {
+        Ok(scalar) => Ok(scalar),
+        Err(TooLong) => Err(run::fail(of.py(), &format!("{}: {TooLong}", shown(of)))),
+    }
+}
+
+/// Reads a number with its type; an exception names the argument if it is none.
+pub(crate) fn number(name: &str, of: &Bound<'_, PyAny>) -> PyResult<Scalar> {
+    scalar(of)?.ok_or_else(|| expected(name, "a number", of))
 }
 
 /// Reads a shape, an index or the like: one number, or a sequence of them.
@@ -80,7 +95,11 @@ pub(crate) fn port(of: &Bound<'_, PyAny>) -> PyResult<Port> {
 
 /// Makes the exception of an argument that is not what was expected.
 pub(crate) fn expected(name: &str, what: &str, found: &Bound<'_, PyAny>) -> PyErr {
-    let shown = found.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
-    let shown: String = shown.chars().take(80).collect();
-    run::fail(found.py(), &format!("{name}: expected {what}; found {shown}"))
+    run::fail(found.py(), &format!("{name}: expected {what}; found {}", shown(found)))
+}
+
+/// Returns the beginning of an object's representation.
+fn shown(object: &Bound<'_, PyAny>) -> String {
+    let text = object.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
+    text.chars().take(80).collect()
 }

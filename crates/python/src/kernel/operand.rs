@@ -2,12 +2,14 @@
 //!
 //! A function of tiles and numbers makes a tile; one that has an expression among its operands makes an expression.
 
+use cubeyard_runtime::Scalar;
 use cubeyard_tl as tl;
 use cubeyard_tl::fuse::Term;
 use cubeyard_tl::math::Value;
 use cubeyard_tl::numeric::TileType;
 use pyo3::prelude::*;
 
+use super::numbers::scalar;
 use super::run::{Lazy, Run, Tile};
 
 /// A tile or an expression.
@@ -19,7 +21,7 @@ pub(crate) enum Elements {
 /// An operand: a tile, an expression or a number.
 pub(crate) enum Operand {
     Elements(Elements),
-    Number(f64),
+    Number(Scalar),
 }
 
 /// A function of one operand, for tiles and for expressions.
@@ -31,7 +33,7 @@ pub(crate) struct Unary {
 /// A function of two operands, for tiles and for expressions.
 pub(crate) struct Binary {
     pub(crate) now: for<'a> fn(&tl::Tl, Value<'a>, Value<'a>) -> tl::Tile,
-    pub(crate) later: for<'a> fn(&tl::Lazy, Term<'a>) -> tl::Lazy,
+    pub(crate) later: for<'a> fn(&tl::Tl, Term<'a>, Term<'a>) -> tl::Lazy,
 }
 
 /// A function of a tile or an expression and two operands.
@@ -55,7 +57,7 @@ macro_rules! binary {
     ($name:ident) => {
         $crate::kernel::operand::Binary {
             now: |tl, x, y| tl.$name(x, y),
-            later: |x, y| cubeyard_tl::Lazy::$name(x, y),
+            later: |tl, x, y| cubeyard_tl::fuse::terms::$name(tl, x, y),
         }
     };
 }
@@ -101,7 +103,7 @@ impl Operand {
         if let Some(elements) = Elements::read(run, of)? {
             return Ok(Some(Self::Elements(elements)));
         }
-        Ok(of.extract().ok().map(Self::Number))
+        Ok(scalar(of)?.map(Self::Number))
     }
 
     /// Reads an operand; an exception names the argument if it is none.
@@ -127,15 +129,6 @@ impl Operand {
             Self::Number(number) => Term::Number(*number),
         }
     }
-
-    /// Returns the operand as an expression; a number takes the type of `beside`, an expression.
-    fn beside(&self, beside: &Self) -> tl::Lazy {
-        match (self, beside) {
-            (Self::Elements(elements), _) => elements.lazy(),
-            (Self::Number(number), Self::Elements(beside)) => beside.lazy().number(*number),
-            (Self::Number(_), Self::Number(_)) => unreachable!("two numbers are no expression"),
-        }
-    }
 }
 
 /// Computes a function of one operand.
@@ -156,7 +149,7 @@ pub(crate) fn two(
     if let (Some(x), Some(y)) = (x.value(), y.value()) {
         return tile(py, run, |tl| (act.now)(tl, x, y));
     }
-    lazy(py, run, || (act.later)(&x.beside(y), y.term()))
+    lazy(py, run, || (act.later)(&run.tl, x.term(), y.term()))
 }
 
 /// Computes a function of a tile or an expression and two operands.

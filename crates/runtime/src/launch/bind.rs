@@ -8,7 +8,7 @@ use cubeyard_device::topology::CoreSpec;
 
 use super::Argument;
 use crate::context::{Addressing, DeployedShard, Inner};
-use crate::dtype::DType;
+use crate::dtype::{DType, Scalar};
 use crate::placement::Shard;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
@@ -38,7 +38,7 @@ pub enum BoundArgument {
     /// A tensor or an array in a block.
     Tensor(BoundTensor),
     /// A number, passed by value.
-    Scalar(f64),
+    Scalar(Scalar),
 }
 
 /// A tensor as a PE sees it.

@@ -20,12 +20,9 @@ fn scale(arguments: Vec<Argument<'_>>) -> Launch<'_> {
 fn a_launch_runs_on_all_pes_from_one_instant_on() {
     let context = context();
     let tensor = context.zeros(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
-    let handle = busy(
-        &context.stream(),
-        &scale(vec![Argument::Tensor(&tensor), Argument::Scalar(2.0)]),
-        100,
-    )
-    .unwrap();
+    let handle =
+        busy(&context.stream(), &scale(vec![Argument::Tensor(&tensor), Argument::from(2.0)]), 100)
+            .unwrap();
     let report = handle.wait().unwrap();
     assert_eq!(report.pes.len(), 128);
     assert_eq!((report.max(), report.mean()), (Span::from_ps(100_000), Span::from_ps(100_000)));
@@ -37,7 +34,7 @@ fn a_launch_runs_on_all_pes_from_one_instant_on() {
 fn launches_of_one_stream_follow_each_other_and_those_of_two_overlap() {
     let context = context();
     let tensor = context.zeros(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
-    let launch = scale(vec![Argument::Tensor(&tensor), Argument::Scalar(2.0)]);
+    let launch = scale(vec![Argument::Tensor(&tensor), Argument::from(2.0)]);
     let (first, second) = (context.stream(), context.stream());
     let a = busy(&first, &launch, 1000).unwrap();
     let b = busy(&first, &launch, 1000).unwrap();
@@ -55,12 +52,9 @@ fn launches_of_one_stream_follow_each_other_and_those_of_two_overlap() {
 fn a_tensor_dropped_during_a_launch_keeps_its_memory_until_the_end() {
     let context = context();
     let tensor = context.empty(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
-    let handle = busy(
-        &context.stream(),
-        &scale(vec![Argument::Tensor(&tensor), Argument::Scalar(2.0)]),
-        1000,
-    )
-    .unwrap();
+    let handle =
+        busy(&context.stream(), &scale(vec![Argument::Tensor(&tensor), Argument::from(2.0)]), 1000)
+            .unwrap();
     drop(tensor);
     assert_eq!(context.memory_stats().tensors, 1);
     handle.wait().unwrap();
@@ -78,14 +72,14 @@ fn wrong_arguments_are_named() {
     let start = |launch: &Launch<'_>| busy(&context.stream(), launch, 1);
     let refused = |arguments| start(&scale(arguments)).unwrap_err().to_string();
     assert_eq!(
-        refused(vec![Argument::Tensor(&tensor), Argument::Scalar(1.0)]),
+        refused(vec![Argument::Tensor(&tensor), Argument::from(1.0)]),
         "the tensor is on no device; `to` puts it there"
     );
     assert_eq!(
-        refused(vec![Argument::Tensor(&foreign), Argument::Scalar(1.0)]),
+        refused(vec![Argument::Tensor(&foreign), Argument::from(1.0)]),
         "the tensor belongs to another context"
     );
-    let mut launch = scale(vec![Argument::Tensor(&placed), Argument::Scalar(1.0)]);
+    let mut launch = scale(vec![Argument::Tensor(&placed), Argument::from(1.0)]);
     launch.cubes = vec![CubeId::new(0).unwrap()];
     launch.pes = vec![PeId::new(9).unwrap()];
     assert!(matches!(start(&launch), Err(RuntimeError::Request(_))));
@@ -99,7 +93,7 @@ fn tensors_that_come_and_go_during_a_launch_are_told_their_own_mapping_latency()
     let held = context.empty(&[64], DType::F16).unwrap().to(&Placement::default()).unwrap();
     let handle = busy(
         &context.stream(),
-        &scale(vec![Argument::Tensor(&held), Argument::Scalar(2.0)]),
+        &scale(vec![Argument::Tensor(&held), Argument::from(2.0)]),
         1_000_000,
     )
     .unwrap();

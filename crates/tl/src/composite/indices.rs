@@ -30,7 +30,7 @@ impl Extremes {
         first: u64,
     ) -> Result<Self, NumericError> {
         let indices = numeric::reduce(reduce, tile, 1, true)?;
-        let first = Array::full(TileType::scalar(indices.ty().dtype), first as f64)?;
+        let first = Array::full(TileType::scalar(indices.ty().dtype), first)?;
         let indices = numeric::binary(Binary::Add, &indices, &first)?;
         Ok(Self { indices, elements: numeric::reduce(element, tile, 1, true)? })
     }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::{LazyKind, LazyNode};
 use crate::Tile;
 use crate::input::{Input, ValueId};
-use crate::numeric::{Array, NumericError, TileType};
+use crate::numeric::{Array, Constant, NumericError, TileType};
 use crate::op::Op;
 
 /// A chain in the making.
@@ -77,7 +77,7 @@ struct ChainStep {
 #[derive(Clone, Debug)]
 pub(super) enum ChainSource {
     Input(usize),
-    Number(f64, TileType),
+    Number(Constant, TileType),
     Step(usize),
 }
 
@@ -149,9 +149,7 @@ impl Chain {
                 .iter()
                 .map(|source| match source {
                     ChainSource::Input(input) => Ok(Rc::clone(&inputs[*input])),
-                    ChainSource::Number(number, ty) => {
-                        Array::full(ty.clone(), *number).map(Rc::new)
-                    }
+                    ChainSource::Number(number, _) => Array::filled(&[], *number).map(Rc::new),
                     ChainSource::Step(step) => Ok(Rc::clone(&done[*step])),
                 })
                 .collect::<Result<_, _>>()?;

@@ -1,11 +1,13 @@
 //! Arrays: tiles with their elements.
 
+use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
 
 use super::cast::{Width, converted};
+use super::constant::moved;
 use super::narrow::Format;
 use super::value::{Data, each};
-use super::{NumericError, TileType, infer};
+use super::{Constant, NumericError, TileType, infer};
 
 /// A tile with its elements in row-major order.
 ///
@@ -51,21 +53,33 @@ impl Array {
         &self.ty
     }
 
-    /// Returns an array with all elements equal to the number of its type nearest to `value`.
-    pub fn full(ty: TileType, value: f64) -> Result<Self, NumericError> {
-        infer::full(&ty, value)?;
-        let (count, mut bytes) = (ty.count(), Vec::new());
-        ty.dtype.encode(value, &mut bytes)?;
-        let data = each!(decoded(ty.dtype, &bytes), one => vec![one[0]; count]);
+    /// Returns an array with all elements equal to a number, as [`Constant::new`] converts it.
+    pub fn full(ty: TileType, number: impl Into<Scalar>) -> Result<Self, NumericError> {
+        let ty = ty.checked()?;
+        Self::filled(&ty.shape, Constant::new(number, ty.dtype)?)
+    }
+
+    /// Returns an array with all elements equal to a constant.
+    pub fn filled(shape: &[u64], constant: Constant) -> Result<Self, NumericError> {
+        let ty = TileType::new(constant.dtype(), shape)?;
+        let count = ty.count();
+        let data = each!(decoded(ty.dtype, constant.bytes()), one => vec![one[0]; count]);
         Ok(Self { ty, data })
     }
 
-    /// Returns `count` elements that count up by 1 from `start`, which is truncated for integers.
-    pub fn arange(dtype: DType, start: f64, count: u64) -> Result<Self, NumericError> {
+    /// Returns `count` elements that count up by 1 from `start`.
+    pub fn arange(
+        dtype: DType,
+        start: impl Into<Scalar>,
+        count: u64,
+    ) -> Result<Self, NumericError> {
+        let start = start.into();
         let ty = infer::arange(dtype, start, count)?;
-        let first = if dtype.is_float() { start } else { start.trunc() };
-        let values: Vec<f64> = (0..count).map(|index| first + index as f64).collect();
-        Self::from_values(&ty, &values)
+        let mut bytes = Vec::with_capacity(ty.count() * dtype.width());
+        for index in 0..count {
+            moved(start, index).encode(dtype, &mut bytes)?;
+        }
+        Self::from_bytes(&ty, &bytes)
     }
 
     /// Returns an array of the numbers of its type nearest to these values.

@@ -36,7 +36,7 @@ pub enum NumericError {
         /// Number of values given.
         found: u64,
     },
-    /// A value is out of range of the integer type. Choose another value or type.
+    /// An integer type or bool does not hold a number. Choose another number or type.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
     /// The operation is not defined for this element type. Cast first.

@@ -5,10 +5,13 @@
 mod product;
 mod shape;
 
+use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
 
+use super::constant::moved;
 use super::{
-    Binary, MOST_DIMENSIONS, MOST_ELEMENTS, NumericError, Reduce, Scan, Ternary, TileType, Unary,
+    Binary, Constant, MOST_DIMENSIONS, MOST_ELEMENTS, NumericError, Reduce, Scan, Ternary,
+    TileType, Unary,
 };
 use shape::{axis_of, broadcast};
 
@@ -181,21 +184,26 @@ pub fn bitcast(a: &TileType, dtype: DType) -> Result<TileType, NumericError> {
 }
 
 /// Returns the type of [`Array::full`](super::Array::full).
-pub fn full(tile: &TileType, value: f64) -> Result<TileType, NumericError> {
+pub fn full(tile: &TileType, number: impl Into<Scalar>) -> Result<TileType, NumericError> {
     let tile = tile.clone().checked()?;
-    tile.dtype.encode(value, &mut Vec::new())?;
+    Constant::new(number, tile.dtype)?;
     Ok(tile)
 }
 
 /// Returns the type of [`Array::arange`](super::Array::arange).
-pub fn arange(dtype: DType, start: f64, count: u64) -> Result<TileType, NumericError> {
+pub fn arange(
+    dtype: DType,
+    start: impl Into<Scalar>,
+    count: u64,
+) -> Result<TileType, NumericError> {
+    let start = start.into();
     if dtype == DType::Bool {
         return Err(NumericError::Range { dtype });
     }
     let tile = TileType::new(dtype, &[count])?;
     if count > 0 {
-        dtype.encode(start, &mut Vec::new())?;
-        dtype.encode(start.trunc() + (count - 1) as f64, &mut Vec::new())?;
+        Constant::new(start, dtype)?;
+        Constant::new(moved(start, count - 1), dtype)?;
     }
     Ok(tile)
 }

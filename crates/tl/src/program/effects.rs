@@ -7,7 +7,7 @@ use cubeyard_device::pe::{CommandId, Pipeline, Work};
 use cubeyard_runtime::dtype::DType;
 
 use super::KernelProgram;
-use crate::numeric::{self, Array, NumericError, TileType};
+use crate::numeric::{self, Array, Constant, NumericError, TileType};
 use crate::{Computation, Effect, Input, Mask, Operand, Tape};
 
 impl KernelProgram {
@@ -37,7 +37,7 @@ impl KernelProgram {
                 }
                 let parts = self.partial.remove(&command).unwrap_or_default();
                 let all: Vec<u8> = parts.into_values().flatten().collect();
-                self.values.set(*value, spread(ty, mask.as_ref(), &all)?);
+                self.values.set(*value, spread(ty, mask.as_deref(), &all)?);
             }
             Effect::Composite(plan) => {
                 self.composites.entry(command).or_default().loaded(plan, load, &bytes)?;
@@ -56,7 +56,7 @@ impl KernelProgram {
         let tape = tape.borrow();
         if let Effect::ReceiveAny { place: value, .. } = tape.order(command).effect {
             let ty = TileType::new(DType::I32, &[1])?;
-            self.values.set(value, Array::full(ty, place as f64)?);
+            self.values.set(value, Array::full(ty, place)?);
         }
         Ok(())
     }
@@ -71,9 +71,7 @@ impl KernelProgram {
                     .iter()
                     .map(|operand| match operand {
                         Operand::Tile(input) => Ok(self.array(input)),
-                        Operand::Number(number, ty) => {
-                            Array::full(ty.clone(), *number).map(Rc::new)
-                        }
+                        Operand::Number(number, _) => Array::filled(&[], *number).map(Rc::new),
                     })
                     .collect::<Result<_, _>>()?;
                 let arrays: Vec<_> = arrays.iter().map(|array| &**array).collect();
@@ -144,11 +142,11 @@ impl KernelProgram {
 /// Expands loaded elements to a tile; elements outside the mask get the mask's value.
 fn spread(
     ty: &TileType,
-    mask: Option<&(Rc<Mask>, f64)>,
+    mask: Option<&(Mask, Constant)>,
     bytes: &[u8],
 ) -> Result<Array, NumericError> {
     let Some((mask, other)) = mask else { return Array::from_bytes(ty, bytes) };
-    let mut all = Array::full(ty.clone(), *other)?.to_bytes();
+    let mut all = Array::filled(&ty.shape, *other)?.to_bytes();
     let width = ty.dtype.width();
     let places = all.chunks_exact_mut(width).zip(mask.touched());
     let touched = places.filter(|(_, touched)| **touched).map(|(place, _)| place);

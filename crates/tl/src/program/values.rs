@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::numeric::Array;
+use crate::numeric::{Array, Constant};
 use crate::{Effect, Order, Tape, ValueId};
 
 /// Values of tiles, and the number of uses of each so far.
@@ -25,12 +25,12 @@ impl Values {
     /// Sets the value of a load without elements, or with an empty mask: no access will deliver it.
     pub(super) fn fill(&mut self, order: &Order) {
         let Effect::Load { value, ty, mask } = &order.effect else { return };
-        let (count, other) = match mask {
+        let (count, other) = match mask.as_deref() {
             Some((mask, other)) => (mask.count(), *other),
-            None => (ty.elements(), 0.0),
+            None => (ty.elements(), Constant::zero(ty.dtype)),
         };
         if count == 0 {
-            let array = Array::full(ty.clone(), other).expect("checked when it was ordered");
+            let array = Array::filled(&ty.shape, other).expect("checked when it was ordered");
             self.set(*value, array);
         }
     }

@@ -19,7 +19,7 @@ fn refused_by(mode: Mode, kernel: &Kernel, expected: &Expect) {
     let launcher = Launcher::with_mode(&context, mode).limit(1000);
     let arguments = || {
         let mut arguments = tensors(&[&x, &y]);
-        arguments.push(Argument::Scalar(3.0));
+        arguments.push(Argument::from(3.0));
         arguments
     };
     let error = run(&launcher, kernel, arguments()).unwrap_err().to_string();
@@ -208,7 +208,7 @@ fn arguments_that_are_missing_or_of_another_kind() {
         ],
     );
     refused(
-        |_, args| assert!(args.number(0) > 0.0),
+        |_, args| assert!(args.number(0).nearest() > 0.0),
         &expect![
             "wrong on sip0.cube0.pe0, language.rs:LINE: argument 0: expected a number, found a tensor"
         ],

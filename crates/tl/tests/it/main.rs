@@ -24,6 +24,7 @@ mod order;
 mod overlaps;
 mod races;
 mod receive_any;
+mod scalars;
 mod script;
 mod slots;
 mod stalls;

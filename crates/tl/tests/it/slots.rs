@@ -45,7 +45,7 @@ fn times(config: &RingConfig, bodies: [Body; 2]) -> [u64; 2] {
 
 fn send(tl: &Tl, count: u32) {
     for number in 1..=count {
-        tl.send(Port::E, &tl.full(&[1], number.into(), DType::F32));
+        tl.send(Port::E, &tl.full(&[1], number, DType::F32));
     }
 }
 

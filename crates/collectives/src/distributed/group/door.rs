@@ -27,7 +27,7 @@ pub(in crate::distributed) struct Seat<'t> {
 
 impl<'t> Seat<'t> {
     /// Returns the launch of a kernel there, with the tensors and some numbers as arguments.
-    pub(in crate::distributed) fn launch(self, numbers: [f64; 3]) -> Launch<'t> {
+    pub(in crate::distributed) fn launch(self, numbers: [u64; 3]) -> Launch<'t> {
         let Self { sip, tensors, cubes, pes } = self;
         Launch::new(sip).arguments(tensors).arguments(numbers).cubes(cubes).pes(pes)
     }

@@ -1,0 +1,57 @@
+//! Numbers of Python with their type: truth values, whole numbers and floats.
+
+use std::fmt;
+
+use cubeyard_runtime::Scalar;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat};
+
+/// A whole number that is too long for a [`Scalar`].
+pub(crate) struct TooLong;
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected a whole number of at most 127 bits; a larger one can be a float")
+    }
+}
+
+/// Reading of numbers.
+pub(crate) trait ReadScalar: Sized {
+    /// Reads a number of Python, or of NumPy as that of Python of its kind; `None` if it is none.
+    fn read(of: &Bound<'_, PyAny>) -> PyResult<Result<Option<Self>, TooLong>>;
+}
+
+impl ReadScalar for Scalar {
+    fn read(of: &Bound<'_, PyAny>) -> PyResult<Result<Option<Self>, TooLong>> {
+        if let Ok(float) = of.cast::<PyFloat>() {
+            return Ok(Ok(Some(float.value().into())));
+        }
+        if let Ok(truth) = of.cast::<PyBool>() {
+            return Ok(Ok(Some(truth.is_true().into())));
+        }
+        match of.extract::<i64>() {
+            Ok(whole) => Ok(Ok(Some(whole.into()))),
+            Err(error) if error.is_instance_of::<PyOverflowError>(of.py()) => Ok(long(of)),
+            // A truth value of NumPy, or what `float()` takes.
+            Err(_) => match of.extract::<bool>() {
+                Ok(truth) => Ok(Ok(Some(truth.into()))),
+                Err(_) => float(of).map(Ok),
+            },
+        }
+    }
+}
+
+/// Reads a whole number of more than 64 bits.
+fn long(of: &Bound<'_, PyAny>) -> Result<Option<Scalar>, TooLong> {
+    of.extract::<i128>().map(|whole| Some(Scalar::Int(whole))).map_err(|_| TooLong)
+}
+
+/// Reads what `float()` takes; exceptions but of its type are those of the object.
+fn float(of: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
+    match of.extract::<f64>() {
+        Ok(value) => Ok(Some(value.into())),
+        Err(error) if error.is_instance_of::<PyTypeError>(of.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
