@@ -46,6 +46,10 @@ class SweepRow:
     """Estimate of the cost model."""
     wrong: int | None = None
     """Number of wrong results, if they were computed."""
+    differing: int | None = None
+    """Number of results that should be the same on all ranks, and have other bits on some."""
+    memories: int | None = None
+    """Number of memories in which message slots were, beside other traffic, when results were checked once more."""
     failed: str | None = field(default=None, metadata=OPTIONAL)
     """Reason for which simulated memory or time has run out."""
 
@@ -94,6 +98,8 @@ class CollectiveSweep(Result):
         "share_of_bound": "float64",
         "estimate_us": "float64",
         "wrong": "int64",
+        "differing": "int64",
+        "memories": "int64",
     }
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,7 +107,7 @@ class CollectiveSweep(Result):
         data: dict[str, Any] = plain(self)
         for row, shown in zip(self.rows_, data["rows"], strict=True):
             if row.failed is not None:
-                for key in ("share_of_bound", "estimate_us", "wrong"):
+                for key in ("share_of_bound", "estimate_us", "wrong", "differing", "memories"):
                     del shown[key]
         return data
 

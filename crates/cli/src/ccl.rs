@@ -37,7 +37,8 @@ const EXHAUSTED: &str = "simulated memory or time has run out\n  help: ask for s
 ///
 /// Each size and algorithm is run on a fresh machine and compared with the bound that the links of the fabric
 /// set. Numbers are computed and checked for sizes up to 64 KiB, or for all sizes with --data. Ends with code
-/// 1 if a number is wrong, and with code 3 if simulated memory or time runs out for every size.
+/// 1 if a number is wrong or differs between ranks that should have the same, and with code 3 if simulated memory or
+/// time runs out for every size.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// Operation: `all_reduce`, reduce, broadcast, `all_gather`, `reduce_scatter`, `all_to_all`, gather or
@@ -83,7 +84,8 @@ pub(crate) struct Arguments {
     /// Columns and rows of the SIPs in a torus or mesh, such as 3x2; nearest to a square if omitted
     #[arg(long, value_name = "WxH")]
     sip_grid: Option<SipGrid>,
-    /// Compute and check the numbers of every size
+    /// Compute and check the numbers of every size, and again with message slots in each kind of memory (TCM, SRAM,
+    /// HBM) beside other traffic
     #[arg(long)]
     data: bool,
     /// Plot bus bandwidth over size to an .svg or .html file
@@ -222,6 +224,7 @@ fn config(arguments: &Arguments) -> Result<SweepConfig> {
         dtype: arguments.dtype,
         sizes: arguments.sizes.all(),
         check_up_to: if arguments.data { u64::MAX } else { CHECKED },
+        every_memory: arguments.data,
     })
 }
 

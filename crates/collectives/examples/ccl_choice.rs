@@ -50,6 +50,7 @@ fn config(topology: Topology, ranks: Ranks, operation: Operation) -> SweepConfig
         dtype: DType::F16,
         sizes: vec![256, 4 << 10, 32 << 10, 256 << 10, 1 << 20],
         check_up_to: 0,
+        every_memory: false,
     }
 }
 

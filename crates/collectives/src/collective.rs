@@ -32,6 +32,7 @@ pub use world::World;
 
 pub use direct::to as port_to;
 pub use pieces::by_turns;
+pub(crate) use pieces::part;
 
 use std::fmt;
 use std::rc::Rc;

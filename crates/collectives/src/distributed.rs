@@ -23,6 +23,7 @@
 //! ```
 
 mod algorithms;
+mod beside;
 pub mod ccl;
 mod config;
 mod error;
@@ -34,6 +35,7 @@ mod rank_map;
 pub mod sweep;
 mod worker;
 
+pub use beside::Beside;
 pub use ccl::CclConfig;
 pub use config::{GroupConfig, Ranks};
 pub use error::DistError;

@@ -6,10 +6,11 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-use cubeyard_collectives::collective::ReduceOp;
+use cubeyard_collectives::collective::{Operation, Order, Orders, ReduceOp};
 use cubeyard_collectives::distributed::{
     CclConfig, DistError, Distributed, ProcessGroup, Spawned, WorkHandle, Worker,
 };
+use cubeyard_device::input::NoSuchName;
 use cubeyard_runtime::Tensor as DeviceTensor;
 use pyo3::prelude::*;
 
@@ -187,6 +188,34 @@ impl World {
         })
     }
 
+    /// Returns, for each output of a reduction in the world or in a group by number, the trees in which values of ranks
+    /// are combined, and the runs of elements: start, end, and the number of their tree. The input is one rank's.
+    ///
+    /// Returns `None` if the algorithm does not state its order.
+    fn orders<'py>(
+        &self,
+        py: Python<'py>,
+        group: Option<usize>,
+        call: &str,
+        input: PyRef<'_, Tensor>,
+        op: &str,
+        root: usize,
+    ) -> PyResult<Option<Vec<OutputOrders<'py>>>> {
+        let input_error = |error: NoSuchName| Kind::Input.error(error.to_string());
+        let op = op.parse::<ReduceOp>().map_err(input_error)?;
+        let operation = Operation::named(call, op, root).map_err(input_error)?;
+        let orders = self.shared.with(py, |session| {
+            let input = session.get(&input.owned)?.clone();
+            let state = session.get_mut(&self.state)?;
+            let group = match group {
+                Some(number) => state.groups[number].clone(),
+                None => state.dist.world().or_raise()?,
+            };
+            state.dist.orders_in(&group, operation, &input).or_raise()
+        })?;
+        orders.map(|all| all.iter().map(|orders| runs(py, orders)).collect()).transpose()
+    }
+
     /// Makes a call of a rank in the world, or in a group by number. `tensors` are the input and the output.
     #[expect(clippy::too_many_arguments, reason = "a call of the package, not of people")]
     fn post(
@@ -215,6 +244,34 @@ impl World {
         })?;
         Ok(Work { shared: shared.clone(), handle })
     }
+}
+
+/// Trees of an output, and the runs of its elements.
+type OutputOrders<'py> = (Vec<Bound<'py, PyAny>>, Vec<(u64, u64, usize)>);
+
+/// Numbers the different trees of an output.
+fn runs<'py>(py: Python<'py>, orders: &Orders) -> PyResult<OutputOrders<'py>> {
+    let mut known: Vec<&Order> = Vec::new();
+    let mut runs = Vec::with_capacity(orders.len());
+    for (range, order) in orders {
+        let number = known.iter().position(|other| *other == order).unwrap_or_else(|| {
+            known.push(order);
+            known.len() - 1
+        });
+        runs.push((range.start, range.end, number));
+    }
+    let trees = known.into_iter().map(|order| tree(py, order));
+    Ok((trees.collect::<PyResult<_>>()?, runs))
+}
+
+/// Returns an order as a rank, or as a pair of orders.
+fn tree<'py>(py: Python<'py>, order: &Order) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match order {
+        Order::Rank(rank) => rank.into_pyobject(py)?.into_any(),
+        Order::Join(first, second) => {
+            (tree(py, first)?, tree(py, second)?).into_pyobject(py)?.into_any()
+        }
+    })
 }
 
 /// Reads a `ccl.yaml`, with another number of ranks if one is given.

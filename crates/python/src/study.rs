@@ -184,6 +184,7 @@ impl SweepArguments {
             dtype: named::<DType>("dtype", &self.dtype)?,
             sizes: all_sizes(&self.sizes)?,
             check_up_to: if self.checks_all { u64::MAX } else { CHECKED },
+            every_memory: self.checks_all,
         })
     }
 

@@ -32,23 +32,11 @@ class Timing:
 
 
 @dataclass
-class _Known:
-    """What earlier calls of an operation have shown."""
-
-    timing: Timing
-    orders: list[order.Order] | None = None
-    """Order of each output; None until it is learned."""
-    is_unknown: bool = False
-    """Whether the order cannot be learned, so that every call is simulated."""
-    simulated: int = 0
-
-
-@dataclass
 class Fabric:
-    """The machine. Operations that are equal are simulated once for their time, and then computed.
+    """The machine. Operations that are equal are simulated once for their time.
 
-    Numbers are those of the algorithm. Where its order of additions matters it is learned at the second call of an
-    operation, and compared with what the machine computes from the values of that call.
+    Numbers are computed in the order that the algorithm states. A user's own algorithm states none: where the order
+    matters, every call is simulated.
     """
 
     topology: Topology
@@ -57,7 +45,9 @@ class Fabric:
     size: int
     """Number of ranks."""
     _worlds: dict[bool, _Simulated] = field(default_factory=dict)
-    _known: dict[Operation, _Known] = field(default_factory=dict)
+    _timings: dict[Operation, Timing] = field(default_factory=dict)
+    _orders: dict[Operation, list[order.Order] | None] = field(default_factory=dict)
+    """Orders of the outputs of reductions; None where they are not stated."""
     runs: int = 0
     """Number of simulations."""
 
@@ -71,17 +61,15 @@ class Fabric:
 
     def is_known(self, operation: Operation) -> bool:
         """Returns whether the next call of an operation needs no simulation."""
-        known = self._known.get(operation)
-        return known is not None and (not _is_ordered(operation) or known.orders is not None)
+        is_stated = not _is_ordered(operation) or self._orders.get(operation) is not None
+        return operation in self._timings and is_stated
 
     def timing(self, operation: Operation) -> Timing:
         """Returns the duration of an operation."""
-        known = self._known.get(operation)
-        if known is None:
-            world = self._world(data=False)
-            timing, _ = self._run(world, operation, None)
-            known = self._known[operation] = _Known(timing)
-        return known.timing
+        if operation not in self._timings:
+            timing, _ = self._run(self._world(data=False), operation, None)
+            self._timings[operation] = timing
+        return self._timings[operation]
 
     def reduce(self, operation: Operation, inputs: Sequence[Array]) -> tuple[Timing, list[Array]]:
         """Performs a reduction.
@@ -93,39 +81,24 @@ class Fabric:
         Returns:
             The duration, and the bytes of each rank's output; of a `reduce` those of its root.
         """
+        parts = _outputs(operation, inputs)
         if not _is_ordered(operation) and not _has_two_zeros(operation, inputs):
-            whole = _outputs(operation, inputs)
-            plain = order.left_to_right(operation.size)
-            return self.timing(operation), self._computed(operation, [plain] * len(whole), whole)
-        known = self._known.get(operation)
-        if known is not None and known.orders is not None:
-            return known.timing, self._computed(operation, known.orders, _outputs(operation, inputs))
+            orders: list[order.Order] | None = [order.left_to_right(operation.size)] * len(parts)
+        else:
+            orders = self._stated(operation, len(parts))
+        if orders is not None:
+            return self.timing(operation), self._computed(operation, orders, parts)
         timing, results = self._run(self._world(data=True), operation, inputs)
-        known = self._known.setdefault(operation, _Known(timing))
-        known.simulated += 1
-        if known.simulated > 1 and not known.is_unknown:
-            self._learn(operation, known, inputs, results)
-        return timing, results
+        return self._timings.setdefault(operation, timing), results
 
-    def _learn(self, operation: Operation, known: _Known, inputs: Sequence[Array], results: list[Array]) -> None:
-        """Learns the order of an operation, unless that does not explain what the machine has computed."""
-        known.is_unknown = True
-        if operation.size > order.MOST_RANKS or not _is_ordered(operation):
-            return
-        elements = len(inputs[0]) // numbers.TYPES[operation.dtype].itemsize
-
-        def simulate(values: Array) -> list[Array]:
-            filled = [numbers.raw(np.full(elements, value), operation.dtype) for value in values]
-            _, outputs = self._run(self._world(data=True), operation, filled)
-            return [numbers.values(output, operation.dtype) for output in outputs]
-
-        try:
-            orders = order.learn(operation.op, operation.dtype, operation.size, simulate)
-        except LookupError:
-            return
-        computed = self._computed(operation, orders, _outputs(operation, inputs))
-        if all(np.array_equal(a, b) for a, b in zip(computed, results, strict=True)):
-            known.orders, known.is_unknown = orders, False
+    def _stated(self, operation: Operation, outputs: int) -> list[order.Order] | None:
+        """Returns the order of each output, if the algorithm states it."""
+        if operation not in self._orders:
+            stated = self._world(data=False).orders(operation)
+            one = None if stated is None else [order.stated(trees, runs) for trees, runs in stated]
+            # All ranks of an `all_reduce` get the same output.
+            self._orders[operation] = one and (one if len(one) == outputs else one * outputs)
+        return self._orders[operation]
 
     @staticmethod
     def _computed(operation: Operation, orders: list[order.Order], parts: list[list[Array]]) -> list[Array]:
@@ -133,7 +106,7 @@ class Fabric:
         op, dtype = operation.op, operation.dtype
         made: list[Array] = []
         for place, (each, inputs) in enumerate(zip(orders, parts, strict=True)):
-            if place and operation.name != "reduce_scatter" and _same(each, orders[0]):
+            if place and operation.name != "reduce_scatter":
                 made.append(made[0])
                 continue
             read = [numbers.values(array, dtype) for array in inputs]
@@ -175,6 +148,13 @@ class _Simulated:
         algorithm, kernel_ps, _, _ = ranks[0].report() or ("none", 0, 0, 0)
         timing = Timing(algorithm, kernel_ps, _bytes(operation))
         return timing, [] if inputs is None else self._results(operation, tensors)
+
+    def orders(self, operation: Operation) -> Any:
+        """Returns the trees and the runs of each different output of a reduction; None if they are not stated."""
+        if operation.count == 0:
+            return [([0], [])]
+        held = self._tensors(operation, operation.ranks[0], None)[0]._native
+        return self.native.orders(self._group(operation.ranks), operation.name, held, operation.op, operation.root)
 
     def _meet(self, operation: Operation, tensors: list[list[Any]]) -> list[Any]:
         """Lets all ranks make their calls, and performs them."""
@@ -248,12 +228,6 @@ def _has_two_zeros(operation: Operation, inputs: Sequence[Array]) -> bool:
     read = [numbers.values(held, operation.dtype) for held in inputs]
     negative = [(array == 0) & np.signbit(array) for array in read]
     return any(mask.any() for mask in negative)
-
-
-def _same(a: order.Order, b: order.Order) -> bool:
-    if a is b:
-        return True
-    return a.trees == b.trees and all(np.array_equal(x, y) for x, y in zip(a.places, b.places, strict=True))
 
 
 def _bytes(operation: Operation) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cubeyard
-from cubeyard._world import numbers, order
+from cubeyard._world import numbers
 from cubeyard._world.fabric import Fabric
 from cubeyard._world.machine import Answer, Call, Machine
 from cubeyard._world.operation import Operation
@@ -41,37 +41,62 @@ def drawn(ranks: int, elements: int, dtype: str, seed: int = 0) -> list[np.ndarr
     return [row.view(np.uint8) for row in np.ascontiguousarray(held)]
 
 
-@pytest.mark.parametrize("algorithm", ["direct", "ring", "tree", "halving-doubling", "lrab", "grid"])
-@pytest.mark.parametrize("ranks", [3, 4])
-def test_an_order_that_was_learned_gives_the_bits_of_the_machine(ranks: int, algorithm: str) -> None:
+ALGORITHMS = ["direct", "ring", "tree", "halving-doubling", "lrab", "grid"]
+
+
+def compared(machine: Fabric, operation: Operation, held: list[np.ndarray[Any, Any]]) -> list[bytes]:
+    """Computes a reduction twice, the second time without a simulation, and compares it with the machine."""
+    first, _ = machine.reduce(operation, held)
+    runs = machine.runs
+    timing, computed = machine.reduce(operation, held)
+    assert (machine.runs, timing) == (runs, first)
+    same, simulated = machine._run(machine._world(data=True), operation, held)
+    found = [array.tobytes() for array in computed]
+    assert found == [array.tobytes() for array in simulated]
+    assert timing == same
+    return found
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("ranks", [3, 4, 7])
+def test_the_stated_order_gives_the_bits_of_the_machine_on_all_ranks(ranks: int, algorithm: str) -> None:
+    """By `lrab` each of three or more ranks added in an order of its own: 1,313 of 4,096 sums of f32 differed."""
     machine = fabric(ranks, algorithm)
-    learned = 0
     for dtype in ("f32", "bf16"):
         operation = Operation("all_reduce", tuple(range(ranks)), dtype, 333, "sum")
-        for seed in range(2):
-            machine.reduce(operation, drawn(ranks, 333, dtype, seed))
-        runs, held = machine.runs, drawn(ranks, 333, dtype, 7)
-        _, computed = machine.reduce(operation, held)
-        learned += machine.runs == runs
-        _, simulated = machine._run(machine._world(data=True), operation, held)
-        assert [a.tobytes() for a in computed] == [b.tobytes() for b in simulated]
-    assert learned == 2, "the third call is computed, not simulated"
+        assert len(set(compared(machine, operation, drawn(ranks, 333, dtype)))) == 1
+    zeros = np.where(np.arange(40) % (2 + np.arange(ranks)[:, None]) == 0, -0.0, 0.0).astype(np.float32)
+    for op in ("max", "min"):
+        operation = Operation("all_reduce", tuple(range(ranks)), "f32", 40, op)
+        assert len(set(compared(machine, operation, [row.view(np.uint8) for row in zeros]))) == 1
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("op", ["sum", "avg", "prod"])
 @pytest.mark.parametrize("name", ["reduce_scatter", "reduce"])
-def test_other_reductions_and_types_are_learned(name: str, op: str, dtype: str) -> None:
+def test_the_stated_order_gives_the_bits_of_other_reductions_and_types(name: str, op: str, dtype: str) -> None:
     machine = fabric(4)
     operation = Operation(name, (0, 1, 2, 3), dtype, 45, op, 2 if name == "reduce" else 0)
-    elements = 45 * (4 if name == "reduce_scatter" else 1)
-    for seed in range(2):
-        machine.reduce(operation, drawn(4, elements, dtype, seed))
-    held, runs = drawn(4, elements, dtype, 7), machine.runs
-    _, computed = machine.reduce(operation, held)
-    assert machine.runs == runs
-    _, simulated = machine._run(machine._world(data=True), operation, held)
-    assert [a.tobytes() for a in computed] == [b.tobytes() for b in simulated]
+    compared(machine, operation, drawn(4, 45 * (4 if name == "reduce_scatter" else 1), dtype))
+
+
+def test_a_group_of_some_ranks_and_parts_of_many_pes_have_a_stated_order() -> None:
+    topology = cubeyard.Topology({"sips": {"count": 6, "topology": "torus_2d", "w": 3, "h": 2}, "cubes": {"w": 2}})
+    for algorithm in ALGORITHMS:
+        machine = Fabric(topology, ("ccl.yaml", f"defaults: {{algorithm: {algorithm}}}"), 6)
+        for ranks in ((0, 1, 2, 3, 4, 5), (0, 1, 3, 4), (5, 0, 2)):
+            operation = Operation("all_reduce", ranks, "f32", 1001, "sum")
+            compared(machine, operation, drawn(len(ranks), 1001, "f32"))
+
+
+def test_an_algorithm_that_states_no_order_is_simulated_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = fabric(3)
+    monkeypatch.setattr(type(machine._world(data=False)), "orders", lambda *_: None)
+    operation = Operation("all_reduce", (0, 1, 2), "f32", 3, "sum")
+    for seed in range(3):
+        runs = machine.runs
+        machine.reduce(operation, drawn(3, 3, "f32", seed))
+        assert (machine.runs, machine.is_known(operation)) == (runs + 1, False)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -99,24 +124,6 @@ def test_numbers_that_are_none_and_zeros_of_both_signs_are_those_of_the_machine(
         _, found = machine.reduce(operation, held)
         _, simulated = machine._run(machine._world(data=True), operation, held)
         assert [a.tobytes() for a in found] == [b.tobytes() for b in simulated], op
-
-
-def test_trees_are_all_there_and_can_be_told_apart() -> None:
-    assert [len(order._trees(ranks)) for ranks in range(2, 7)] == [1, 3, 15, 105, 945]
-    for dtype in FLOATS:
-        probes, signatures = order._probes("sum", dtype, 4)
-        assert len(np.unique(signatures, axis=0)) == 15
-        assert len(probes) <= 5
-
-
-def test_more_ranks_than_trees_can_be_told_of_are_simulated_each_time() -> None:
-    machine = fabric(order.MOST_RANKS + 1)
-    ranks = order.MOST_RANKS + 1
-    operation = Operation("all_reduce", tuple(range(ranks)), "f32", 3, "sum")
-    for seed in range(3):
-        runs = machine.runs
-        machine.reduce(operation, drawn(ranks, 3, "f32", seed))
-        assert machine.runs == runs + 1
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ fn shares(text: &str, ranks: Ranks, operation: Operation, sizes: &[u64]) -> (usi
         dtype: DType::F16,
         sizes: sizes.to_vec(),
         check_up_to: 0,
+        every_memory: false,
     };
     let sweep = Sweep::run(&config).unwrap();
     let figures = sweep.rows.iter().filter_map(|row| row.figures.as_ref().ok()?.share);

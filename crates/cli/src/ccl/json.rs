@@ -51,7 +51,9 @@ fn row(row: &Row) -> Value {
             value["busbw_gbs"] = json!(figures.bus_bandwidth / 1e9);
             value["share_of_bound"] = json!(figures.share);
             value["estimate_us"] = json!(figures.estimate.map(|span| span.ns() / 1e3));
-            value["wrong"] = json!(figures.wrong);
+            value["wrong"] = json!(figures.check.map(|check| check.wrong));
+            value["differing"] = json!(figures.check.map(|check| check.differing));
+            value["memories"] = json!(figures.check.map(|check| check.memories));
         }
         Err(why) => value["failed"] = json!(why),
     }

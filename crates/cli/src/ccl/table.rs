@@ -1,6 +1,8 @@
 //! Sweeps as text: a row for each size and algorithm, the bound, and the quickest algorithm by size.
 
-use cubeyard_collectives::distributed::sweep::{Figures, Row, Sweep, SweepConfig, Winner};
+use cubeyard_collectives::distributed::sweep::{
+    Figures, ResultCheck, Row, Sweep, SweepConfig, Winner,
+};
 use cubeyard_units::text::percent_column;
 
 use crate::grid::{BOLD, DIM, GREEN, RED, bytes, line, paint, table, wrapped};
@@ -106,7 +108,7 @@ fn figures(figures: &Figures) -> [String; 5] {
         format!("{:.2}", figures.algorithm_bandwidth / 1e9),
         format!("{:.2}", figures.bus_bandwidth / 1e9),
         figures.share.map_or_else(|| "–".to_owned(), percent_column),
-        figures.wrong.map_or_else(|| "N/A".to_owned(), |wrong| wrong.to_string()),
+        figures.check.map_or_else(|| "N/A".to_owned(), |check| check.wrong.to_string()),
     ]
 }
 
@@ -131,21 +133,42 @@ fn won(winner: &Winner) -> String {
 /// Formats the number of checked rows, as in `6 rows passed, 12 not checked (no data; --data checks all)`.
 fn passed(sweep: &Sweep, rows: usize) -> String {
     let many = |count: usize| if count == 1 { "row" } else { "rows" };
-    let unchecked = |row: &&Row| row.figures.as_ref().is_ok_and(|it| it.wrong.is_none());
+    let unchecked = |row: &&Row| row.figures.as_ref().is_ok_and(|it| it.check.is_none());
     let rest = match sweep.rows.iter().filter(unchecked).count() {
         0 => String::new(),
         rest => format!(", {rest} not checked (no data; --data checks all)"),
     };
-    format!("{rows} {} passed{rest}", many(rows))
+    format!("{rows} {} passed{}{rest}", many(rows), memories(sweep))
+}
+
+/// Formats the memories of message slots with which rows were checked again.
+fn memories(sweep: &Sweep) -> String {
+    let checks = || sweep.rows.iter().filter_map(|row| row.figures.as_ref().ok()?.check);
+    let (all, done) = (3 * checks().count(), checks().map(|check| check.memories).sum::<u32>());
+    match usize::try_from(done) {
+        Ok(0) => String::new(),
+        Ok(done) if done == all => {
+            ", also with slots in TCM, SRAM and HBM beside other traffic".to_owned()
+        }
+        _ => format!(
+            ", also with slots in TCM, SRAM or HBM beside other traffic: {done} of {all} times, \
+             else there is no room for the slots"
+        ),
+    }
 }
 
 fn verdict(sweep: &Sweep, colours: bool) -> String {
-    let checked = sweep.rows.iter().filter_map(|row| row.figures.as_ref().ok()?.wrong);
-    let (rows, wrong) = checked.fold((0, 0), |(rows, all), wrong| (rows + 1, all + wrong));
-    let text = match (rows, wrong) {
-        (0, _) => paint("no number computed; --data checks all", DIM, colours),
-        (rows, 0) => paint(&passed(sweep, rows), GREEN, colours),
-        (_, wrong) => paint(&format!("{wrong} numbers are wrong"), RED, colours),
+    let checks = || sweep.rows.iter().filter_map(|row| row.figures.as_ref().ok()?.check);
+    let sum = |count: fn(ResultCheck) -> u64| checks().map(count).sum::<u64>();
+    let (rows, wrong) = (checks().count(), sum(|check| check.wrong));
+    let text = match (rows, wrong, sum(|check| check.differing)) {
+        (0, ..) => paint("no number computed; --data checks all", DIM, colours),
+        (rows, 0, 0) => paint(&passed(sweep, rows), GREEN, colours),
+        (_, wrong, 0) => paint(&format!("{wrong} numbers are wrong"), RED, colours),
+        (_, wrong, differing) => {
+            let text = format!("{wrong} numbers are wrong; {differing} differ between ranks");
+            paint(&text, RED, colours)
+        }
     };
     format!("  check    {text}\n")
 }

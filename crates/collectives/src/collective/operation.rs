@@ -180,6 +180,11 @@ impl Operation {
         matches!(self, Self::AllReduce(_) | Self::Reduce(..) | Self::Broadcast(_))
     }
 
+    /// Returns whether the outputs of all ranks are the same.
+    pub const fn gives_all_the_same(self) -> bool {
+        matches!(self, Self::AllReduce(_) | Self::Broadcast(_) | Self::AllGather)
+    }
+
     /// Returns the reduction operator, if the operation has one.
     pub const fn op(self) -> Option<ReduceOp> {
         match self {

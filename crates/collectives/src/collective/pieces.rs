@@ -93,7 +93,7 @@ pub(super) fn shifted(range: &Range<u64>, from: u64, to: u64) -> Range<u64> {
 }
 
 /// Returns the range of part `index` of `count`; parts differ by at most one element.
-pub(super) fn part(elements: u64, index: usize, count: usize) -> Range<u64> {
+pub(crate) fn part(elements: u64, index: usize, count: usize) -> Range<u64> {
     let place = |index: usize| {
         let place = u128::from(elements) * index as u128 / count as u128;
         u64::try_from(place).expect("at most the elements")

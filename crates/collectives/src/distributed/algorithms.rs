@@ -18,7 +18,7 @@ use super::ccl::{CclAlgorithm, CclConfig, Cost, excludes_size, is_less};
 use super::config::{GroupConfig, Ranks};
 use super::error::DistError;
 use super::group::{Group, Pending, check_root};
-use crate::collective::{Direct, Operation, ReduceOp};
+use crate::collective::{Direct, Operation, Orders, ReduceOp};
 use cubeyard_tl::launch::Launcher;
 
 /// Binary logarithm of the largest size for which the choice of algorithms is explored.
@@ -79,6 +79,18 @@ impl Algorithms {
         check_root(operation, self.direct.world())?;
         let group = self.choose(launcher.context(), operation, size.unwrap_or_default().get())?;
         group.begin(launcher, operation, tensors)
+    }
+
+    /// Returns the orders of a reduction by the algorithm that [`begin`](Self::begin) uses for inputs like this one,
+    /// with outputs that are no larger.
+    pub(super) fn orders(
+        &self,
+        context: &Context,
+        operation: Operation,
+        input: &Tensor,
+    ) -> Result<Option<Vec<Orders>>, DistError> {
+        check_root(operation, self.direct.world())?;
+        self.choose(context, operation, input.nbytes().get())?.orders(operation, input)
     }
 
     fn choose(

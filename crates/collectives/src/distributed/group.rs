@@ -2,6 +2,7 @@
 
 mod door;
 mod pending;
+mod stated;
 
 pub(super) use door::{check_peer, check_root, transfer};
 pub use pending::{CollectiveReport, Pending};
@@ -142,10 +143,7 @@ impl Group {
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
         let context = launcher.context();
-        if let Some(why) = self.refuses(operation) {
-            return Err(DistError::Refused { algorithm: self.algorithm.name(), why });
-        }
-        let seats = door::collective(context, &self.map, operation, tensors)?;
+        let seats = self.check(context, operation, tensors)?;
         let (found, expected) = (streams.len(), seats.len());
         if found != expected {
             return Err(DistError::Streams { operation: operation.name(), found, expected });
@@ -159,7 +157,22 @@ impl Group {
             let launch = seat.launch(self.map.numbers(index).map(|number| number as u64));
             handles.push(launcher.launch(stream, &kernel, &launch)?);
         }
-        Ok(Pending::new(self.algorithm.name(), begun, tensors[0].0.nbytes().get(), handles))
+        let (input, output) = tensors[0];
+        let bytes = input.nbytes().max(output.nbytes()).get();
+        Ok(Pending::new(self.algorithm.name(), begun, bytes, handles))
+    }
+
+    /// Checks a call, and returns the place of each SIP's launch.
+    pub(super) fn check<'t>(
+        &self,
+        context: &Context,
+        operation: Operation,
+        tensors: &[(&'t Tensor, &'t Tensor)],
+    ) -> Result<Vec<door::Seat<'t>>, DistError> {
+        match self.refuses(operation) {
+            Some(why) => Err(DistError::Refused { algorithm: self.algorithm.name(), why }),
+            None => door::collective(context, &self.map, operation, tensors),
+        }
     }
 
     /// Returns the kernel of an operation, made on first use.

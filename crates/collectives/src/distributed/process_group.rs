@@ -12,7 +12,7 @@ use cubeyard_runtime::Tensor;
 use super::algorithms::Algorithms;
 use super::error::listed;
 use super::{CclConfig, CollectiveReport, DistError, Distributed, Pending};
-use crate::collective::Operation;
+use crate::collective::{Operation, Orders};
 
 /// Some ranks of the world, as a group. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +105,21 @@ impl Distributed {
     ) -> Result<Pending, DistError> {
         self.check_outside(&operation)?;
         self.wired(group)?.begin(&self.state.launcher, operation, tensors)
+    }
+
+    /// Returns the orders in which a reduction of a group's members combines the elements of its outputs, for inputs
+    /// like this one; ranges are those of the output's elements in row-major order. An `all_reduce` or `reduce` has one
+    /// output, a `reduce_scatter` one for each rank.
+    ///
+    /// Returns `None` if the algorithm that is chosen for this size does not state its order, or if the input is not
+    /// dealt to PEs by rows.
+    pub fn orders_in(
+        &self,
+        group: &ProcessGroup,
+        operation: Operation,
+        input: &Tensor,
+    ) -> Result<Option<Vec<Orders>>, DistError> {
+        self.wired(group)?.orders(self.state.launcher.context(), operation, input)
     }
 
     /// Begins a barrier, which ends when every member's device has heard from every other.

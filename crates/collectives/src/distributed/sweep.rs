@@ -53,6 +53,8 @@ pub struct SweepConfig {
     pub sizes: Vec<u64>,
     /// Largest size, in bytes, for which results are computed and checked.
     pub check_up_to: u64,
+    /// Whether results are also checked with message slots in every kind of memory, beside other traffic.
+    pub every_memory: bool,
 }
 
 /// Selection of the algorithms to measure.
@@ -131,8 +133,34 @@ pub struct Figures {
     pub share: Option<f64>,
     /// Estimate of the cost model.
     pub estimate: Option<Span>,
-    /// Number of wrong results, if they were computed.
-    pub wrong: Option<u64>,
+    /// Outcome of the check, if results were computed.
+    pub check: Option<ResultCheck>,
+}
+
+/// Check of the results of a collective.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResultCheck {
+    /// Number of wrong results.
+    pub wrong: u64,
+    /// Number of results that should be the same on all ranks, and have other bits on some.
+    pub differing: u64,
+    /// Number of memories in which message slots were, beside other traffic, when results were checked once more.
+    pub memories: u32,
+}
+
+impl ResultCheck {
+    /// Adds a check in another memory, if there was one.
+    fn add(&mut self, other: Option<Self>) {
+        let Some(other) = other else { return };
+        self.wrong += other.wrong;
+        self.differing += other.differing;
+        self.memories += 1;
+    }
+
+    /// Returns whether all results are right, and the same on all ranks.
+    pub fn is_right(self) -> bool {
+        self.wrong == 0 && self.differing == 0
+    }
 }
 
 /// A range of sizes for which one algorithm is the fastest.
@@ -214,10 +242,10 @@ impl Sweep {
         winners
     }
 
-    /// Returns whether all checked results are right.
+    /// Returns whether all checked results are right, and the same on all ranks.
     pub fn is_right(&self) -> bool {
         let figures = self.rows.iter().filter_map(|row| row.figures.as_ref().ok());
-        figures.filter_map(|figures| figures.wrong).all(|wrong| wrong == 0)
+        figures.filter_map(|figures| figures.check).all(ResultCheck::is_right)
     }
 
     /// Returns whether nothing could be measured.

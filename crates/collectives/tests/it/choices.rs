@@ -21,6 +21,7 @@ fn excess(sips: u32, ranks: Ranks, operation: Operation, sizes: &[u64]) -> Vec<(
         dtype: DType::F16,
         sizes: sizes.to_vec(),
         check_up_to: 0,
+        every_memory: false,
     };
     let sweep = Sweep::run(&config).unwrap();
     let of_size = |rows: &[Row]| {

@@ -1,6 +1,5 @@
 //! Collectives: every operation by every algorithm, against plain loops.
 
-mod beside;
 mod bits;
 mod machine;
 
@@ -10,7 +9,7 @@ use std::ops::Range;
 
 use cubeyard_collectives::collective::bound::{Spread, bound};
 use cubeyard_collectives::collective::{Algorithm, Operation, ReduceOp, algorithms};
-use cubeyard_collectives::distributed::{DistError, Group, GroupConfig};
+use cubeyard_collectives::distributed::{Beside, DistError, Group, GroupConfig};
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
@@ -23,7 +22,6 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use crate::long_tests;
-use beside::Beside;
 use machine::{COUNTS, MACHINES, Machine, sips};
 
 fn algorithm(name: &str) -> Box<dyn Algorithm> {
@@ -158,11 +156,8 @@ impl Lab {
         machine: Machine,
         given: Given,
     ) -> Result<(), DistError> {
-        if let Some(why) = self.group.refuses(operation) {
-            return Err(DistError::Refused { algorithm: self.group.algorithm(), why });
-        }
         if let Some(beside) = given.beside {
-            beside.run(&self.group, &self.launcher, operation, tensors, machine.pes())?;
+            beside.run(&self.group, &self.launcher, operation, tensors)?;
         } else {
             let report = self.group.run(&self.launcher, operation, tensors)?;
             let larger = tensors[0].0.nbytes().max(tensors[0].1.nbytes());

@@ -25,6 +25,11 @@ pub struct Shard {
 }
 
 impl Shard {
+    /// Returns the number of its elements.
+    pub fn elements(&self) -> u64 {
+        (self.rows.end - self.rows.start) * (self.columns.end - self.columns.start)
+    }
+
     /// Returns its range of the tensor's addresses, in bytes.
     pub fn bytes(&self) -> Range<u64> {
         self.offset_bytes..self.offset_bytes + self.nbytes

@@ -94,9 +94,9 @@ pub fn lrab(topology: &Topology, bytes: u64) -> Vec<Part> {
         Part::of("messages between SIPs", around, sips),
     ];
     let counts = Counts {
-        // One per hop; one more where two sides meet; around a ring, all but the last overlap with the next
-        // message.
-        additions: cubes + meetings + rings.len() as u64,
+        // One per hop; one more where two sides meet; around a ring, those that follow the last tile, up to the
+        // root of a binary tree.
+        additions: cubes + meetings + rings.iter().map(|&side| depth(side)).sum::<u64>(),
         behind_stores: cubes,
         behind_credits: cubes + rings.iter().map(|side| side - 2).sum::<u64>(),
     };
@@ -137,9 +137,14 @@ pub fn direct(topology: &Topology, bytes: u64) -> Vec<Part> {
 /// Returns the parts of two trees of SIPs of one PE, each with half of the bytes, up and down the deeper tree.
 pub fn tree(topology: &Topology, bytes: u64) -> Vec<Part> {
     // Each step up doubles the lowest bit of a rank, until none is left.
-    let depth = u64::from((topology.spec().sips.count - 1).ilog2()) + 1;
+    let depth = depth(topology.spec().sips.count.into());
     let counts = Counts { additions: depth, behind_stores: depth, behind_credits: depth };
     between(topology, bytes / 2, 2 * depth, counts)
+}
+
+/// Returns the depth of a binary tree of at least two leaves: the logarithm, rounded up.
+fn depth(leaves: u64) -> u64 {
+    u64::from((leaves - 1).ilog2()) + 1
 }
 
 fn between(topology: &Topology, bytes: u64, steps: u64, counts: Counts) -> Vec<Part> {

@@ -14,7 +14,7 @@ pub struct CollectiveReport {
     pub kernel: Span,
     /// Time from the host's launches until it has all completions.
     pub host: Span,
-    /// Size of each rank's input in bytes.
+    /// Size in bytes: the larger of a rank's input and output, as `cubeyard ccl` counts it.
     pub bytes: u64,
     /// Launches of the collective, one for each SIP.
     pub launches: Vec<LaunchReport>,

@@ -1,13 +1,18 @@
 //! One row of a sweep: a single collective on a fresh machine.
 
+use std::rc::Rc;
+
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{Context, ContextConfig, Tensor};
+use cubeyard_runtime::{Context, ContextConfig, RingConfig, SlotKind, Tensor};
 
 use super::shape::PeElements;
-use super::{Explained, Figures, Row, SweepConfig, values};
+use super::{Explained, Figures, ResultCheck, Row, SweepConfig, values};
+use crate::collective::Algorithm;
 use crate::collective::bound::Bound;
+use crate::distributed::beside::Beside;
 use crate::distributed::ccl::Resolved;
+use crate::distributed::config::GroupConfig;
 use crate::distributed::error::DistError;
 use crate::distributed::group::{CollectiveReport, Group};
 use crate::distributed::rank_map::RankMap;
@@ -27,7 +32,7 @@ pub(super) fn row(
     let (algorithm, estimate) = (resolved.name.clone(), resolved.estimate);
     let mut explained = None;
     let figures = match measure(config, resolved, &map, shape, explains) {
-        Ok((report, wrong, why)) => {
+        Ok((report, check, why)) => {
             explained = why;
             let rate = shape.bytes as f64 / (report.kernel.ps().max(1) as f64 / 1e12);
             let bus = rate * config.operation.bus_factor(ranks);
@@ -39,7 +44,7 @@ pub(super) fn row(
                 bus_bandwidth: bus,
                 share: of_bound,
                 estimate,
-                wrong,
+                check,
             })
         }
         Err(DistError::Runtime(error)) if error.is_exhausted() => Err(error.to_string()),
@@ -49,41 +54,98 @@ pub(super) fn row(
     Ok(Row { bytes: shape.bytes, count, algorithm, figures, explained })
 }
 
-/// Runs the collective on a machine of its own.
+/// Runs the collective on a machine of its own, and checks its results if they are computed.
 fn measure(
     config: &SweepConfig,
     resolved: Resolved,
     map: &RankMap,
     shape: PeElements,
     explains: bool,
-) -> Result<(CollectiveReport, Option<u64>, Option<Explained>), DistError> {
-    let (topology, data) = (config.topology.clone(), shape.bytes <= config.check_up_to);
-    let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
-    let group = Group::new(&context, &resolved.config, resolved.algorithm, 0)?;
+) -> Result<(CollectiveReport, Option<ResultCheck>, Option<Explained>), DistError> {
     let values = values::SweepValues { config, map, shape };
-    let mut tensors = Vec::new();
-    for (index, &sip) in map.sips.iter().enumerate() {
-        let input = if data {
-            values.input(&context, index)?
-        } else {
-            empty(config, &context, map, shape.input)?
-        };
-        let output = empty(config, &context, map, shape.output)?;
-        tensors.push((input.to(&placement(sip))?, output.to(&placement(sip))?));
-    }
-    let pairs: Vec<(&Tensor, &Tensor)> =
-        tensors.iter().map(|(input, output)| (input, output)).collect();
+    let data = shape.bytes <= config.check_up_to;
+    let algorithm: Rc<dyn Algorithm> = resolved.algorithm.into();
+    let run = SweepRun::new(&values, &resolved.config, Rc::clone(&algorithm), data)?;
     if explains {
-        context.keep_ops();
+        run.context.keep_ops();
     }
-    let launcher = Launcher::new(&context);
-    let report = group.run(&launcher, config.operation, &pairs)?;
-    let explained = explains.then(|| Explained::of(&context, &report));
+    let launcher = Launcher::new(&run.context);
+    let report = run.group.run(&launcher, config.operation, &run.pairs())?;
+    let explained = explains.then(|| Explained::of(&run.context, &report));
     if !data {
         return Ok((report, None, explained));
     }
-    let outputs: Vec<_> = tensors.iter().map(|(_, output)| output).collect();
-    Ok((report, Some(values.wrong(&outputs)?), explained))
+    let mut check = run.check(&values)?;
+    if config.every_memory {
+        for (_, kind) in SlotKind::NAMES {
+            let ring = RingConfig { kind, ..resolved.config.ring };
+            let config = GroupConfig { ring, ..resolved.config.clone() };
+            check.add(check_beside(&values, &config, Rc::clone(&algorithm))?);
+        }
+    }
+    Ok((report, Some(check), explained))
+}
+
+/// Traffic beside which results are checked.
+const BESIDE: Beside = Beside { bursts: 32, channel: 1 };
+
+/// Checks the results of the collective beside other traffic; none if the machine has no room for its slots.
+fn check_beside(
+    values: &values::SweepValues<'_>,
+    config: &GroupConfig,
+    algorithm: Rc<dyn Algorithm>,
+) -> Result<Option<ResultCheck>, DistError> {
+    let checked = SweepRun::new(values, config, algorithm, true).and_then(|run| {
+        let launcher = Launcher::new(&run.context);
+        BESIDE.run(&run.group, &launcher, values.config.operation, &run.pairs())?;
+        run.check(values)
+    });
+    match checked {
+        Ok(check) => Ok(Some(check)),
+        Err(DistError::Runtime(error)) if error.is_exhausted() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A machine of its own with the group and the tensors of a row.
+struct SweepRun {
+    tensors: Vec<(Tensor, Tensor)>,
+    group: Group,
+    context: Context,
+}
+
+impl SweepRun {
+    fn new(
+        values: &values::SweepValues<'_>,
+        group: &GroupConfig,
+        algorithm: Rc<dyn Algorithm>,
+        data: bool,
+    ) -> Result<Self, DistError> {
+        let values::SweepValues { config, map, shape } = values;
+        let topology = config.topology.clone();
+        let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
+        let group = Group::new(&context, group, Box::new(algorithm), 0)?;
+        let mut tensors = Vec::new();
+        for (index, &sip) in map.sips.iter().enumerate() {
+            let input = if data {
+                values.input(&context, index)?
+            } else {
+                empty(config, &context, map, shape.input)?
+            };
+            let output = empty(config, &context, map, shape.output)?;
+            tensors.push((input.to(&placement(sip))?, output.to(&placement(sip))?));
+        }
+        Ok(Self { tensors, group, context })
+    }
+
+    fn pairs(&self) -> Vec<(&Tensor, &Tensor)> {
+        self.tensors.iter().map(|(input, output)| (input, output)).collect()
+    }
+
+    fn check(&self, values: &values::SweepValues<'_>) -> Result<ResultCheck, DistError> {
+        let outputs: Vec<_> = self.tensors.iter().map(|(_, output)| output).collect();
+        values.check(&outputs)
+    }
 }
 
 fn empty(

@@ -96,7 +96,7 @@ fn cells(row: &Row) -> Vec<String> {
             format!("{:.2}", figures.algorithm_bandwidth / 1e9),
             format!("{:.2}", figures.bus_bandwidth / 1e9),
             figures.share.map_or_else(|| "–".to_owned(), percent_column),
-            figures.wrong.map_or_else(|| "not checked".to_owned(), |wrong| wrong.to_string()),
+            figures.check.map_or_else(|| "not checked".to_owned(), |check| check.wrong.to_string()),
         ],
     };
     known.into_iter().chain(measured).collect()

@@ -6,8 +6,8 @@ use std::ops::Range;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Context, Tensor};
 
-use super::SweepConfig;
 use super::shape::PeElements;
+use super::{ResultCheck, SweepConfig};
 use crate::collective::{Operation, ReduceOp};
 use crate::distributed::error::DistError;
 use crate::distributed::rank_map::RankMap;
@@ -31,22 +31,41 @@ impl SweepValues<'_> {
         Ok(tensor.to_dtype(self.config.dtype)?)
     }
 
-    /// Returns the number of wrong elements in the outputs, one per SIP.
-    pub(super) fn wrong(&self, outputs: &[&Tensor]) -> Result<u64, DistError> {
-        let joined = self.joined();
-        let (width, mut wrong) = (self.config.dtype.width(), 0);
+    /// Checks the outputs, one per SIP.
+    pub(super) fn check(&self, outputs: &[&Tensor]) -> Result<ResultCheck, DistError> {
+        let (joined, mut check) = (self.joined(), ResultCheck::default());
+        // Outputs of the first rank, by position.
+        let mut firsts: Vec<Vec<u8>> = Vec::new();
         for (sip, output) in outputs.iter().enumerate() {
             let bytes = output.read_bytes()?.known()?;
             for (row, bytes) in bytes.chunks(bytes.len() / self.rows()).enumerate() {
-                let Some(expected) = self.expected(self.owner(sip, row), &joined) else { continue };
-                let found = bytes.chunks_exact(width).map(|bytes| self.config.dtype.decode(bytes));
-                let pairs = found.zip(expected.iter());
-                wrong += pairs
-                    .filter(|(found, expected)| !self.is_close(*found, **expected))
-                    .count() as u64;
+                let (rank, position) = self.owner(sip, row);
+                if rank == 0 {
+                    firsts.push(bytes.to_vec());
+                }
+                let Some(expected) = self.expected((rank, position), &joined) else { continue };
+                check.wrong += self.wrong(bytes, &expected);
+                if self.config.operation.gives_all_the_same() {
+                    check.differing += self.differing(bytes, &firsts[position]);
+                }
             }
         }
-        Ok(wrong)
+        Ok(check)
+    }
+
+    /// Returns the number of elements that are not as expected.
+    fn wrong(&self, bytes: &[u8], expected: &[f64]) -> u64 {
+        let dtype = self.config.dtype;
+        let found = bytes.chunks_exact(dtype.width()).map(|bytes| dtype.decode(bytes));
+        found.zip(expected).filter(|(found, expected)| !self.is_close(*found, **expected)).count()
+            as u64
+    }
+
+    /// Returns the number of elements whose bits are not those of another rank.
+    fn differing(&self, bytes: &[u8], first: &[u8]) -> u64 {
+        let width = self.config.dtype.width();
+        let pairs = bytes.chunks_exact(width).zip(first.chunks_exact(width));
+        pairs.filter(|(own, first)| own != first).count() as u64
     }
 
     fn rows(&self) -> usize {
@@ -74,9 +93,16 @@ impl SweepValues<'_> {
         usize::try_from(self.shape.input).expect("it is in memory")
     }
 
-    /// Returns a whole number small enough that results over hundreds of ranks fit every type.
+    /// Returns a whole number small enough that results over hundreds of ranks fit every type; of floats that are
+    /// reduced, each fourth is one whose result depends on the order of ranks.
     fn value(&self, rank: usize, index: u64) -> f64 {
         let number = index * 7 + rank as u64 * 3 + index / 5;
+        if let Some(op) = self.config.operation.op()
+            && self.config.dtype.is_float()
+            && index % 4 == 3
+        {
+            return ordered_value(op, rank, number);
+        }
         let number = match self.config.operation {
             _ if self.config.dtype == DType::Bool => number % 2,
             Operation::AllReduce(op) | Operation::Reduce(op, _) | Operation::ReduceScatter(op) => {
@@ -146,8 +172,21 @@ impl SweepValues<'_> {
     /// Returns whether a number is right, up to one rounding per rank.
     fn is_close(&self, found: f64, expected: f64) -> bool {
         let ranks = self.map.world().ranks as f64;
-        let allowed = ranks * rounding(self.config.dtype) * expected.abs().max(1.0);
+        // One for each operation, and one for the input if it is not whole.
+        let roundings = if expected.fract() == 0.0 { ranks } else { ranks + 1.0 };
+        let allowed = roundings * rounding(self.config.dtype) * expected.abs().max(1.0);
         (found - expected).abs() <= allowed
+    }
+}
+
+/// Returns a value whose combination depends on the order of ranks: fractions, or zeros of both signs.
+fn ordered_value(op: ReduceOp, rank: usize, number: u64) -> f64 {
+    match op {
+        ReduceOp::Sum | ReduceOp::Avg => 1.0 / (1 + number % 97) as f64,
+        ReduceOp::Prod if rank < 3 => 1.0 + 1.0 / (3 + number % 5) as f64,
+        ReduceOp::Prod => 1.0,
+        _ if number.is_multiple_of(2) => 0.0,
+        _ => -0.0,
     }
 }
 
