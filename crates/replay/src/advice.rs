@@ -56,7 +56,9 @@ fn on_one(report: &Report) -> String {
     let Some(served) = report.best() else {
         return format!("No policy could serve `{}`: {WHY}.", report.trace);
     };
-    let Some(best) = best_choice(report) else { return only_today(report, served) };
+    let Some(best) = best_choice(report) else {
+        return keep_under_a_limit(report).unwrap_or_else(|| only_today(report, served));
+    };
     match baseline(report) {
         None => against_live(report, best),
         Some(baseline) => against_pytorch(report, best, &baseline),
@@ -98,8 +100,26 @@ fn best_choice(report: &Report) -> Option<&Row> {
     served.min_by_key(|row| (row.policy.kind == Kind::Planned, row.outcome.peak_reserved))
 }
 
+/// Returns whether a policy may be recommended: it is none of PyTorch's present settings, and does not need more memory
+/// under a limit.
 fn is_choice(report: &Report, row: &Row) -> bool {
+    is_alternative(report, row) && !report.raises_least(row)
+}
+
+fn is_alternative(report: &Report, row: &Row) -> bool {
     row.policy.kind != Kind::PyTorch || row.policy.name == EXPANDABLE && can_expand(report)
+}
+
+/// Returns a sentence on a trace whose alternatives all need more memory under a limit.
+fn keep_under_a_limit(report: &Report) -> Option<String> {
+    let least = report.present_least()?;
+    let served = report.rows.iter().filter(|row| row.outcome.failed.is_none());
+    let mut alternatives = served.filter(|row| is_alternative(report, row));
+    alternatives.next()?;
+    Some(format!(
+        "No policy here runs in less than the {least} in which {} runs: keep its allocator as it is.",
+        holder(report)
+    ))
 }
 
 fn only_today(report: &Report, row: &Row) -> String {
@@ -194,7 +214,7 @@ fn on_several(reports: &[&Report]) -> String {
     if rows().all(|row| row.outcome.failed.is_some()) {
         return format!("No policy could serve any of these {count} traces: {WHY}.");
     }
-    if !reports.iter().any(|report| report.rows.iter().any(|row| is_choice(report, row))) {
+    if !reports.iter().any(|report| report.rows.iter().any(|row| is_alternative(report, row))) {
         return format!(
             "These {count} traces were replayed as PyTorch would serve them: replay other policies \
              beside it to see what they would save."
@@ -205,10 +225,16 @@ fn on_several(reports: &[&Report]) -> String {
         Some(baselines) => baselines.iter().map(|baseline| baseline.reserved).collect(),
         None => reports.iter().map(|report| peak_live(report)).collect(),
     };
-    let Some(best) = best_of_all(reports, &basis) else {
-        return format!(
-            "No alternative to PyTorch's default could serve all of these {count} traces."
-        );
+    let Some(best) = best_of_all(reports, &basis, is_choice) else {
+        return match best_of_all(reports, &basis, is_alternative) {
+            None => format!(
+                "No alternative to PyTorch's default could serve all of these {count} traces."
+            ),
+            Some(_) => format!(
+                "No policy here runs each of these {count} traces in as little memory as PyTorch: keep its \
+                 allocator as it is."
+            ),
+        };
     };
     match baselines {
         None => format!(
@@ -248,14 +274,24 @@ impl Ratios {
     }
 }
 
-/// Returns the alternative that needs the least over all traces, among those that served each.
-fn best_of_all(reports: &[&Report], basis: &[Bytes]) -> Option<Ratios> {
-    let for_all = |row: &&Row| reports.iter().all(|report| is_choice(report, row));
-    let choices = reports.first()?.rows.iter().filter(for_all);
+/// Returns the policy that needs the least over all traces, among those that served each and that `counts` on each.
+fn best_of_all(
+    reports: &[&Report],
+    basis: &[Bytes],
+    counts: fn(&Report, &Row) -> bool,
+) -> Option<Ratios> {
+    let on_all = |row: &&Row| counts_on_all(reports, row.policy.name, counts);
+    let choices = reports.first()?.rows.iter().filter(on_all);
     let served = choices.filter_map(|row| Ratios::of(row.policy.name, reports, basis));
     served.min_by(|left, right| {
         left.is_planned().cmp(&right.is_planned()).then(left.mean().total_cmp(&right.mean()))
     })
+}
+
+/// Returns whether a policy served each trace and `counts` on each.
+fn counts_on_all(reports: &[&Report], name: &str, counts: fn(&Report, &Row) -> bool) -> bool {
+    let on = |report: &&Report| report.served(name).is_some_and(|row| counts(report, row));
+    reports.iter().all(on)
 }
 
 fn over_several(reports: &[&Report], basis: &[Bytes], best: &Ratios) -> String {
@@ -274,7 +310,7 @@ fn over_several(reports: &[&Report], basis: &[Bytes], best: &Ratios) -> String {
     let name = best.policy.name;
     let shown = if name == EXPANDABLE { "expandable_segments:True" } else { name };
     let expandable = Ratios::of(EXPANDABLE, reports, basis).filter(|it| it.policy.name != name);
-    let expandable = expandable.filter(|_| recorded_as_default);
+    let expandable = expandable.filter(|_| counts_on_all(reports, EXPANDABLE, is_choice));
     let alone = expandable.map_or_else(String::new, |expandable| {
         expandable_clause(expandable.mean() / mean, expandable.mean())
     });

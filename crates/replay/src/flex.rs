@@ -1,36 +1,70 @@
-//! The Flex allocator as a target: one growable region on a device of practically unlimited memory.
+//! The Flex allocator as a target: growable regions on a device of practically unlimited memory.
+
+use std::collections::BTreeMap;
 
 use super::Target;
 use crate::trace::{Allocate, Trace};
 use cubeyard_memory::device::{Card, CardSpec, DeviceMemory};
-use cubeyard_memory::flex::{Allocation, FlexAllocator};
+use cubeyard_memory::flex::{Allocation, FlexAllocator, FlexConfig};
 use cubeyard_memory::policy::Request;
 use cubeyard_units::Bytes;
 use std::sync::Arc;
 
-/// Size of the device and of the region: 64 TiB, more than any accelerator has.
+/// Size of the device and of a region: 64 TiB, more than any accelerator has.
 const SPACE: Bytes = Bytes::new(1 << 46);
+/// Addresses of all regions together.
+const ADDRESSES: u64 = 1 << 62;
 
+/// Flex allocators on one device, one for each stream of the trace.
+///
+/// A block that is freed may still be used by work that its stream has yet to run, so its memory serves requests of the
+/// same stream only. When the device is full, idle memory of all streams is given back, as PyTorch does it.
 #[derive(Debug)]
 pub(super) struct Flex {
-    allocator: FlexAllocator,
+    config: FlexConfig,
     card: Arc<Card>,
-    /// Live blocks, indexed by token: the number of the allocation.
-    live: Vec<Option<Allocation>>,
+    /// Allocator of each stream, with the addresses of its region.
+    streams: BTreeMap<u32, (u64, FlexAllocator)>,
+    /// Live blocks, with the addresses of their regions, indexed by token: the number of the allocation.
+    live: Vec<Option<(u64, Allocation)>>,
+    space: Bytes,
+    retries: u64,
 }
 
 impl Flex {
-    /// Creates a region that grows in granules of 2 MiB, with the block strategy `block`. Idle memory is remapped
+    /// Creates regions that grow in granules of 2 MiB, with the block strategy `block`. Idle memory is remapped
     /// if it `recycles`. The device has `memory`, or practically no limit.
     pub(super) fn new(block: &str, recycles: bool, trace: &Trace, memory: Option<Bytes>) -> Self {
         let card = Arc::new(Card::new(CardSpec::physical(memory.unwrap_or(SPACE))));
         let growth = if recycles { "recycle" } else { "growable" };
-        let config = format!("block:{block},growth:{growth}({}),max_regions:1", SPACE.get());
-        let builder = FlexAllocator::builder(Arc::clone(&card) as Arc<dyn DeviceMemory>);
-        let allocator =
-            builder.config(config.parse().expect("the names are those of the table")).build();
+        let each = Bytes::new(ADDRESSES / trace.streams().len().max(1) as u64);
+        let space = SPACE.min(each.align_down(Bytes::mib(2)));
+        let config = format!("block:{block},growth:{growth}({}),max_regions:1", space.get());
+        let config = config.parse().expect("the names are those of the table");
         let live = (0..trace.allocations).map(|_| None).collect();
-        Self { allocator: allocator.expect("the card can commit in granules"), card, live }
+        Self { config, card, streams: BTreeMap::new(), live, space, retries: 0 }
+    }
+
+    /// Allocates from the region of the request's stream.
+    fn place(&mut self, request: &Request) -> Result<(u64, Allocation), String> {
+        let first = self.space.get() * self.streams.len() as u64;
+        let (start, allocator) = self.streams.entry(request.stream).or_insert_with(|| {
+            let builder = FlexAllocator::builder(Arc::clone(&self.card) as Arc<dyn DeviceMemory>);
+            let allocator = builder.config(self.config.clone()).build();
+            (first, allocator.expect("the card can commit in granules"))
+        });
+        let block = allocator.allocate_for(request).map_err(|error| error.to_string())?;
+        Ok((*start, block))
+    }
+
+    /// Gives the idle memory of all streams back to the device, and returns whether there was any.
+    fn give_back(&mut self) -> bool {
+        if self.streams.len() < 2 {
+            return false;
+        }
+        let given: Bytes = self.streams.values().map(|(_, allocator)| allocator.trim()).sum();
+        self.retries += u64::from(!given.is_zero());
+        !given.is_zero()
     }
 }
 
@@ -38,8 +72,12 @@ impl Target for Flex {
     fn allocate(&mut self, request: &Allocate) -> Result<u64, String> {
         let Allocate { id, size, stream, site, .. } = *request;
         let request = Request { stream, site, ..Request::new(size) };
-        let block = self.allocator.allocate_for(&request).map_err(|error| error.to_string())?;
-        self.live[id.index()] = Some(block);
+        let placed = self.place(&request);
+        let placed = match placed {
+            Err(_) if self.give_back() => self.place(&request),
+            placed => placed,
+        };
+        self.live[id.index()] = Some(placed?);
         Ok(u64::from(id.0))
     }
 
@@ -50,12 +88,17 @@ impl Target for Flex {
 
     fn address(&self, token: u64) -> Option<u64> {
         let place = usize::try_from(token).ok()?;
-        self.live.get(place)?.as_ref().map(|block| block.address().offset.get())
+        let (start, block) = self.live.get(place)?.as_ref()?;
+        Some(start + block.address().offset.get())
     }
 
     fn reserved(&self) -> Bytes {
         let info = self.card.info();
         info.total - info.free
+    }
+
+    fn retries(&self) -> u64 {
+        self.retries
     }
 }
 
@@ -84,6 +127,25 @@ mod tests {
         let script = "alloc a 4 MiB\nalloc b 2 MiB\nfree a\nalloc c 6 MiB\n";
         assert_eq!(reserved(false, script), Bytes::mib(12));
         assert_eq!(reserved(true, script), Bytes::mib(8));
+    }
+
+    /// The work that used a freed block may not have run yet, so another stream would overwrite what it reads.
+    #[test]
+    fn memory_of_one_stream_does_not_serve_another() {
+        let script = "alloc a 4 MiB\nfree a\nalloc b 4 MiB stream 1\nfree b\nalloc c 4 MiB\n";
+        assert_eq!(reserved(false, script), Bytes::mib(8));
+        assert_eq!(reserved(true, script), Bytes::mib(8));
+    }
+
+    #[test]
+    fn where_the_device_is_full_idle_memory_of_other_streams_is_given_back() {
+        let script = "alloc a 4 MiB\nfree a\nalloc b 4 MiB stream 1\nfree b\nalloc c 6 MiB\n";
+        let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
+        for (limit, retries) in [(14, 0), (6, 2)] {
+            let mut target = Flex::new("best-fit", false, &trace, Some(Bytes::mib(limit)));
+            assert_eq!(run(&trace, &mut target, &mut |_| {}).failed, None);
+            assert_eq!(target.retries(), retries, "{limit} MiB");
+        }
     }
 
     #[test]

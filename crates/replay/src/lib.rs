@@ -23,6 +23,7 @@
 //! ```
 
 mod advice;
+mod apart;
 mod cache;
 pub mod chart;
 mod doubt;

@@ -1,43 +1,118 @@
-//! The offline planner as a target: every block lies at its precomputed offset.
+//! A placement that is computed in advance as a target: every block lies at a known address.
+
+use std::sync::Arc;
 
 use super::Target;
 use crate::planner::{Plan, TooLarge, plan};
-use crate::trace::{Allocate, Trace};
+use crate::trace::{Allocate, Event, Trace};
 use cubeyard_units::Bytes;
 
 const GRANULE: Bytes = Bytes::mib(2);
 
-/// A plan being followed: memory is committed up to the highest byte used so far.
+/// Addresses of all allocations of a trace, and the memory that is held for them.
+#[derive(Debug)]
+struct Placement {
+    /// Address of each allocation, by number.
+    addresses: Vec<u64>,
+    /// Bytes held once each allocation was made, by number.
+    held: Vec<Bytes>,
+}
+
+/// A placement being followed. It knows the whole trace, so it never needs more than a policy that does not: if one of
+/// these holds less than the plan, the placement is that of the policy, with all the memory that it remaps on its way.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
-    plan: Result<Plan, TooLarge>,
-    committed: Bytes,
+    placement: Result<Arc<Placement>, TooLarge>,
+    held: Bytes,
 }
 
 impl Planned {
-    pub(super) fn new(trace: &Trace) -> Self {
-        let plan = plan(trace, GRANULE);
-        Self { plan, committed: Bytes::ZERO }
+    /// Plans a trace, or copies the placement of the first of `others` that holds least, if that is less.
+    pub(super) fn new<'t>(
+        trace: &'t Trace,
+        others: impl Iterator<Item = Box<dyn Target + 't>>,
+    ) -> Self {
+        let placement = plan(trace, GRANULE).map(|plan| {
+            let planned = Placement::of_plan(&plan, trace);
+            if plan.extent <= plan.bound {
+                return Arc::new(planned);
+            }
+            let copies = others.filter_map(|mut other| Placement::copied(&mut *other, trace));
+            let all = std::iter::once(planned).chain(copies);
+            Arc::new(all.min_by_key(Placement::peak).expect("the plan is one of them"))
+        });
+        Self { placement, held: Bytes::ZERO }
     }
+}
+
+impl Placement {
+    /// Lays blocks out by a plan. The range of each stream is held up to the highest byte used so far.
+    fn of_plan(plan: &Plan, trace: &Trace) -> Self {
+        let mut tops = plan.ranges.clone();
+        let (mut all, mut held) = (Bytes::ZERO, vec![Bytes::ZERO; plan.offsets.len()]);
+        for request in requests(trace) {
+            let end = plan.offsets[request.id.index()] + request.size;
+            let end = end.align_up(GRANULE).expect("a plan ends far below 64 bits");
+            let top = tops.entry(request.stream).or_default();
+            all += end.saturating_sub(*top);
+            *top = end.max(*top);
+            held[request.id.index()] = all;
+        }
+        let addresses = plan.offsets.iter().map(|offset| offset.get()).collect();
+        Self { addresses, held }
+    }
+
+    /// Copies the placement of a policy; `None` if it cannot serve the trace.
+    fn copied(policy: &mut dyn Target, trace: &Trace) -> Option<Self> {
+        let count = trace.allocations as usize;
+        let mut copy = Self { addresses: vec![0; count], held: vec![Bytes::ZERO; count] };
+        let mut tokens: Vec<Option<u64>> = vec![None; count];
+        for event in &trace.events {
+            match event {
+                Event::Allocate(request) if request.size.is_zero() => {}
+                Event::Allocate(request) => {
+                    let token = policy.allocate(request).ok()?;
+                    tokens[request.id.index()] = Some(token);
+                    copy.addresses[request.id.index()] = policy.address(token)?;
+                    copy.held[request.id.index()] = policy.reserved();
+                }
+                Event::Free { id, .. } => {
+                    tokens[id.index()].take().into_iter().for_each(|token| policy.free(token));
+                }
+            }
+        }
+        Some(copy)
+    }
+
+    /// Returns the maximum of the bytes held.
+    fn peak(&self) -> Bytes {
+        self.held.iter().copied().max().unwrap_or_default()
+    }
+}
+
+/// Returns the requests of a trace that need memory.
+fn requests(trace: &Trace) -> impl Iterator<Item = &Allocate> {
+    trace.events.iter().filter_map(|event| match event {
+        Event::Allocate(request) if !request.size.is_zero() => Some(request),
+        _ => None,
+    })
 }
 
 impl Target for Planned {
     fn allocate(&mut self, request: &Allocate) -> Result<u64, String> {
-        let plan = self.plan.as_ref().map_err(ToString::to_string)?;
-        let end = plan.offsets[request.id.index()] + request.size;
-        let end = end.align_up(GRANULE).expect("a plan ends far below 64 bits");
-        self.committed = self.committed.max(end);
+        let placement = self.placement.as_ref().map_err(ToString::to_string)?;
+        self.held = placement.held[request.id.index()];
         Ok(u64::from(request.id.0))
     }
 
     fn free(&mut self, _token: u64) {}
 
     fn reserved(&self) -> Bytes {
-        self.committed
+        self.held
     }
 
     fn address(&self, token: u64) -> Option<u64> {
         let place = usize::try_from(token).ok()?;
-        self.plan.as_ref().ok()?.offsets.get(place).map(|offset| offset.get())
+        self.placement.as_ref().ok()?.addresses.get(place).copied()
     }
 }

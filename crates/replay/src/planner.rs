@@ -10,6 +10,10 @@
 //! - *replay*: takes the blocks in the order of the history, below a wall at the bound, and puts each next to a block that
 //!   dies at about the same time. It packs servers well, whose blocks come and go in all sizes, and of which greedy
 //!   leaves a third unused.
+//! - *search*: improves a greedy order step by step, for up to some hundred blocks.
+//!
+//! A block that is freed may still be used by work that its stream has yet to run. So blocks of different streams never
+//! share memory: each stream has a range of its own, one after the other.
 //!
 //! ```
 //! use cubeyard_memory::Bytes;
@@ -48,10 +52,13 @@ const TOO_MANY_MEETINGS: u64 = 100_000_000;
 pub struct Plan {
     /// Offset of each allocation, indexed by its [`TraceId`].
     pub offsets: Vec<Bytes>,
+    /// Offset of the range of each stream.
+    pub ranges: BTreeMap<u32, Bytes>,
     /// Size of the region that holds all blocks, in whole granules.
     pub extent: Bytes,
-    /// Maximum number of live bytes, each block rounded up to 128 bytes: a lower bound of every plan.
-    pub peak_live: Bytes,
+    /// Lower bound of the extent of every plan: the maximum number of live bytes of each stream, with each block rounded up
+    /// to 128 bytes and each stream to granules.
+    pub bound: Bytes,
 }
 
 /// Two blocks of a [`Plan`] overlap while both are live: the plan must not be used.
@@ -75,8 +82,8 @@ pub struct TooLarge {
 /// Computes offsets for all allocations of `trace`, for memory that comes in multiples of `granule`
 /// (a power of two).
 ///
-/// Blocks that are never freed live to the end. Takes seconds for a few hundred thousand
-/// allocations: each greedy order costs O(n · k log k), where k is the number of blocks that one
+/// Blocks that are never freed live to the end, and blocks of zero bytes have offset 0. Takes seconds for a few hundred
+/// thousand allocations: each greedy order costs O(n · k log k), where k is the number of blocks that one
 /// block meets during its life, and each replay O(n · h), where h is the number of holes. Where very many blocks meet,
 /// only replays are tried; such plans may be a few per cent above the bound.
 ///
@@ -89,14 +96,32 @@ pub fn plan(trace: &Trace, granule: Bytes) -> Result<Plan, TooLarge> {
     if total > 1 << 62 {
         return Err(TooLarge { total });
     }
-    let blocks = lifetimes(trace);
-    let peak_live = peak(&blocks);
-    let bound = whole_granules(peak_live, granule);
+    let mut plan = Plan {
+        offsets: vec![Bytes::ZERO; trace.allocations as usize],
+        ranges: BTreeMap::new(),
+        extent: Bytes::ZERO,
+        bound: Bytes::ZERO,
+    };
+    for (stream, (ids, blocks)) in &lifetimes(trace) {
+        plan.ranges.insert(*stream, plan.extent);
+        let bound = whole_granules(peak(blocks), granule);
+        let (extent, offsets) = packed(blocks, bound, granule);
+        for (id, offset) in ids.iter().zip(offsets) {
+            plan.offsets[id.index()] = plan.extent + Bytes::new(offset);
+        }
+        plan.extent += Bytes::new(extent);
+        plan.bound += Bytes::new(bound);
+    }
+    Ok(plan)
+}
+
+/// Returns the extent in whole granules and the offsets of the best attempt for the blocks of one stream.
+fn packed(blocks: &[Block], bound: u64, granule: Bytes) -> (u64, Vec<u64>) {
     let enough = bound + bound / CLOSE_ENOUGH;
     let mut best: Option<(u64, Vec<u64>)> = None;
-    for attempt in attempts(blocks.len(), meetings(&blocks)) {
-        let offsets = attempt(&blocks, bound);
-        let extent = whole_granules(extent(&blocks, &offsets), granule);
+    for attempt in attempts(blocks.len(), meetings(blocks)) {
+        let offsets = attempt(blocks, bound);
+        let extent = whole_granules(extent(blocks, &offsets), granule);
         if best.as_ref().is_none_or(|(least, _)| extent < *least) {
             best = Some((extent, offsets));
         }
@@ -104,20 +129,19 @@ pub fn plan(trace: &Trace, granule: Bytes) -> Result<Plan, TooLarge> {
             break;
         }
     }
-    let (extent, offsets) = best.expect("there is at least one attempt");
-    Ok(Plan {
-        offsets: offsets.into_iter().map(Bytes::new).collect(),
-        extent: Bytes::new(extent),
-        peak_live: Bytes::new(peak_live),
-    })
+    best.expect("there is at least one attempt")
 }
 
 /// Returns the attempts for so many blocks with so many meetings, in order.
 fn attempts(blocks: usize, meetings: u64) -> impl Iterator<Item = &'static Attempt> {
     let first: &[Attempt] = if meetings > TOO_MANY_MEETINGS { &[] } else { FIRST };
     let then: &[Attempt] = if meetings > MANY_MEETINGS { &[] } else { THEN };
-    let exact: &[Attempt] = if blocks > FEW { &[] } else { EXACT };
-    first.iter().chain(REPLAYS).chain(then).chain(exact)
+    let last: &[Attempt] = match blocks {
+        ..=FEW => EXACT,
+        ..=greedy::SEARCHED => SEARCH,
+        _ => &[],
+    };
+    first.iter().chain(REPLAYS).chain(then).chain(last)
 }
 
 /// Computes offsets of the blocks, given the lower bound of the extent.
@@ -144,6 +168,8 @@ const THEN: &[Attempt] = &[
 const EXACT: &[Attempt] = &[|blocks, _| greedy::place_in_all_orders(blocks)];
 /// Maximum number of blocks for [`EXACT`]; seven have 5,040 orders.
 const FEW: usize = 7;
+/// Attempts for more blocks than that, but few enough to try some orders.
+const SEARCH: &[Attempt] = &[greedy::place_by_search];
 
 impl Plan {
     /// Replays `trace` and checks that no two live blocks overlap.
@@ -155,6 +181,7 @@ impl Plan {
         let mut live: BTreeMap<Bytes, (Bytes, TraceId)> = BTreeMap::new();
         for event in &trace.events {
             match event {
+                Event::Allocate(request) if request.size.is_zero() => {}
                 Event::Allocate(request) => {
                     let start = self.offsets[request.id.index()];
                     let end = start + Bytes::new(rounded(request.size));
@@ -167,7 +194,10 @@ impl Plan {
                     live.insert(start, (end, request.id));
                 }
                 Event::Free { id, .. } => {
-                    live.remove(&self.offsets[id.index()]);
+                    let start = self.offsets[id.index()];
+                    if live.get(&start).is_some_and(|(_, there)| there == id) {
+                        live.remove(&start);
+                    }
                 }
             }
         }
@@ -191,30 +221,43 @@ impl Block {
 }
 
 fn rounded(size: Bytes) -> u64 {
-    size.max(ALIGNMENT).align_up(ALIGNMENT).expect("a recorded size is far below 2^64").get()
+    size.align_up(ALIGNMENT).expect("a recorded size is far below 2^64").get()
 }
 
 fn whole_granules(bytes: u64, granule: Bytes) -> u64 {
     Bytes::new(bytes).align_up(granule).expect("a recorded peak is far below 2^64").get()
 }
 
-/// Returns the blocks of a trace, indexed by number.
-fn lifetimes(trace: &Trace) -> Vec<Block> {
-    let mut blocks =
-        vec![Block { size: 0, start: 0, end: trace.allocations }; trace.allocations as usize];
-    let mut now = 0;
+/// Blocks of one stream in the order of their allocation, with their numbers in the trace.
+type OfStream = (Vec<TraceId>, Vec<Block>);
+
+/// Returns the blocks of each stream, without those of zero bytes. The time of a stream is the number of its own
+/// allocations.
+fn lifetimes(trace: &Trace) -> BTreeMap<u32, OfStream> {
+    let mut streams: BTreeMap<u32, OfStream> = BTreeMap::new();
+    let mut places: Vec<Option<(u32, usize)>> = vec![None; trace.allocations as usize];
     for event in &trace.events {
         match event {
+            Event::Allocate(request) if request.size.is_zero() => {}
             Event::Allocate(request) => {
-                let block = &mut blocks[request.id.index()];
-                block.size = rounded(request.size);
-                block.start = now;
-                now += 1;
+                let (ids, blocks) = streams.entry(request.stream).or_default();
+                places[request.id.index()] = Some((request.stream, blocks.len()));
+                let start = u32::try_from(blocks.len()).expect("allocations have 32 bits");
+                blocks.push(Block { size: rounded(request.size), start, end: u32::MAX });
+                ids.push(request.id);
             }
-            Event::Free { id, .. } => blocks[id.index()].end = now,
+            Event::Free { id, .. } => {
+                let Some((stream, place)) = places[id.index()] else { continue };
+                let (_, blocks) = streams.entry(stream).or_default();
+                blocks[place].end = u32::try_from(blocks.len()).expect("allocations have 32 bits");
+            }
         }
     }
-    blocks
+    for (_, blocks) in streams.values_mut() {
+        let end = u32::try_from(blocks.len()).expect("allocations have 32 bits");
+        blocks.iter_mut().for_each(|block| block.end = block.end.min(end));
+    }
+    streams
 }
 
 /// Returns the indices of the blocks in the order of allocation.

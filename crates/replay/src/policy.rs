@@ -57,9 +57,15 @@ pub const POLICIES: &[ReplayPolicy] = &[
         name: "planned",
         kind: Kind::Planned,
         summary: "offsets computed ahead, for a trace that will repeat",
-        make: Make::Unlimited(|trace| Box::new(Planned::new(trace))),
+        make: Make::Unlimited(|trace| Box::new(planned(trace))),
     },
 ];
+
+/// Plans a trace. The plan holds no more than any other policy.
+pub(super) fn planned(trace: &Trace) -> Planned {
+    let others = POLICIES.iter().filter(|policy| policy.kind != Kind::Planned);
+    Planned::new(trace, others.filter_map(|policy| policy.target(trace)))
+}
 
 /// PyTorch with its default settings, with which others are compared.
 pub(super) const PYTORCH: &str = "pytorch";

@@ -1,9 +1,10 @@
 //! Results of one trace under several policies.
 
+use super::apart::Apart;
 use super::measure::nanoseconds_per_operation;
-use super::planned::Planned;
+use super::policy::{EXPANDABLE, PYTORCH, planned};
 use super::{
-    BlockMap, Doubt, Kind, Least, MemoryUse, Outcome, ReplayPolicy, Setting, Target, doubt,
+    BlockMap, Doubt, Kind, Least, Make, MemoryUse, Outcome, ReplayPolicy, Setting, Target, doubt,
     refused, run, settings,
 };
 use crate::trace::{RecordedBy, Recording, Trace};
@@ -82,16 +83,40 @@ impl Report {
         doubt::doubt(self.recording.as_ref()?, self.modelled)
     }
 
-    /// Returns the best row, unless there is a [`doubt`](Self::doubt).
+    /// Returns the best row of those that do not [raise](Self::raises_least) the least memory, unless there is a
+    /// [`doubt`](Self::doubt).
     pub fn recommended(&self) -> Option<&Row> {
-        self.best().filter(|_| self.doubt().is_none())
+        self.best_of(|row| !self.raises_least(row)).filter(|_| self.doubt().is_none())
     }
 
     /// Returns the first row that reserved the least. A plan, which knows the future, counts only if there is nothing
     /// else; a policy that failed never counts.
     pub fn best(&self) -> Option<&Row> {
-        let served = self.rows.iter().filter(|row| row.outcome.failed.is_none());
+        self.best_of(|_| true)
+    }
+
+    fn best_of(&self, counts: impl Fn(&Row) -> bool) -> Option<&Row> {
+        let served = self.rows.iter().filter(|row| row.outcome.failed.is_none() && counts(row));
         served.min_by_key(|row| (row.policy.kind == Kind::Planned, row.outcome.peak_reserved))
+    }
+
+    /// Returns the least memory of PyTorch with the recorded settings, or with its defaults; `None` unless
+    /// [`find_least`](Self::find_least) has found it, or if another allocator was recorded.
+    pub(super) fn present_least(&self) -> Option<Bytes> {
+        let recording = self.recording.as_ref();
+        if recording.is_some_and(|recording| recording.by == RecordedBy::Cubeyard) {
+            return None;
+        }
+        let expandable = recording.is_some_and(|recording| recording.expandable);
+        let present = self.served(if expandable { EXPANDABLE } else { PYTORCH })?;
+        present.least.map(|least| least.memory())
+    }
+
+    /// Returns whether a policy needs more memory than PyTorch does when its memory is limited. The least memory of a policy
+    /// for which it was not found counts as what the policy reserves.
+    pub(super) fn raises_least(&self, row: &Row) -> bool {
+        let needed = row.least.map_or(row.outcome.peak_reserved, |least| least.memory());
+        self.present_least().is_some_and(|present| needed > present)
     }
 
     /// Finds the least memory in which PyTorch's models, and the best of the other policies, serve the trace, and the
@@ -166,10 +191,10 @@ impl ReplayPolicy {
     ) -> Row {
         if self.kind == Kind::Planned {
             // A plan takes far longer than to follow it. A request that failed makes another trace, with its own plan.
-            let planned = Planned::new(trace);
+            let known = planned(trace);
             let make = maker(move |given| {
                 let is_same = std::ptr::eq(given, trace);
-                Box::new(if is_same { planned.clone() } else { Planned::new(given) })
+                Box::new(if is_same { known.clone() } else { planned(given) })
             });
             return self.replay_over(&make, trace, clock, progress);
         }
@@ -180,7 +205,8 @@ impl ReplayPolicy {
     }
 
     /// Replays a trace as [`replay`](Self::replay) does, over targets that `make` creates: for policies that are
-    /// no functions, such as those of a front.
+    /// no functions, such as those of a front. A front's policy has a target for each stream of the trace, so that none
+    /// gives memory of one stream to another.
     pub fn replay_over(
         &self,
         make: &dyn Fn(&Trace) -> Box<dyn Target + '_>,
@@ -188,6 +214,9 @@ impl ReplayPolicy {
         clock: &mut dyn FnMut() -> u64,
         progress: &mut dyn FnMut(usize),
     ) -> Row {
+        let apart = maker(|trace| Box::new(Apart::new(trace, make)));
+        let is_front = matches!(self.make, Make::Front);
+        let make = if is_front && trace.streams().len() > 1 { &apart } else { make };
         let outcome = run(trace, &mut *make(trace), progress);
         let ns_per_op = match outcome.failed {
             Some(_) => None,

@@ -47,14 +47,17 @@ pub struct Failure {
 
 /// Maximum memory of any policy for an allocation of a trace, in bytes.
 const MEMORY_PER_ALLOCATION: u64 = 512;
+/// Maximum memory of any policy for a stream of a trace, in bytes.
+const MEMORY_PER_STREAM: u64 = 16 << 10;
 /// Memory of a replay beside that: timelines, and tables of a minimum size.
 const MEMORY_ALWAYS: u64 = 16 << 20;
 
 /// Returns the maximum memory of a replay of `trace` under any policy.
 ///
-/// It is proportional to the allocations: in the worst case all of them are live at once.
+/// It is proportional to the allocations and the streams: in the worst case all of them are live at once.
 pub fn memory_needed(trace: &Trace) -> Bytes {
-    Bytes::new(MEMORY_ALWAYS + MEMORY_PER_ALLOCATION * u64::from(trace.allocations))
+    let streams = MEMORY_PER_STREAM * trace.streams().len() as u64;
+    Bytes::new(MEMORY_ALWAYS + MEMORY_PER_ALLOCATION * u64::from(trace.allocations) + streams)
 }
 
 /// Feeds the events of `trace` to `target`, in order, until one fails.

@@ -28,12 +28,14 @@ impl Setting {
         Self { text: text.to_owned(), reserved: least.unlimited, least }
     }
 
-    /// Returns whether this setting saves noticeably over `other`, without a limit or under one.
+    /// Returns whether this setting saves noticeably over `other`, without a limit or under one, and does not need more
+    /// under a limit.
     fn saves(&self, other: &Self) -> bool {
         let less = |mine: Bytes, theirs: Bytes| {
             mine.get() as f64 <= theirs.get() as f64 * (1.0 - NOTICEABLE)
         };
-        less(self.reserved, other.reserved) || less(self.least.memory(), other.least.memory())
+        let [mine, theirs] = [self, other].map(|setting| setting.least.memory());
+        mine <= theirs && (less(self.reserved, other.reserved) || less(mine, theirs))
     }
 }
 

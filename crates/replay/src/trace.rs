@@ -15,6 +15,7 @@ pub use self::detect::{Form, ReadError, read};
 pub use self::recording::{HistoryExtent, OutOfMemory, RecordedBy, Recording};
 pub use self::stacks::{CallStacks, Frame};
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cubeyard_units::Bytes;
@@ -41,6 +42,15 @@ impl Trace {
     /// Returns the peak of the bytes that the recorded allocator reserved, if the file has it.
     pub fn recorded_reserved(&self) -> Option<Bytes> {
         self.recording.as_ref().and_then(|recording| recording.reserved)
+    }
+
+    /// Returns the streams that requested memory.
+    pub fn streams(&self) -> BTreeSet<u32> {
+        let streams = self.events.iter().filter_map(|event| match event {
+            Event::Allocate(request) if !request.size.is_zero() => Some(request.stream),
+            _ => None,
+        });
+        streams.collect()
     }
 
     /// Returns the memory taken by the events and the call stacks.

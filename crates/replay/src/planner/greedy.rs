@@ -36,6 +36,49 @@ pub(super) fn place_in_all_orders(blocks: &[Block]) -> Vec<u64> {
     best
 }
 
+/// Maximum number of blocks for [`place_by_search`], which tries at least 32 orders of them.
+pub(super) const SEARCHED: usize = 128;
+/// Number of pairs of blocks that [`place_by_search`] compares at most, in all orders together.
+const SEARCHED_PAIRS: usize = 1 << 19;
+
+/// Improves the order by size until the extent is the bound: the block at the top is placed earlier, before a random other
+/// one, and the new order is kept unless it is worse.
+pub(super) fn place_by_search(blocks: &[Block], bound: u64) -> Vec<u64> {
+    let mut order: Vec<usize> = (0..blocks.len()).collect();
+    order.sort_by_key(|&index| (Reverse(blocks[index].size), blocks[index].start));
+    let mut best = place_in(blocks, &order);
+    let mut random: u64 = 1;
+    for _ in 0..SEARCHED_PAIRS / blocks.len().pow(2).max(1) {
+        if extent(blocks, &best) <= bound {
+            break;
+        }
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let mut next = order.clone();
+        move_up(&mut next, top(blocks, &best), random >> 33);
+        let offsets = place_in(blocks, &next);
+        if extent(blocks, &offsets) <= extent(blocks, &best) {
+            (order, best) = (next, offsets);
+        }
+    }
+    best
+}
+
+/// Returns the block that ends highest.
+fn top(blocks: &[Block], offsets: &[u64]) -> usize {
+    let ends = blocks.iter().zip(offsets).map(|(block, offset)| offset + block.size);
+    ends.enumerate().max_by_key(|&(_, end)| end).map_or(0, |(index, _)| index)
+}
+
+/// Moves an entry of the order to a place before its own, or, if it is the first, exchanges it with another one.
+fn move_up(order: &mut [usize], entry: usize, random: u64) {
+    let place = order.iter().position(|&other| other == entry).unwrap_or(0);
+    let to = |count: usize| usize::try_from(random).unwrap_or(0) % count.max(1);
+    match place {
+        0 => order.swap(0, to(order.len())),
+        _ => order[to(place)..=place].rotate_right(1),
+    }
+}
+
 fn place_in(blocks: &[Block], order: &[usize]) -> Vec<u64> {
     let mut placed = Placed::new(blocks.len());
     let mut offsets = vec![0; blocks.len()];

@@ -10,5 +10,9 @@
 
 mod advice;
 mod cases;
+#[path = "../../../../testdata/long_tests.rs"]
+mod long_tests;
 mod pytorch_models;
 mod readers;
+mod relations;
+mod streams;
