@@ -25,7 +25,8 @@ class Policy(ABC):
     """A policy written in Python: an allocator under replay.
 
     `compare()` takes the class and makes an instance for each pass over a trace. `allocate` is called once for each
-    allocation of nonzero size, `free` at most once for each that succeeded, and `reserved` after each of them.
+    allocation of nonzero size, `free` at most once for each that succeeded, and `reserved` after each of them. A trace of
+    several streams has an instance for each stream, since memory of one must not serve another.
 
     >>> from cubeyard import replay
     >>> class Exact(replay.Policy):
