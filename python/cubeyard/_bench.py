@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import inspect
 import itertools
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cubeyard import _native
+from cubeyard._fingerprint import Source
 from cubeyard.context import Context
 from cubeyard.errors import CubeyardError, InputError, NoDataError, OutOfMemory, OutOfTime
 
@@ -90,10 +90,14 @@ class Bench:
             return _of_file, (self.file, self.name)
         return Bench, (self.function, self.name, self.description)
 
+    def __fingerprint__(self) -> Any:
+        """Returns the function, by which functions that run this bench are told apart."""
+        return self.function
+
     @property
     def source(self) -> str:
-        """Hash of the source of the function, by which a sweep notices that it has changed."""
-        return source_hash(self.function)
+        """Hash of the function and of all that it reads, by which a sweep notices that something has changed."""
+        return Source.of(self.function).hash
 
     def _call(self, native: _native.Context, data: bool, sips: list[int], values: Mapping[str, Any]) -> str | None:
         """Calls the function; returns the text of an assertion that failed."""
@@ -285,16 +289,6 @@ def _text(error: BaseException) -> str:
 def _place(of: Bench, path: Path | None = None) -> str:
     code = of.function.__code__
     return f"{path or os.path.basename(code.co_filename)}:{code.co_firstlineno}"
-
-
-def source_hash(function: Callable[..., object]) -> str:
-    """Returns 16 hexadecimal digits of the source of a function, or of its code where there is no source."""
-    try:
-        text = inspect.getsource(function).encode()
-    except (OSError, TypeError):
-        code = function.__code__
-        text = repr((code.co_code, code.co_names, [it for it in code.co_consts if not inspect.iscode(it)])).encode()
-    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _parameters(of: Bench) -> tuple[list[_Declared], dict[str, dict[str, Any]]]:

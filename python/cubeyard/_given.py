@@ -9,7 +9,10 @@ from typing import Any
 from cubeyard import _native
 from cubeyard.errors import InputError
 
-__all__ = ["name", "names", "read", "text_of"]
+__all__ = ["LONGEST", "name", "names", "read", "text_of"]
+
+LONGEST = 1 << 26
+"""Largest file of text that is read, in bytes."""
 
 
 def name(argument: str, given: Any) -> str:
@@ -59,11 +62,14 @@ def read(argument: str, path: str, hint: str = "") -> str:
     """Returns the text of a file.
 
     Raises:
-        InputError: It cannot be read; the text ends with the hint.
+        InputError: It cannot be read, or is too long; the text ends with the hint.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        with open(path, "rb") as file:
+            text = file.read(LONGEST + 1)
+        if len(text) > LONGEST:
+            raise ValueError(f"expected a file of at most {LONGEST >> 20} MiB, found a longer one")
+        return text.decode("utf-8")
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{argument}: {path}: {problem}{hint}") from error

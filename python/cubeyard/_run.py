@@ -38,7 +38,7 @@ class Record:
     bench: str
     """Name of the bench or function."""
     source: str | None
-    """Hash of the source of a bench that is not built in."""
+    """Hash of a bench or function that is not built in, and of all that it reads."""
     topology: str
     """Hash of the machine."""
     inputs: dict[str, Any]
@@ -192,8 +192,9 @@ def run(
     """
     target = resolve(bench)
     settings = assignments(target, parameters)
-    native = _native.run_bench(target, settings, _topology.resolve(topology), options(data, live, device))
+    # Before the run, which may change what the bench reads.
     source = target.source if isinstance(target, Bench) else None
+    native = _native.run_bench(target, settings, _topology.resolve(topology), options(data, live, device))
     return Run(**json.loads(native.json(explain)), _run=native, _source=source)
 
 

@@ -10,12 +10,13 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from cubeyard import _native, _topology
-from cubeyard._bench import Bench, describe, source_hash
+from cubeyard._bench import Bench, describe
+from cubeyard._fingerprint import Source
 from cubeyard._records import Records
 from cubeyard._result import Result
 from cubeyard._run import Record, Run, assignments, options, resolve, run, unboxed
@@ -35,6 +36,10 @@ class Sweep(Result):
 
     records: tuple[Record, ...]
     """A record for each configuration."""
+    kept: int = field(default=0, compare=False)
+    """Number of configurations whose records the file held already."""
+    unknown: str | None = field(default=None, compare=False)
+    """Something that the target reads and that cannot be compared, so that no record is kept; None if there is nothing."""
 
     _title: ClassVar[str] = "Sweep"
 
@@ -70,8 +75,9 @@ class Sweep(Result):
         return Path(path)
 
     def _summary(self) -> str:
+        kept = f", {self.kept} of them kept from earlier" if self.kept else ""
         failed = f", {len(self.failed)} failed" if self.failed else ""
-        return f"{len(self.records)} configurations{failed}"
+        return f"{len(self.records)} configurations{kept}{failed}"
 
     def _draw(self, axes: Any) -> None:
         rows = [row for row in self.rows() if isinstance(row.get("kernel_ns"), int | float)]
@@ -98,7 +104,12 @@ def sweep(
 
     Records do not depend on the executor, the number of workers or the order in which they finish. Each is written to
     `path` as it finishes; a later sweep with the same file makes only those that are missing or failed. At the end the
-    file is sorted by the grid, so that two files of the same sweep are equal.
+    file is sorted by the grid, so that two files of the same sweep are equal. A file has one writer at a time.
+
+    A record belongs to the bench or function and to all that it reads: functions that it calls, kernels, variables,
+    files that it names. Where one of them has changed, it is made again; `Sweep.kept` is the number of those that were
+    not. A target that reads something that cannot be compared, such as the environment, is run again for every
+    configuration, and `Sweep.unknown` names it. The clock and random numbers count as unchanged.
 
     A configuration that raises an exception gives a record with the error, and the others go on. If a worker process
     dies, what it ran is tried again; a configuration that kills its worker each time is recorded as failed.
@@ -120,7 +131,8 @@ def sweep(
         workers: Number of processes, if there is no executor; one for each core if None.
 
     Raises:
-        InputError: The grid is empty, a key or value does not fit the target, or the file is no file of records.
+        InputError: The grid is empty, a key or value does not fit the target, or the file is no file of records, is
+            being written by another sweep, or cannot be written.
 
     >>> import concurrent.futures, cubeyard
     >>> with concurrent.futures.ThreadPoolExecutor(1) as threads:
@@ -129,16 +141,20 @@ def sweep(
     [(4096, 1), (4096, 8), (8192, 1), (8192, 8)]
     """
     found = resolve(target) if isinstance(target, str | Bench) else target
-    jobs = [Job.of(found, point, topology, data, live, device) for point in points(grid)]
+    source = _source(found)
+    jobs = [Job.of(found, source, point, topology, data, live, device) for point in points(grid)]
     wanted = list(dict.fromkeys(job.key for job in jobs))
     by_key = {job.key: job for job in jobs}
+    unknown = None if source is None else source.unknown
     with Records.open(path, resume) as records:
-        missing = [by_key[key] for key in wanted if not records.has(key)]
+        missing = [by_key[key] for key in wanted if unknown is not None or not records.has(key)]
         with Workers.of(executor, workers, progress, len(missing)) as pool:
             for key, line in pool.each(missing):
                 records.add(key, line)
         records.sort(wanted)
-        return Sweep(tuple(records.get(job.key) for job in jobs))
+        made = {job.key for job in missing}
+        kept = sum(job.key not in made for job in jobs)
+        return Sweep(tuple(records.get(job.key) for job in jobs), kept, unknown)
 
 
 def points(grid: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -191,7 +207,13 @@ class Job:
 
     @staticmethod
     def of(
-        target: Target, point: Mapping[str, Any], topology: Any, data: bool, live: bool, device: str | int | None
+        target: Target,
+        source: Source | None,
+        point: Mapping[str, Any],
+        topology: Any,
+        data: bool,
+        live: bool,
+        device: str | int | None,
     ) -> Job:
         """Checks a configuration, so that a mistake is found before anything runs."""
         plain = {name: _plain(f"grid[{name!r}]", value) for name, value in point.items()}
@@ -201,7 +223,7 @@ class Job:
             keys = ", ".join(overrides)
             raise InputError(f"grid: {keys}: the function takes no argument topology, to which values of the machine go")
         here, given = _overridden(topology, overrides), (data, live, device)
-        key, line = _native.read_record(_foreseen(target, parameters, _topology.resolve(here), given))
+        key, line = _native.read_record(_foreseen(target, source, parameters, _topology.resolve(here), given))
         return Job(target, parameters, here, given, line, key)
 
     def run(self) -> str:
@@ -221,28 +243,38 @@ class Job:
             made = run(
                 self.target, topology=self.topology, data=data, live=live, device=device, **self.parameters
             )
-            return made.record().line
+            return self._finished(made.record().figures or {})
         named = dict(self.parameters)
         if _takes_topology(self.target):
             named["topology"] = self.topology
-        figures = _figures(self.target(**named))
+        return self._finished(_figures(self.target(**named)))
+
+    def _finished(self, figures: Mapping[str, Any]) -> str:
         return _native.finished_record(self.line, json.dumps(figures, allow_nan=False))
+
+
+def _source(target: Target) -> Source | None:
+    """Returns the hash of a target; None for a bench that is built in."""
+    if isinstance(target, str):
+        return None
+    if not callable(target):
+        raise InputError(f"target={target!r}: expected the name of a bench, a bench or a function")
+    return Source.of(target.function if isinstance(target, Bench) else target)
 
 
 def _foreseen(
     target: Target,
+    source: Source | None,
     parameters: Mapping[str, Any],
     where: _native.Topology,
     given: tuple[bool, bool, str | int | None],
 ) -> str:
     """Returns the record of a configuration without figures."""
+    digits = None if source is None else source.hash
     if isinstance(target, str | Bench):
-        source = target.source if isinstance(target, Bench) else None
-        return _native.foreseen_record(target, assignments(target, parameters), where, options(*given), source)
-    if not callable(target):
-        raise InputError(f"target={target!r}: expected the name of a bench, a bench or a function")
+        return _native.foreseen_record(target, assignments(target, parameters), where, options(*given), digits)
     inputs = json.dumps(_bound(target, parameters), allow_nan=False)
-    return _native.make_record(_name(target), source_hash(target), where.content_hash(), inputs)
+    return _native.make_record(_name(target), digits, where.content_hash(), inputs)
 
 
 def _overridden(topology: Any, overrides: Mapping[str, Any]) -> Topology | None:

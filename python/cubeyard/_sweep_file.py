@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from cubeyard import _native
+from cubeyard import _given, _native
 from cubeyard._sweep import Sweep, sweep
 from cubeyard.errors import CubeyardError, InputError
 
@@ -32,11 +32,7 @@ def command(
 
 
 def _read(file: Path) -> dict[str, Any]:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read: {error}") from error
-    return dict(json.loads(_native.read_sweep(str(file), text)))
+    return dict(json.loads(_native.read_sweep(str(file), _given.read("sweep", str(file)))))
 
 
 def _out(file: Path, read: dict[str, Any]) -> Path:
@@ -94,4 +90,6 @@ def _tell(done: Sweep, path: Path) -> None:
     for record in done.failed:
         inputs = ", ".join(f"{name}={value}" for name, value in record.inputs.items())
         print(f"failed: {inputs}: {record.error or 'a number is wrong'}", file=sys.stderr)
+    if done.unknown is not None:
+        print(f"kept nothing from earlier: the bench reads {done.unknown}, which cannot be compared", file=sys.stderr)
     print(f"wrote {path}: {done._summary()}", file=sys.stderr)

@@ -52,6 +52,9 @@ __all__ = [
 # Fingerprints of a kernel whose recordings are kept.
 _MOST_KEYS = 16
 
+# Attributes that every kernel has, which do not change what its function does.
+_OWN = frozenset(["function", "live", "name", "__doc__", "__wrapped__", "_signature", "_keys"])
+
 
 @dataclass(frozen=True)
 class LaunchReport:
@@ -131,8 +134,9 @@ class Kernel:
         return f"<kernel {self.name}{' (live)' if self.live else ''}>"
 
     def __fingerprint__(self) -> Any:
-        """Returns the function, by which other kernels that call this one are told apart."""
-        return self.function
+        """Returns the function and the attributes that were added, by which kernels that read this one are told apart."""
+        added = {name: value for name, value in vars(self).items() if name not in _OWN}
+        return (self.function, *sorted(added.items(), key=lambda item: item[0]))
 
     def _program(self, arguments: int) -> _Program:
         """Returns the kernel for a launch with so many arguments."""
@@ -157,6 +161,7 @@ class RustKernel:
     def __init__(self, name: str, numbers: tuple[int, ...] = ()) -> None:
         """Finds a kernel by its name; `numbers` are its own parameters, if it has any."""
         self._native = _native.RustKernel(name, list(numbers))
+        self._numbers = numbers
 
     @property
     def name(self) -> str:
@@ -167,6 +172,10 @@ class RustKernel:
     def parameters(self) -> tuple[str, ...]:
         """Names of its arguments."""
         return tuple(self._native.parameters)
+
+    def __fingerprint__(self) -> Any:
+        """Returns the name and the numbers, which say everything about the kernel."""
+        return (self.name, self._numbers)
 
     def __repr__(self) -> str:
         return f"<kernel {self.name} in Rust>"

@@ -124,6 +124,10 @@ class Topology:
     def __str__(self) -> str:
         return self._native.text()
 
+    def __fingerprint__(self) -> Any:
+        """Returns the hash of the values, by which functions that read them are told apart."""
+        return self.hash
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self._native.yaml(),)
 

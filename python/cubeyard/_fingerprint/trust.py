@@ -1,0 +1,94 @@
+"""Modules of others whose contents a fingerprint need not compare, and names that it cannot follow."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import operator
+import sys
+import types
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["CLASSES", "ATTRIBUTES", "BUILTINS", "Unknown", "check", "home", "is_standard", "trusted", "version"]
+
+# Modules without state that a function could observe.
+_PURE = frozenset(
+    ["abc", "builtins", "cmath", "collections", "dataclasses", "enum", "functools", "itertools", "math", "numpy"]
+    + ["operator", "typing"]
+)
+# Modules whose versions stand for them in a digest: what they return depends on their arguments, a clock or a seed.
+_VERSIONED = frozenset(
+    ["bisect", "contextlib", "copy", "cubeyard", "datetime", "decimal", "fractions", "hashlib", "heapq", "json", "numbers"]
+    + ["random", "re", "statistics", "string", "struct", "textwrap", "time", "types", "warnings"]
+)
+# Names of NumPy's that read files, settings or memory without contents, or whose results depend on earlier calls.
+_OF_NUMPY = frozenset(
+    ["DataSource", "array2string", "array_repr", "array_str", "core", "ctypeslib", "empty", "empty_like", "f2py"]
+    + ["fromfile", "fromregex", "genfromtxt", "get_printoptions", "getbufsize", "geterr", "geterrcall", "lib", "load"]
+    + ["loadtxt", "memmap", "ndarray", "random", "testing"]
+)
+_RANDOM = "random"
+# Functions whose results depend on more than their arguments.
+BUILTINS = frozenset(
+    ["__import__", "breakpoint", "compile", "delattr", "dir", "eval", "exec", "getattr", "globals", "hasattr"]
+    + ["id", "input", "locals", "memoryview", "open", "setattr", "vars"]
+)
+# Attributes through which code reads names that are not written in it.
+ATTRIBUTES = frozenset(
+    ["__builtins__", "__closure__", "__code__", "__dict__", "__getattribute__", "__getstate__", "__globals__"]
+    + ["__reduce__", "__reduce_ex__", "__subclasses__", "cell_contents", "f_builtins", "f_globals", "f_locals"]
+    + ["format", "format_map"]
+)
+# Classes whose instances do the same.
+CLASSES = frozenset([operator.attrgetter, operator.methodcaller])
+
+
+class Unknown(Exception):
+    """A value that may change without being noticed; the text names it."""
+
+
+def trusted(module: str, versions: bool) -> bool:
+    """Returns whether a module stands for itself; `versions` if a change of its version is noticed."""
+    top, _, rest = module.partition(".")
+    if is_standard(top):
+        top = top.lstrip("_")
+    if top == "numpy" and rest.partition(".")[0] == _RANDOM:
+        return versions
+    return top in _PURE or (versions and top in _VERSIONED)
+
+
+def is_standard(module: str) -> bool:
+    """Returns whether a module belongs to Python."""
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
+def check(module: str, name: str, versions: bool) -> None:
+    """Checks a name of a trusted module.
+
+    Raises:
+        Unknown: Its results depend on more than its arguments.
+    """
+    top = module.partition(".")[0].lstrip("_")
+    dynamic = {"numpy": _OF_NUMPY, "builtins": BUILTINS}.get(top, frozenset())
+    if name in dynamic and not (versions and name == _RANDOM):
+        raise Unknown(f"{top}.{name}")
+
+
+def home(function: types.FunctionType) -> str:
+    """Returns the module in which a function was written, whatever `functools.wraps` has made of its attributes."""
+    name = function.__globals__.get("__name__", "")
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    return name if module is not None and vars(module) is function.__globals__ else ""
+
+
+@lru_cache(maxsize=256)
+def version(module: str) -> str:
+    """Returns the version of the package of a module; that of Python for one of its own."""
+    top = module.partition(".")[0]
+    if is_standard(top):
+        return ".".join(map(str, sys.version_info[:3]))
+    found: Any = getattr(sys.modules.get(top), "__version__", None)
+    try:
+        return str(found or importlib.metadata.version(top))
+    except importlib.metadata.PackageNotFoundError:
+        return ""
