@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
@@ -34,6 +35,19 @@ def perform(job: Job) -> str:
 
 def _ready() -> None:
     """Shows that a worker has started."""
+
+
+def _end_with_parent() -> None:
+    """Ends this worker when the process that started it is gone, however it ended."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class Workers:
@@ -142,7 +156,8 @@ class Workers:
             return self._given
         if self._own is None:
             # Processes that are started afresh hold no lock of this one.
-            self._own = ProcessPoolExecutor(self._count, mp_context=multiprocessing.get_context("spawn"))
+            spawn = multiprocessing.get_context("spawn")
+            self._own = ProcessPoolExecutor(self._count, mp_context=spawn, initializer=_end_with_parent)
             try:
                 self._own.submit(_ready).result()
             except BrokenExecutor as error:
