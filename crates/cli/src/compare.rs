@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use cubeyard_bench::compare::Comparison;
 use cubeyard_bench::record::{Record, RecordError, VERSION};
+use cubeyard_memory::Bytes;
 use serde_json::{Value, json};
 
 use crate::code::{self, Code};
@@ -173,8 +174,12 @@ pub fn read_record(path: &Path) -> Result<Record> {
         Some((file, number)) if !path.exists() => (file, Some(number)),
         _ => (path.to_owned(), None),
     };
-    let (name, bytes) = input::named_bytes(&file, LIMIT)?;
+    let (name, bytes) = input::named_bytes(&file, LIMIT + 1)?;
     let help = "name a file that --save has written";
+    if bytes.len() as u64 > LIMIT {
+        let limit = Bytes::new(LIMIT);
+        bail!("{name}: expected a file of at most {limit}, found a longer one\n  help: {help}");
+    }
     let text = String::from_utf8(bytes)
         .map_err(|_| anyhow!("{name}: expected a record in UTF-8\n  help: {help}"))?;
     let lines: Vec<&str> = text.lines().collect();

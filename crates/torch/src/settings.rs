@@ -3,7 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "a front reads the environment, in one place")]
 
 use std::env::{self, VarError};
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 
 use cubeyard_device::input::PlainValue;
 use cubeyard_device::topology::Topology;
@@ -51,7 +52,7 @@ pub fn topology() -> Result<Topology, SettingsError> {
     let topology = if path.is_empty() {
         Topology::embedded()
     } else {
-        let bytes = fs::read(&path).map_err(|error| wrong(FILE, format!("{path}: {error}")))?;
+        let bytes = contents(&path).map_err(|error| wrong(FILE, format!("{path}: {error}")))?;
         Topology::read_bytes(&path, &bytes).map_err(|error| wrong(FILE, error.to_string()))?
     };
     let sips = variable(SIPS)?;
@@ -62,6 +63,16 @@ pub fn topology() -> Result<Topology, SettingsError> {
     let count = count.map_err(|_| wrong(SIPS, format!("`{sips}`: expected a number of SIPs")))?;
     let changed = topology.with_overrides(&[("sips.count".to_owned(), count)]);
     changed.map_err(|error| wrong(SIPS, error.to_string()))
+}
+
+/// Largest number of bytes read from a file; the library's own limit, which its error names, is lower.
+const LIMIT: u64 = 1 << 20;
+
+/// Reads the beginning of a file, which need not have an end.
+fn contents(path: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LIMIT).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Returns the memory that a device may have of the host's, and what that is.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import selectors
 import socket
@@ -16,6 +17,9 @@ __all__ = ["Server"]
 
 PATIENCE = 1.0
 """Seconds between looks at the parent, while ranks are missing."""
+
+LONGEST_HELLO = 1 << 12
+"""Largest message of a connection before it has given the token, in bytes."""
 
 
 class Server:
@@ -59,11 +63,20 @@ class Server:
         return min(waits, default=None)
 
     def _accept(self) -> None:
-        stream, _ = self.listener.accept()
+        try:
+            stream, _ = self.listener.accept()
+        except OSError:
+            # It has gone away, or there are too many; the ranks that have joined go on.
+            return
         if not wire.same_user(stream):
             stream.close()
             return
-        self.selector.register(stream, selectors.EVENT_READ, _Rank(wire.Connection(stream)))
+        self._add(stream)
+
+    def _add(self, stream: socket.socket) -> None:
+        rank = _Rank(wire.Connection(stream))
+        rank.connection.longest = LONGEST_HELLO
+        self.selector.register(stream, selectors.EVENT_READ, rank)
 
     def _read(self, rank: _Rank) -> None:
         try:
@@ -71,45 +84,53 @@ class Server:
             while (message := rank.connection.take()) is not None:
                 self._message(rank, message)
         except (EOFError, OSError):
-            self._drop(rank)
+            self._drop(rank, "has ended")
+        except wire.Malformed as error:
+            self._drop(rank, f"has sent {error}")
 
-    def _drop(self, rank: _Rank) -> None:
+    def _drop(self, rank: _Rank, reason: str) -> None:
         self.selector.unregister(rank.connection.stream)
         rank.connection.close()
         if self.ranks.get(rank.number) is rank:
             del self.ranks[rank.number]
-            act(self.machine.lose(rank.number, f"has ended (process {rank.process})"))
+            act(self.machine.lose(rank.number, f"{reason} (process {rank.process})"))
 
-    def _message(self, rank: _Rank, message: dict[str, Any]) -> None:
-        if "hello" in message:
+    def _message(self, rank: _Rank, message: Any) -> None:
+        """Passes a message on.
+
+        Raises:
+            Malformed: It is none of a rank's messages, or comes from a connection that has not given the token.
+        """
+        if not isinstance(message, dict):
+            raise wire.Malformed("a message that is no object")
+        if rank.number < 0:
             self._join(rank, message)
-        elif rank.number < 0:
-            raise EOFError
         elif "memory" in message:
-            descriptor = rank.connection.descriptors.pop(0)
-            try:
-                rank.memory[message["memory"]] = wire.Buffer(message["memory"], descriptor, message["size"])
-            finally:
-                os.close(descriptor)
+            rank.share(message)
         elif "call" in message:
             act(self.machine.post(rank.call(message)))
         elif "lose" in message:
-            act(self.machine.lose(rank.number, message["lose"]))
+            act(self.machine.lose(rank.number, _field(message, "lose", str)))
         elif "report" in message:
             self._report(rank, message)
         elif "leave" in message:
             self._report(rank, message)
             act(self.machine.leave(rank.number))
+        else:
+            raise wire.Malformed("a message of no kind")
 
     def _report(self, rank: _Rank, message: dict[str, Any]) -> None:
-        self.machine.spans += message["spans"]
+        self.machine.spans += _field(message, "spans", list)
         rank.connection.send({"report": self.machine.calls, "spans": self.machine.spans})
 
     def _join(self, rank: _Rank, message: dict[str, Any]) -> None:
-        number = message["hello"]
-        if message["token"] != self.token or number in self.joined:
-            raise EOFError
-        rank.number, rank.process = number, message["process"]
+        number, process = _field(message, "hello", int), _field(message, "process", int)
+        if not hmac.compare_digest(_field(message, "token", str).encode(), self.token.encode()):
+            raise wire.Malformed("another token")
+        if not 0 <= number < self.members or number in self.joined or rank.connection.descriptors:
+            raise wire.Malformed(f"the number {number}")
+        rank.number, rank.process = number, process
+        rank.connection.longest = None
         self.ranks[number] = rank
         self.joined.add(number)
         if len(self.joined) == self.members:
@@ -130,12 +151,37 @@ class _Rank:
         self.process = 0
         self.memory: dict[int, wire.Buffer] = {}
 
+    def share(self, message: dict[str, Any]) -> None:
+        """Maps the memory whose descriptor came with a message.
+
+        Raises:
+            Malformed: There is no descriptor, or it is not of memory of this size.
+        """
+        number, size = _field(message, "memory", int), _field(message, "size", int)
+        if not self.connection.descriptors:
+            raise wire.Malformed("memory without a descriptor")
+        descriptor = self.connection.descriptors.pop(0)
+        try:
+            self.memory[number] = wire.Buffer(number, descriptor, size)
+        except (ValueError, OverflowError, OSError) as error:
+            raise wire.Malformed(f"memory of {size} bytes: {error}") from error
+        finally:
+            os.close(descriptor)
+
     def call(self, message: dict[str, Any]) -> Call:
-        number, held = message["call"], message["fields"]
-        memory, *place = message["place"]
-        call = Call(**{**held, "members": tuple(held["members"]), "splits": tuple(map(tuple, held["splits"]))})
-        if memory:
-            call.use(self.memory[memory].bytes, place)
+        """Makes a call of a message.
+
+        Raises:
+            Malformed: A field is missing or of another kind.
+        """
+        number = _field(message, "call", int)
+        try:
+            held, (memory, *place) = message["fields"], message["place"]
+            call = Call(**{**held, "members": tuple(held["members"]), "splits": tuple(map(tuple, held["splits"]))})
+            if memory:
+                call.use(self.memory[memory].bytes, place)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise wire.Malformed(f"a malformed call: {error!r}") from error
         call.answer = lambda answer: self._answer(number, answer)
         return call
 
@@ -148,6 +194,17 @@ class _Rank:
             self.connection.send(message)
         except OSError:
             pass
+
+
+def _field(message: dict[str, Any], name: str, kind: type) -> Any:
+    """Returns a field of a message.
+
+    Raises:
+        Malformed: It is missing, or of another kind.
+    """
+    if type(message.get(name)) is not kind:
+        raise wire.Malformed(f"a message whose {name} is no {kind.__name__}")
+    return message[name]
 
 
 def act(functions: Iterable[Callable[[], None]]) -> None:

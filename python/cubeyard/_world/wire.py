@@ -17,11 +17,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Buffer", "Connection", "Pool", "listen", "same_user"]
+__all__ = ["Buffer", "Connection", "Malformed", "Pool", "listen", "same_user"]
 
 HEAD = struct.Struct("!I")
 MOST_DESCRIPTORS = 8
 SMALLEST = 1 << 16
+
+
+class Malformed(Exception):
+    """A message that the other side of a connection cannot have meant; the connection is of no use any more."""
 
 
 class Connection:
@@ -31,6 +35,8 @@ class Connection:
         self.stream = stream
         self.received = bytearray()
         self.descriptors: list[int] = []
+        self.longest: int | None = None
+        """Largest message that is taken, in bytes; any if None."""
         self.sending = threading.Lock()
 
     @classmethod
@@ -74,15 +80,24 @@ class Connection:
         self.received += data
 
     def take(self) -> Any:
-        """Returns the next message that has arrived in full, or None."""
+        """Returns the next message that has arrived in full, or None.
+
+        Raises:
+            Malformed: It is longer than `longest`, or not JSON.
+        """
         if len(self.received) < HEAD.size:
             return None
         (length,) = HEAD.unpack_from(self.received)
+        if self.longest is not None and length > self.longest:
+            raise Malformed(f"a message of {length} bytes")
         if len(self.received) < HEAD.size + length:
             return None
         body = bytes(self.received[HEAD.size : HEAD.size + length])
         del self.received[: HEAD.size + length]
-        return json.loads(body)
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise Malformed(f"a message that is no JSON: {error}") from error
 
     def close(self) -> None:
         """Ends the stream, also for a thread that waits in `receive`."""
