@@ -1,4 +1,4 @@
-//! Collects the licences of all crates that are linked into the native module.
+//! Collects the licences of all crates that are linked into the native module, and of what they bring along.
 
 #![expect(clippy::disallowed_methods, reason = "cargo speaks to a build script by the environment")]
 
@@ -15,9 +15,13 @@ use serde_json::Value;
 /// Beginnings of the names of files with a licence or a notice, in lower case.
 const NAMES: [&str; 5] = ["licen", "copying", "notice", "unlicense", "copyright"];
 
+/// Folder of uPlot, which is put into pages and is no crate.
+const VENDOR: &str = "../draw/vendor";
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=../../Cargo.lock");
+    println!("cargo::rerun-if-changed={VENDOR}");
     let metadata = metadata()?;
     let out = PathBuf::from(env::var("OUT_DIR")?).join("licences.txt");
     fs::write(out, text(&linked(&metadata), &metadata)?)?;
@@ -73,10 +77,21 @@ fn text(linked: &BTreeSet<&str>, metadata: &Value) -> Result<String, Box<dyn Err
             by_text.entry(file).or_default().push(name.clone());
         }
     }
+    let plot = format!("uPlot {}", plot_version()?);
+    writeln!(text, "{plot}: MIT")?;
+    by_text.entry(fs::read_to_string(format!("{VENDOR}/uPlot-LICENSE"))?).or_default().push(plot);
     for (licence, crates) in by_text {
         writeln!(text, "\n{}\n{}\n\n{}", "=".repeat(72), crates.join(", "), licence.trim_end())?;
     }
     Ok(text)
+}
+
+/// Returns the version of uPlot, of the first line of its file: `… (v1.6.32) */`.
+fn plot_version() -> Result<String, Box<dyn Error>> {
+    let script = fs::read_to_string(format!("{VENDOR}/uPlot.iife.min.js"))?;
+    let line = script.lines().next().unwrap_or_default();
+    let version = line.split_once("(v").and_then(|(_, rest)| rest.split_once(')'));
+    Ok(version.ok_or("uPlot names its version in its first line")?.0.to_owned())
 }
 
 fn licences(manifest: &Path) -> Result<Vec<String>, Box<dyn Error>> {

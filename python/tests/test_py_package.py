@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -78,6 +79,8 @@ def test_licences_of_what_is_linked_in() -> None:
     names = set(re.findall(r"^([a-z0-9_-]+) \d", text, flags=re.MULTILINE))
     assert {"pyo3", "clap", "half", "ndarray", "serde_json"} <= names
     assert "Permission is hereby granted" in text and "Apache License" in text
+    assert re.search(r"^uPlot 1\.\d+\.\d+: MIT$", text, flags=re.MULTILINE), "pages hold uPlot, which is no crate"
+    assert "Copyright (c) 2022 Leon Sorokin" in text
     assert not {name for name in names if name.startswith("cubeyard")}
 
 
@@ -91,6 +94,19 @@ def test_the_wheel_is_small_and_tagged() -> None:
     assert "cubeyard/py.typed" in names and "cubeyard/_native.pyi" in names
     assert not [name for name in names if name.startswith(("tests/", "cubeyard/tests"))]
     assert [name for name in names if name.endswith("licenses/LICENSE")]
+
+
+@pytest.mark.skipif(not list(WHEELS.glob("*.whl")), reason="scripts/test builds the wheel")
+def test_the_wheel_names_no_path_of_the_machine_that_built_it() -> None:
+    """Panics named the files of crates in the folder of whoever had built the wheel."""
+    (wheel,) = WHEELS.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (native,) = [name for name in archive.namelist() if name.startswith("cubeyard/_native") and name.endswith(".so")]
+        contents = archive.read(native)
+    assert b"crates/" in contents, "files of ours are named, by which a panic is found"
+    home = os.environ.get("CARGO_HOME", str(pathlib.Path.home() / ".cargo"))
+    for path in (str(WHEELS.parents[1]), home, "/.cargo/", "/.rustup/", str(pathlib.Path.home()) + "/"):
+        assert path.encode() not in contents, path
 
 
 def test_results_of_the_command_are_json() -> None:
