@@ -52,8 +52,8 @@ __all__ = [
 # Fingerprints of a kernel whose recordings are kept.
 _MOST_KEYS = 16
 
-# Attributes that every kernel has, which do not change what its function does.
-_OWN = frozenset(["function", "live", "name", "__doc__", "__wrapped__", "_signature", "_keys"])
+# Attributes of every kernel that are the function, or follow from it.
+_OWN = frozenset(["function", "__wrapped__", "_signature", "_keys"])
 
 
 @dataclass(frozen=True)
@@ -134,9 +134,9 @@ class Kernel:
         return f"<kernel {self.name}{' (live)' if self.live else ''}>"
 
     def __fingerprint__(self) -> Any:
-        """Returns the function and the attributes that were added, by which kernels that read this one are told apart."""
-        added = {name: value for name, value in vars(self).items() if name not in _OWN}
-        return (self.function, *sorted(added.items(), key=lambda item: item[0]))
+        """Returns the function and the other attributes, by which kernels that read this one are told apart."""
+        others = {name: value for name, value in vars(self).items() if name not in _OWN}
+        return (self.function, *sorted(others.items(), key=lambda item: item[0]))
 
     def _program(self, arguments: int) -> _Program:
         """Returns the kernel for a launch with so many arguments."""

@@ -73,25 +73,34 @@ def test_each_way_of_reading_is_followed(name: str, tmp_path: Path) -> None:
     run(list(stale_sources.SOURCES).index(name), tmp_path, [cubeyard.Context(), cubeyard.Context()])
 
 
-TOTAL = 0
+WRITERS = {
+    "a global variable": ("total = 0", "total", "global total; total += 1"),
+    "a class": ("class Held:\n    k = 0", "Held.k", "Held.k += 1"),
+    "a module": ("import types\nheld = types.ModuleType('held'); held.k = 0", "held.k", "held.k += 1"),
+    "a function": ("def held():\n    pass\nheld.k = 0", "held.k", "held.k += 1"),
+    "the kernel": ("", "kernel.k", "kernel.k += 1"),
+    "a member of an Enum": ("import enum\nclass E(enum.Enum):\n    A = 1\nE.A.k = 0", "E.A.k", "E.A.k += 1"),
+    "a frozen object": (
+        "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass F:\n    k: int\nf = F(0)",
+        "f.k",
+        "object.__setattr__(f, 'k', f.k + 1)",
+    ),
+}
 
 
-def test_a_kernel_that_writes_what_it_reads_is_recorded_at_every_launch() -> None:
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_kernel_that_writes_what_it_reads_is_recorded_at_every_launch(name: str) -> None:
     """A variable that was set back found the first recording, which had counted from there."""
-
-    class Held:
-        number = 0
-
-    def counts(x, tl):
-        global TOTAL
-        TOTAL += 1
-        tl.store(x, tl.load(x) + TOTAL)
-
-    def counts_there(x, tl):
-        Held.number += 1
-        tl.store(x, tl.load(x) + Held.number)
-
-    assert fingerprint(counts) is None and fingerprint(counts_there) is None
+    setup, read, write = WRITERS[name]
+    module = sys.modules["stale_writer"] = types.ModuleType("stale_writer")
+    text = f"import cubeyard\n{setup}\n@cubeyard.jit\ndef kernel(x, tl):\n    {write}\n    tl.store(x, tl.load(x) + {read})\n"
+    exec(f"{text}kernel.k = 0\n", vars(module))
+    context = cubeyard.Context()
+    x = one(context, [0.0])
+    for launch in range(1, 5):
+        context.launch(module.kernel, x, **HERE)
+        assert x.numpy()[0] == sum(range(1, launch + 1)), name
+    assert fingerprint(module.kernel.function) is None
 
 
 def test_a_fingerprint_for_files_is_the_same_in_every_process(tmp_path: Path) -> None:

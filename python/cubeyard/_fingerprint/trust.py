@@ -9,7 +9,7 @@ import types
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["CLASSES", "ATTRIBUTES", "BUILTINS", "Unknown", "check", "home", "is_standard", "trusted", "version"]
+__all__ = ["CLASSES", "ATTRIBUTES", "BUILTINS", "SETTERS", "Unknown", "check", "home", "is_standard", "trusted", "version"]
 
 # Modules without state that a function could observe.
 _PURE = frozenset(
@@ -27,6 +27,7 @@ _OF_NUMPY = frozenset(
     + ["fromfile", "fromregex", "genfromtxt", "get_printoptions", "getbufsize", "geterr", "geterrcall", "lib", "load"]
     + ["loadtxt", "memmap", "ndarray", "random", "testing"]
 )
+_OF_TYPING = frozenset(["get_overloads", "get_type_hints"])
 _RANDOM = "random"
 # Functions whose results depend on more than their arguments.
 BUILTINS = frozenset(
@@ -39,7 +40,9 @@ ATTRIBUTES = frozenset(
     + ["__reduce__", "__reduce_ex__", "__subclasses__", "cell_contents", "f_builtins", "f_globals", "f_locals"]
     + ["format", "format_map"]
 )
-# Classes whose instances do the same.
+# Attributes through which code writes such names; constructors call them for the object that they make.
+SETTERS = frozenset(["__delattr__", "__setattr__", "__setstate__"])
+# Classes whose instances read such names.
 CLASSES = frozenset([operator.attrgetter, operator.methodcaller])
 
 
@@ -69,7 +72,7 @@ def check(module: str, name: str, versions: bool) -> None:
         Unknown: Its results depend on more than its arguments.
     """
     top = module.partition(".")[0].lstrip("_")
-    dynamic = {"numpy": _OF_NUMPY, "builtins": BUILTINS}.get(top, frozenset())
+    dynamic = {"numpy": _OF_NUMPY, "builtins": BUILTINS, "typing": _OF_TYPING}.get(top, frozenset())
     if name in dynamic and not (versions and name == _RANDOM):
         raise Unknown(f"{top}.{name}")
 

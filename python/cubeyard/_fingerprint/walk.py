@@ -131,6 +131,8 @@ class _Walk:
     def instance(self, value: Any) -> Hashable:
         """Returns the fingerprint of an object that cannot change, or of its contents."""
         kind = type(value)
+        if self.stored & getattr(value, "__dict__", {}).keys():
+            raise Unknown(f"an attribute of an object of class {kind.__qualname__} that is written")
         inner = getattr(kind, "__fingerprint__", None)
         if inner is not None:
             return ("of", self.value(inner(value)))
@@ -235,8 +237,9 @@ class _Walk:
         read = reads(function.__code__)
         if read.writes is not None:
             raise Unknown(f"{read.writes}, which {function.__qualname__} writes")
-        if read.attributes & trust.ATTRIBUTES:
-            raise Unknown(", ".join(sorted(read.attributes & trust.ATTRIBUTES)))
+        is_special = function.__code__.co_name.startswith("__")
+        if dynamic := read.attributes & (trust.ATTRIBUTES if is_special else trust.ATTRIBUTES | trust.SETTERS):
+            raise Unknown(", ".join(sorted(dynamic)))
         self.read |= read.attributes
         self.wrote |= read.stores
         parts: list[Hashable] = [self.value(function.__defaults__), *self.named(function.__kwdefaults__ or {})]
