@@ -176,7 +176,7 @@ impl TensorArg<'_> {
         Ref::new(address, self.bound.shape.dimensions(), self.bound.dtype)
     }
 
-    /// Returns the part that this PE holds: a matrix, or a vector.
+    /// Returns the part that this PE holds: a matrix, or a vector. Of a view it is a part of the matrix of the view.
     #[track_caller]
     pub fn local(&self) -> Ref {
         let Some(local) = self.local_if_any() else {

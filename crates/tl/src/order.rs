@@ -102,7 +102,11 @@ impl Tl {
         });
         let place = self.here();
         let mut tape = self.state.tape.borrow_mut();
-        let step = tape.push(Instruction::Command(Command { work, after, computes_after }));
+        let command = match work {
+            Work::Pipeline(pipeline) => Command::pipeline(pipeline, after, computes_after),
+            work => Command::new(work, after),
+        };
+        let step = tape.push(Instruction::Command(command));
         tape.orders.push(Order::new(step, effect, place));
     }
 

@@ -333,8 +333,9 @@ impl fmt::Display for Tape {
                 Instruction::Command(command) => {
                     let (number, order) = orders.next().expect("each command has one");
                     write!(f, "{number:>6}  {} at {}", order.effect, self.place_of(order.line()))?;
-                    if !command.after.is_empty() {
-                        write!(f, "  after {:?}", command.after)?;
+                    let before = command.before();
+                    if !before.is_empty() {
+                        write!(f, "  after {before:?}")?;
                     }
                     writeln!(f)?;
                 }

@@ -65,8 +65,7 @@ struct OneAccess(Option<Dma>);
 
 impl Program for OneAccess {
     fn next(&mut self) -> Result<Option<Instruction>, String> {
-        let (after, computes_after) = (Dependencies::default(), Dependencies::default());
-        let command = |dma| Command { work: Work::Dma(dma), after, computes_after };
+        let command = |dma| Command::new(Work::Dma(dma), Dependencies::default());
         Ok(self.0.take().map(|dma| Instruction::Command(command(dma))))
     }
 }

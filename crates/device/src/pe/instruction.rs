@@ -37,12 +37,30 @@ pub struct Command {
     pub work: Work,
     /// Commands that must be done before any part of this one begins.
     pub after: Dependencies,
-    /// Further commands that must be done before a [pipeline](Work::Pipeline) computes or stores; its loads do not wait
-    /// for them. Other work has none.
-    pub computes_after: Dependencies,
+    computes_after: Dependencies,
 }
 
 impl Command {
+    /// Creates a command, all of which begins after others are done.
+    pub fn new(work: Work, after: Dependencies) -> Self {
+        Self { work, after, computes_after: Dependencies::default() }
+    }
+
+    /// Creates a pipeline, all of which begins after the commands of `after` are done, and whose computations and stores also
+    /// wait for those of `computes_after`.
+    pub fn pipeline(
+        pipeline: Rc<dyn Pipeline>,
+        after: Dependencies,
+        computes_after: Dependencies,
+    ) -> Self {
+        Self { work: Work::Pipeline(pipeline), after, computes_after }
+    }
+
+    /// Returns the further commands that the computations and stores of a pipeline wait for; other work has none.
+    pub fn computes_after(&self) -> &Dependencies {
+        &self.computes_after
+    }
+
     /// Returns all commands that must be done before the last part of this one begins, each once and in order.
     pub fn before(&self) -> Dependencies {
         if self.computes_after.is_empty() {

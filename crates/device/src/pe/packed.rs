@@ -150,8 +150,7 @@ impl Instructions {
             Packed::Dispatch(count) => return Some(Instruction::Dispatch(count)),
             Packed::End => return None,
         };
-        let (after, computes_after) = (after.into(), super::Dependencies::default());
-        Some(Instruction::Command(Command { work, after, computes_after }))
+        Some(Instruction::Command(Command::new(work, after.into())))
     }
 
     /// Reads some instructions from a multiple of their number on, and the end where there are no more.
@@ -176,7 +175,7 @@ mod tests {
     use super::*;
     use crate::access::Rows;
     use crate::ids::FormatId;
-    use crate::pe::{AnyOf, Dependencies, OpUnit};
+    use crate::pe::{AnyOf, OpUnit};
     use cubeyard_sim::Span;
     use std::rc::Rc;
 
@@ -185,10 +184,8 @@ mod tests {
             let [fetch, work, store] = [1, 2, 3].map(Span::from_ps);
             Strips { unit: OpUnit::Math, count, fetch, work, store }
         };
-        let command = |work, after: &[CommandId]| {
-            let (after, computes_after) = (after.into(), Dependencies::default());
-            Instruction::Command(Command { work, after, computes_after })
-        };
+        let command =
+            |work, after: &[CommandId]| Instruction::Command(Command::new(work, after.into()));
         let dma = |direction, rows| Work::Dma(Dma { direction, address: u64::MAX, bytes: 8, rows });
         let (read, write) = (Direction::Read, Direction::Write);
         let any =

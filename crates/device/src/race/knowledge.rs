@@ -150,7 +150,7 @@ impl ProgramKnowledge {
         self.waited.retain(|&waited| waited >= fence);
         self.nodes.push_back(CommandKnowledge {
             after: command.after.clone(),
-            computes_after: command.computes_after.clone(),
+            computes_after: command.computes_after().clone(),
             waited: self.waited.clone(),
             fence,
             told: self.told.clone(),

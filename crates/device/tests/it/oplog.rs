@@ -65,9 +65,13 @@ impl Program for Script {
             Step::Call => return Ok(Some(Instruction::Dispatch(2))),
         };
         self.next += 1;
-        let (computations, all) = after.split_at(after.len() / 2);
-        let (after, computes_after) = (all.into(), computations.into());
-        Ok(Some(Instruction::Command(Command { work, after, computes_after })))
+        Ok(Some(Instruction::Command(match work {
+            Work::Pipeline(pipeline) => {
+                let (computations, all) = after.split_at(after.len() / 2);
+                Command::pipeline(pipeline, all.into(), computations.into())
+            }
+            work => Command::new(work, after.as_slice().into()),
+        })))
     }
 }
 

@@ -28,8 +28,7 @@ impl Program for Stores {
         let Some(bytes) = self.bytes.take() else { return Ok(None) };
         let (direction, bytes) = (Direction::Write, bytes.len() as u64);
         let work = Work::Dma(Dma { direction, address: self.address, bytes, rows: None });
-        let none = Dependencies::default;
-        Ok(Some(Instruction::Command(Command { work, after: none(), computes_after: none() })))
+        Ok(Some(Instruction::Command(Command::new(work, Dependencies::default()))))
     }
 
     fn has_data(&self) -> bool {

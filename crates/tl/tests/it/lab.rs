@@ -17,6 +17,9 @@ pub(crate) fn sip() -> SipId {
     SipId::new(0).unwrap()
 }
 
+/// A machine of one cube, which is made in little time.
+pub(crate) const SMALL: &str = "sips: {count: 1}\ncubes: {w: 1, h: 1}\n";
+
 /// All in one PE.
 pub(crate) fn one() -> Placement {
     Placement::one(sip())

@@ -12,7 +12,7 @@ use cubeyard_tl::numeric::Unary;
 use cubeyard_tl::{Mask, Op, Ref, Source, Tl};
 use proptest::prelude::*;
 
-use crate::lab::{compute, context, kernel, place, run, tensors};
+use crate::lab::{SMALL, compute, context, kernel, place, run, tensors};
 use crate::long_tests::cases;
 use program::{Fences, MEMORY, Program, programs};
 
@@ -95,7 +95,7 @@ async fn perform(tl: Tl, args: Args, program: Rc<Program>) {
 
 /// Runs a program on memory that counts from 0 and returns the memory, if it has data, and the report.
 fn outcome(program: &Program, mode: Mode, data: bool) -> (Option<Vec<f32>>, LaunchReport) {
-    let context = context("", data);
+    let context = context(SMALL, data);
     let start: Vec<f32> = (0..MEMORY).map(|at| at as f32).collect();
     let memory = place(&context, &[MEMORY], &start);
     let program = Rc::new(program.clone());

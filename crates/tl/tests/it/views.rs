@@ -13,7 +13,7 @@ use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::launch::{Launcher, Mode};
 use proptest::prelude::*;
 
-use crate::lab::{context, launch, one, tensors};
+use crate::lab::{SMALL, context, launch, one, tensors};
 use crate::long_tests::cases;
 
 const PES: u8 = 4;
@@ -167,7 +167,7 @@ proptest! {
     #[test]
     fn each_pe_sees_its_part_of_any_view(case in cases_of_views()) {
         for mode in [Mode::Recorded, Mode::Live] {
-            let context = context("", true);
+            let context = context(SMALL, true);
             let elements: u64 = case.shape.iter().product();
             let start: Vec<f32> = (0..elements).map(|at| at as f32).collect();
             let tensor = context.from_slice(&case.shape, &start).unwrap().to(&split(case.pe)).unwrap();

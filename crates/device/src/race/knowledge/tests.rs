@@ -89,15 +89,8 @@ fn end(from: usize, to: usize) -> PortEnd {
 
 fn command(step: Step, number: CommandId) -> Command {
     let (Step::Access { after, .. } | Step::Send { after, .. }) = step else {
-        return Command {
-            work: Work::Receive(PortMessage {
-                port: PortId(0),
-                bytes: 1,
-                format: FormatId::default(),
-            }),
-            after: Dependencies::default(),
-            computes_after: Dependencies::default(),
-        };
+        let message = PortMessage { port: PortId(0), bytes: 1, format: FormatId::default() };
+        return Command::new(Work::Receive(message), Dependencies::default());
     };
     let before: Vec<_> = number.checked_sub(after).filter(|_| after > 0).into_iter().collect();
     let dma = Dma { direction: Direction::Write, address: 0, bytes: 1, rows: None };
@@ -107,7 +100,7 @@ fn command(step: Step, number: CommandId) -> Command {
         }
         _ => Work::Dma(dma),
     };
-    Command { work, after: before.as_slice().into(), computes_after: Dependencies::default() }
+    Command::new(work, before.as_slice().into())
 }
 
 impl World {

@@ -161,7 +161,10 @@ impl Task {
         };
         let (after, computes_after) = (ids(&self.after), ids(&self.computes_after));
         let (after, computes_after) = (after.as_slice().into(), computes_after.as_slice().into());
-        Command { work, after, computes_after }
+        match work {
+            Work::Pipeline(pipeline) => Command::pipeline(pipeline, after, computes_after),
+            work => Command::new(work, after),
+        }
     }
 }
 
