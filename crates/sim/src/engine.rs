@@ -108,6 +108,12 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
     }
 
+    /// Limits the memory of each train from now on to this number of times, of 8 bytes each; 2²⁴ without a limit of one's
+    /// own. Longer trains move as single flits where they meet other transfers. No result depends on it.
+    pub fn limit_trains(&mut self, times: u64) {
+        self.fabric.limit_trains(times);
+    }
+
     /// Returns the present time.
     pub fn now(&self) -> Time {
         self.present.now

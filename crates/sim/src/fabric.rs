@@ -41,6 +41,11 @@ impl<M> Fabric<M> {
         Self { trains, buffers, wants_flits, uses_trains }
     }
 
+    /// Sets the number of times that a train keeps in memory, unless it is alone on its links.
+    pub(crate) fn limit_trains(&mut self, times: u64) {
+        self.trains.limit(times);
+    }
+
     pub(crate) fn network(&self) -> &Network {
         &self.trains.traffic.network
     }

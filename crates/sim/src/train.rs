@@ -11,6 +11,7 @@
 //! link never has both trains and walking flits.
 
 mod book;
+mod brief;
 mod cross;
 mod end;
 mod enter;
@@ -163,6 +164,8 @@ pub(crate) struct Trains<M> {
     walkers: Vec<u32>,
     /// Transfers to each node that takes single flits.
     ends: Vec<EndUse>,
+    /// Most times that a train keeps in memory, unless it is brief.
+    longest: u64,
     /// Number of trains that have set out.
     made: u64,
     /// Arrival of the last train, and the trail of its last flit, which decides ties with the present. The trail
@@ -190,6 +193,7 @@ impl<M> Trains<M> {
             uses: vec![LinkUse::default(); links],
             walkers: vec![0; links],
             ends: vec![EndUse::default(); nodes],
+            longest: brief::LONGEST,
             made: 0,
             ended: Place::default(),
             trail: Vec::new(),

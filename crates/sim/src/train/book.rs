@@ -76,7 +76,7 @@ impl<M> Trains<M> {
 
     /// Reports if a flit that asked at `asked` waits for another transfer.
     #[inline]
-    fn note_wait(
+    pub(super) fn note_wait(
         &self,
         env: &mut impl Environment<M>,
         id: LinkId,
@@ -144,6 +144,7 @@ impl<M> Trains<M> {
     /// Books all links up to the present event.
     pub(crate) fn book_all(&mut self, env: &mut impl Environment<M>) {
         self.unpack(env);
+        self.scatter_brief_trains(env);
         (0..self.traffic.links.len()).for_each(|link| self.book(env, LinkId::new(link)));
     }
 

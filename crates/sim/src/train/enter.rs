@@ -1,5 +1,6 @@
 //! Departure of trains, and their entry on links.
 
+use super::brief::LONGEST_BRIEF;
 use super::cross::clamp;
 use super::weave::CROWD;
 use super::{EndUse, Passage, Trains};
@@ -11,22 +12,16 @@ use crate::link::LinkState;
 use crate::traffic::Traffic;
 use crate::transfer::{Asks, Hop};
 
-/// Most times (128 MiB of them) that a train may have.
-const LONGEST: u64 = 1 << 24;
-
 /// Number of trains on a link, or to an end, from which on a further leg walks, and the trains with it: all of them
 /// are visited when one leaves, so the work would grow with the square of their number.
 const MOST: usize = 512;
 
-/// Number of flits from which on a train that meets no other keeps only two rows of times.
-const LONG: u32 = 64;
-
 /// Longest time of a flit on a link with trains. The times of a train are checked against the end of simulated time
 /// link by link, and do not wrap until then.
-const SLOWEST: u64 = Time::FAR / 4 / LONGEST;
+const SLOWEST: u64 = Time::FAR / 4 / LONGEST_BRIEF;
 
 impl LinkState {
-    /// Whether trains may use the link. On slower ones (34 ms for a flit) flits walk.
+    /// Whether trains may use the link. On slower ones (4 ms for a flit) flits walk.
     fn keeps_pace(&self) -> bool {
         self.flit <= SLOWEST && self.propagation.max(self.overhead) <= Time::FAR / 8
     }
@@ -57,7 +52,7 @@ impl<M> Trains<M> {
         if others.walk {
             return false;
         }
-        let (flits, rows) = (self.traffic[slot].flits, self.traffic[slot].last_row() + 1);
+        let flits = self.traffic[slot].flits;
         if flits == 1 && !others.trains && self.travel_light(env, slot, asks) {
             return true;
         }
@@ -65,14 +60,15 @@ impl<M> Trains<M> {
             Asks::At(_) => true,
             Asks::Each(times) => times.is_sorted(),
         };
-        if !is_in_order || u64::from(flits) * rows as u64 > LONGEST {
-            return false;
-        }
         let end = self.traffic.flit_end(slot);
         let is_alone = !others.light
             && !others.trains
             && end.is_none_or(|end| self.ends[end.index()].trains.is_empty());
-        self.lay_out(env.reached(), slot, asks, flits >= LONG && is_alone);
+        let is_brief = is_alone && Self::can_be_brief(flits);
+        if !is_in_order || !is_brief && self.has_too_many_rows(slot) {
+            return false;
+        }
+        self.lay_out(env.reached(), slot, asks, is_brief);
         self.enter_end(slot);
         if others.light {
             self.unpack(env);
@@ -111,12 +107,16 @@ impl<M> Trains<M> {
             others.walk |= self.walkers[hop.link.index()] > 0;
             others.light |= used.light > 0;
             // Looks at the first, so that the memory of all links is fetched side by side.
-            others.trains |= used.trains.first().is_some_and(|passage| passage.slot != slot);
+            if let Some(passage) = used.trains.first() {
+                others.trains |= passage.slot != slot;
+                others.walk |= passage.is_brief && self.stays_brief(passage.slot);
+            }
             others.walk |= used.trains.len() >= MOST;
         }
         if let Some(end) = self.traffic.flit_end(slot) {
             let EndUse { walkers, trains } = &self.ends[end.index()];
             others.walk |= *walkers > 0 || trains.len() >= MOST;
+            others.walk |= trains.first().is_some_and(|&other| self.stays_brief(other));
         }
         others
     }

@@ -55,6 +55,9 @@ impl<M> Trains<M> {
     #[cold]
     pub(super) fn scatter(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         self.unpack(env);
+        if self.stays_brief(slot) {
+            return self.scatter_brief(env, slot);
+        }
         let slots = self.company(slot);
         slots.iter().for_each(|&slot| self.write_out(slot));
         for &slot in &slots {
@@ -66,7 +69,9 @@ impl<M> Trains<M> {
         let mut walking: Vec<Ask> = Vec::new();
         slots.iter().for_each(|&slot| self.stop(env.reached(), slot, &mut walking));
         walking.sort_by(|&a, &b| self.full_order(a, b));
-        walking.into_iter().for_each(|ask| self.go_on(env, ask));
+        for ask in walking {
+            self.go_on(env, ask, self.traffic[ask.slot].time(ask.row, ask.flit));
+        }
         slots.into_iter().for_each(|slot| self.dissolve(slot));
     }
 
@@ -92,7 +97,7 @@ impl<M> Trains<M> {
     }
 
     /// Delivers the flits at the end of a train that have arrived up to the present event.
-    fn hand_over_past(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
+    pub(super) fn hand_over_past(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         let Some(end) = self.traffic.flit_end(slot) else { return };
         while let Some(next) = self.next_delivered(end) {
             let ask = self.delivery(next);
@@ -131,10 +136,11 @@ impl<M> Trains<M> {
         transfer.arrived = if takes_flits { transfer.train.handed } else { arrived };
     }
 
-    /// Lets a flit go on by itself.
-    fn go_on(&self, env: &mut impl Environment<M>, Ask { slot, row, flit }: Ask) {
+    /// Lets a flit that asks at a time go on by itself.
+    pub(super) fn go_on(&self, env: &mut impl Environment<M>, ask: Ask, at: u64) {
+        let Ask { slot, row, flit } = ask;
         let transfer = &self.traffic[slot];
-        let (at, hop) = (transfer.time(row, flit), transfer.hop(row));
+        let hop = transfer.hop(row);
         let flit = u32::try_from(flit).expect("fewer than 2³² flits");
         let event = match transfer.leg.end {
             _ if hop < transfer.leg.to => FabricEvent::Ask { slot, flit, hop },
@@ -145,7 +151,7 @@ impl<M> Trains<M> {
     }
 
     /// Takes a scattered train off its links.
-    fn dissolve(&mut self, slot: SlotId) {
+    pub(super) fn dissolve(&mut self, slot: SlotId) {
         for hop in self.traffic[slot].leg_hops() {
             self.uses[hop.link.index()].clear();
         }

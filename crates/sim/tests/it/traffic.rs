@@ -1,7 +1,8 @@
 //! Random traffic on random grids, and what becomes of it.
 
 use cubeyard_sim::{
-    Asks, Bandwidth, Engine, EngineConfig, Flit, NodeId, Observer, Span, Stop, Time, TransferSpec,
+    Asks, Bandwidth, Engine, EngineConfig, Flit, NodeId, NullObserver, Observer, Span, Stop, Time,
+    TransferSpec,
 };
 use proptest::prelude::*;
 
@@ -80,7 +81,12 @@ pub(crate) fn run<O: Observer<Box<Note>>>(
     observer: O,
     pause: bool,
 ) -> Outcome {
-    run_with(traffic, EngineConfig { trains, buffers: None }, observer, pause)
+    run_with(traffic, EngineConfig { trains, buffers: None }, observer, pause, None)
+}
+
+/// Runs traffic as trains of at most so many times each, if they are not alone.
+pub(crate) fn run_limited(traffic: &Traffic, times: u64, pause: bool) -> Outcome {
+    run_with(traffic, EngineConfig::default(), NullObserver, pause, Some(times))
 }
 
 pub(crate) fn run_as<O: Observer<Box<Note>>>(
@@ -88,7 +94,7 @@ pub(crate) fn run_as<O: Observer<Box<Note>>>(
     config: EngineConfig,
     observer: O,
 ) -> Outcome {
-    run_with(traffic, config, observer, false)
+    run_with(traffic, config, observer, false, None)
 }
 
 fn run_with<O: Observer<Box<Note>>>(
@@ -96,9 +102,11 @@ fn run_with<O: Observer<Box<Note>>>(
     config: EngineConfig,
     observer: O,
     pause: bool,
+    longest: Option<u64>,
 ) -> Outcome {
     let grid = &traffic.grid;
     let mut engine = grid.engine_as(config, observer);
+    longest.into_iter().for_each(|times| engine.limit_trains(times));
     order(&mut engine, traffic, 0);
     if pause {
         // To look at the accounts in the middle must change nothing.
