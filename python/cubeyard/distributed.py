@@ -98,7 +98,7 @@ class CollectiveCall:
     ranks: tuple[int, ...]
     algorithm: str
     bytes: int
-    """Size of each rank's input."""
+    """Size as `cubeyard ccl` counts it: the larger of a rank's input and output."""
     kernel_ns: float
     """Time from the start of the first PE to the end of the last."""
     host_ns: float

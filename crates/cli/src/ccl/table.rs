@@ -147,13 +147,8 @@ fn memories(sweep: &Sweep) -> String {
     let (all, done) = (3 * checks().count(), checks().map(|check| check.memories).sum::<u32>());
     match usize::try_from(done) {
         Ok(0) => String::new(),
-        Ok(done) if done == all => {
-            ", also with slots in TCM, SRAM and HBM beside other traffic".to_owned()
-        }
-        _ => format!(
-            ", also with slots in TCM, SRAM or HBM beside other traffic: {done} of {all} times, \
-             else there is no room for the slots"
-        ),
+        Ok(done) if done == all => ", also with slots in every memory beside traffic".to_owned(),
+        _ => format!(", also in {done} of {all} slot memories beside traffic"),
     }
 }
 

@@ -54,6 +54,22 @@ fn a_table_has_a_row_for_each_size_and_algorithm() {
     }
 }
 
+/// Messages overtook each other with slots in the HBM, and no command that checks numbers had them there.
+#[test]
+fn data_is_checked_with_slots_in_every_memory_beside_traffic() {
+    let sandbox = sandbox("ccl-memories");
+    let more = ["--sizes", "1K", "--data", "--dtype", "f32"];
+    let table = ccl(&sandbox, &more).result();
+    let part = "\n  check    6 rows passed, also with slots in every memory beside traffic\n";
+    assert!(table.contains(part), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let sweep = json(ccl(&sandbox, &[&more[..], &["--format", "json"]].concat()));
+    for row in sweep["rows"].as_array().unwrap() {
+        let found = ["wrong", "differing", "memories"].map(|key| row[key].as_u64());
+        assert_eq!(found, [Some(0), Some(0), Some(3)], "{row}");
+    }
+}
+
 /// "passed in 6 of 12 rows" read like six failures.
 #[test]
 fn rows_without_data_are_said_not_to_be_checked() {

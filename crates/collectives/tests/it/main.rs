@@ -6,6 +6,7 @@
 )]
 
 mod ccl;
+mod checked;
 mod choices;
 mod collective_checks;
 mod collective_times;
