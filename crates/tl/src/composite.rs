@@ -15,6 +15,7 @@ pub use plan::{Plan, TileGrid};
 pub(crate) use run::PlanRun;
 
 use cubeyard_device::pe::{CommandId, Work};
+use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
 
 use super::math::no_rate;
@@ -62,7 +63,7 @@ pub enum Epilogue {
     /// An operation on each element.
     Unary(Unary),
     /// An operation on each element and a number.
-    Scale(Binary, f64),
+    Scale(Binary, Scalar),
     /// An operation on each element and the matching element of a tile.
     With(Binary, Tile),
     /// The sum of each element and the product of two tiles, rounded once; e.g. of an accumulator that is scaled by rows.

@@ -3,12 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use cubeyard_runtime::Scalar;
 use cubeyard_tl as tl;
 use cubeyard_tl::Op;
 use cubeyard_tl::numeric::{Binary, Reduce, Ternary, Unary};
 use pyo3::prelude::*;
 
-use super::numbers::{dtype, expected};
+use super::numbers::{dtype, expected, scalar};
 use super::operand::kind_of;
 use super::reference::Ref;
 use super::run::{self, Run, RunInfo, Tile};
@@ -42,7 +43,7 @@ pub(super) enum Source {
 
 enum Epilogue {
     Unary(Unary),
-    Scale(Binary, f64),
+    Scale(Binary, Scalar),
     With(Binary, Py<Tile>),
     AddProduct([Py<Tile>; 2]),
 }
@@ -99,7 +100,7 @@ impl Epilogue {
         if let Ok(tile) = with.cast::<Tile>() {
             return Ok(Self::With(binary, tile.clone().unbind()));
         }
-        let number = with.extract().map_err(|_| {
+        let number = scalar(with)?.ok_or_else(|| {
             run::fail(py, &format!("operand: expected a number or a tile, found {}", kind_of(with)))
         })?;
         Ok(Self::Scale(binary, number))

@@ -14,6 +14,7 @@ use std::fmt;
 use cubeyard_device::message::Direction;
 use cubeyard_device::pe::{OpUnit, Strips};
 use cubeyard_device::topology::CoreSpec;
+use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
 use smallvec::{SmallVec, smallvec};
@@ -66,7 +67,7 @@ pub(super) struct PlanEpilogue {
 pub(super) enum PlanOperand {
     /// The intermediate result.
     Result,
-    Number(f64),
+    Number(Scalar),
     Tile(Input),
 }
 

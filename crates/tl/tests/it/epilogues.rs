@@ -168,7 +168,8 @@ fn an_online_softmax_of_composites_is_the_softmax() {
         for block in [0, 64] {
             let keys = tl.load(&keys.block(&[0, block], &[32, 64]));
             let values = tl.load(&values.block(&[block, 0], &[64, 32]));
-            let scores = tl.gemm(&queries, &keys).after_tile(Epilogue::Scale(Binary::Mul, 0.1));
+            let scores =
+                tl.gemm(&queries, &keys).after_tile(Epilogue::Scale(Binary::Mul, 0.1.into()));
             let (scores, rows) = scores.rows(Reduce::Max).tile_and_rows(DType::F32);
             let now = greatest.lazy().maximum(&rows[0]);
             let (weights, decay) = ((scores.lazy() - &now).exp(), (greatest.lazy() - &now).exp());
@@ -219,7 +220,7 @@ fn epilogues_that_do_not_fit_are_refused_with_their_line() {
         ),
         (
             |tl, x| {
-                let gemm = tl.gemm(x, x).at_the_end(Epilogue::Scale(Binary::Mul, 2.0));
+                let gemm = tl.gemm(x, x).at_the_end(Epilogue::Scale(Binary::Mul, 2.0.into()));
                 drop(gemm.rows(Reduce::Sum).tile_and_rows(DType::F32));
             },
             "reductions of rows come before an epilogue at the end",

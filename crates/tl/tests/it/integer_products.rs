@@ -68,10 +68,17 @@ fn each(value: impl Fn(usize, usize, i32) -> f32) -> Vec<f32> {
 #[test]
 fn a_float_scale_makes_a_float_of_an_integer_product() {
     let found = dequantised::<f32>(|_, args, gemm| {
-        gemm.after_tile(Epilogue::Scale(Binary::Mul, 0.5)).store(&whole(args, 5));
+        gemm.after_tile(Epilogue::Scale(Binary::Mul, 0.5.into())).store(&whole(args, 5));
     });
     assert_eq!(found, each(|_, _, sum| sum as f32 * 0.5));
     assert!(found.iter().any(|value| value.fract() != 0.0), "halves are among them");
+    // A float is one whatever its value, and the result stays one.
+    let found = dequantised::<f32>(|_, args, gemm| {
+        gemm.after_tile(Epilogue::Scale(Binary::Mul, 1.0.into()))
+            .after_tile(Epilogue::Scale(Binary::Div, 4.into()))
+            .store(&whole(args, 5));
+    });
+    assert_eq!(found, each(|_, _, sum| sum as f32 / 4.0));
 }
 
 #[test]
@@ -96,9 +103,9 @@ fn an_integer_product_is_dequantised_by_rows_and_columns() {
 fn an_integer_product_without_floats_stays_one() {
     let found = dequantised::<i32>(|tl, args, gemm| {
         let bias = tl.load(&whole(args, 4));
-        gemm.after_step(Epilogue::Scale(Binary::Maximum, -3000.0))
+        gemm.after_step(Epilogue::Scale(Binary::Maximum, (-3000).into()))
             .after_tile(Epilogue::With(Binary::Add, bias))
-            .after_tile(Epilogue::Scale(Binary::Mul, 16_777_217.0))
+            .after_tile(Epilogue::Scale(Binary::Mul, 16_777_217.into()))
             .store(&whole(args, 5));
     });
     let value = |(at, sum): (usize, i32)| {
@@ -111,13 +118,13 @@ fn an_integer_product_without_floats_stays_one() {
 #[test]
 fn an_epilogue_at_the_end_computes_in_floats_and_rounds_to_the_output() {
     let found = dequantised::<i32>(|tl, args, gemm| {
-        let tile = gemm.at_the_end(Epilogue::Scale(Binary::Mul, 0.5)).tile(DType::I32);
+        let tile = gemm.at_the_end(Epilogue::Scale(Binary::Mul, 0.5.into())).tile(DType::I32);
         tl.store(&whole(args, 5), &tile);
     });
     let halves: Vec<_> = sums().iter().map(|sum| sum / 2).collect();
     assert_eq!(found, halves);
     let found = dequantised::<f32>(|tl, args, gemm| {
-        let tile = gemm.at_the_end(Epilogue::Scale(Binary::Mul, 0.5)).tile(DType::F32);
+        let tile = gemm.at_the_end(Epilogue::Scale(Binary::Mul, 0.5.into())).tile(DType::F32);
         tl.store(&whole(args, 5), &tile);
     });
     assert_eq!(found, each(|_, _, sum| sum as f32 * 0.5));
@@ -135,7 +142,7 @@ fn refusal(make: impl Fn(&Tl, &Args) + Copy + 'static) -> String {
 fn an_epilogue_that_the_sum_cannot_hold_is_refused() {
     let error = refusal(|tl, args| {
         let x = whole(args, 0);
-        drop(tl.gemm(&x, &x).after_step(Epilogue::Scale(Binary::Mul, 0.5)).tile(DType::F32));
+        drop(tl.gemm(&x, &x).after_step(Epilogue::Scale(Binary::Mul, 0.5.into())).tile(DType::F32));
     });
     let wanted = "mul after each step makes f32 of a sum of i32, to which the next step adds: use after_tile";
     assert!(error.contains(wanted), "{error}");

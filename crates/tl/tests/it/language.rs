@@ -120,7 +120,7 @@ fn shapes_and_types_that_do_not_go_together() {
     refused(
         |tl, args| {
             let x = args.tensor(0).local();
-            tl.gemm(&x, &x).at_the_end(Epilogue::Scale(Binary::Mul, 2.0)).store(&x);
+            tl.gemm(&x, &x).at_the_end(Epilogue::Scale(Binary::Mul, 2.0.into())).store(&x);
         },
         &expect![
             "wrong on sip0.cube0.pe0, language.rs:LINE: an epilogue at the end needs an output that stays in the TCM: use tile()"

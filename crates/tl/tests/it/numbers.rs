@@ -329,7 +329,7 @@ fn products_with_epilogues() {
             let row = tl.arange(0.0, 33, DType::F32);
             tl.gemm(&args.tensor(0).local(), &b)
                 .after_tile(Epilogue::With(Binary::Add, row))
-                .after_tile(Epilogue::Scale(Binary::Sub, 20.0))
+                .after_tile(Epilogue::Scale(Binary::Sub, 20.0.into()))
                 .after_tile(Epilogue::Unary(Unary::Relu))
                 .ahead(3)
                 .store(&args.tensor(2).local());
@@ -343,8 +343,10 @@ fn products_with_epilogues() {
             let last = tl
                 .gemm(&a.block(&[0, 64], &[40, 6]), &b.block(&[64, 0], &[6, 33]))
                 .tile(DType::F32);
-            let steps =
-                tl.gemm(&a, &b).after_step(Epilogue::Scale(Binary::Mul, 2.0)).tile(DType::F32);
+            let steps = tl
+                .gemm(&a, &b)
+                .after_step(Epilogue::Scale(Binary::Mul, 2.0.into()))
+                .tile(DType::F32);
             // 4 s + 2 l, and l is known: (4 s + 2 l + 2 l) / 4.
             tl.store(&args.tensor(2).local(), &(&(&steps + &(&last * 2.0)) * 0.25));
         },
@@ -374,7 +376,7 @@ fn maps_and_reductions_tile_by_tile() {
         let handle = tl
             .map(Op::Binary(Binary::Mul), vec![Source::from(&a), Source::from(&b)])
             .tiles(4, 7)
-            .after_tile(Epilogue::Scale(Binary::Add, 1.0))
+            .after_tile(Epilogue::Scale(Binary::Add, 1.0.into()))
             .store(&args.tensor(2).local());
         drop(tl.wait(&handle));
     };

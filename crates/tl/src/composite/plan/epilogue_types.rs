@@ -5,6 +5,7 @@
 //! in i32, is dequantised by scales of f32. Each step adds to the sum in its own type, so an epilogue after each step must
 //! keep it. The output is converted to its type at the end.
 
+use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
 
 use super::super::{Composite, CompositeKind, Source};
@@ -60,8 +61,8 @@ impl PlanEpilogue {
 /// Returns the float type of an operand; none if it is an integer or the intermediate result.
 fn float(operand: &PlanOperand) -> Option<DType> {
     match operand {
-        PlanOperand::Result => None,
-        PlanOperand::Number(number) => (number.fract() != 0.0).then_some(DType::F32),
+        PlanOperand::Number(Scalar::Float(_)) => Some(DType::F32),
+        PlanOperand::Result | PlanOperand::Number(_) => None,
         PlanOperand::Tile(input) => Some(input.ty.dtype).filter(|dtype| dtype.is_float()),
     }
 }
