@@ -54,7 +54,7 @@ fn a_message_does_not_overtake_another_whose_slot_is_written_later() {
         let pair = kernel("pair", move |tl, args| {
             if tl.program_id(0) == 0 {
                 for number in 1..=4 {
-                    tl.send(Port::E, &tl.full(&[1], number.into(), DType::F32));
+                    tl.send(Port::E, &tl.full(&[1], number, DType::F32));
                 }
                 return;
             }
@@ -116,7 +116,7 @@ impl Case {
             Box::pin(async move {
                 if tl.program_id(0) == 0 {
                     for (length, number) in lengths.iter().zip(1_u32..) {
-                        tl.send(Port::E, &tl.full(&[*length], number.into(), DType::F32));
+                        tl.send(Port::E, &tl.full(&[*length], number, DType::F32));
                     }
                     return;
                 }
