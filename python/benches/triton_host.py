@@ -114,10 +114,11 @@ def lowering() -> None:
 
 def large() -> None:
     """Prints the time of a product of 4096 x 4096 matrices over 128 PEs, with the blocks of the tutorial."""
-    n, m = 4096, np.zeros((4096, 4096), np.float16)
+    n = 4096
+    a, b, c = (np.zeros((n, n), np.float16) for _ in range(3))
     start, processor = time.perf_counter(), time.process_time()
     with cubeyard.triton.record(data=False) as run:
-        kernels.matmul[(n // 128 * (n // 128),)](m, m, m, n, n, n, n, 1, n, 1, n, 1, **PRODUCT, GROUP_M=8, ACTIVATION="")
+        kernels.matmul[(n // 128 * (n // 128),)](a, b, c, n, n, n, n, 1, n, 1, n, 1, **PRODUCT, GROUP_M=8, ACTIVATION="")
     took = time.perf_counter() - start, time.process_time() - processor
     print(f"4096^3: {took[1]:.1f} s of the processor, {took[0]:.1f} s in all; {run.launches[0].kernel_ns / 1000:,.1f} us simulated")
 

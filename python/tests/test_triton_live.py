@@ -156,3 +156,40 @@ def test_a_column_of_loaded_numbers_is_broadcast(rng):
     out = np.zeros((8, 16), np.int32)
     chosen_rows[(1,)](x, index, out, M=8, N=16)
     assert (out == x[index] + index[:, None]).all()
+
+
+@triton.jit
+def returning(x_ptr, kind_ptr, out_ptr, n, more, BLOCK: tl.constexpr):
+    program = tl.program_id(0)
+    if program >= n:
+        return
+    at = program * BLOCK + tl.arange(0, BLOCK)
+    x, kind = tl.load(x_ptr + at), tl.load(kind_ptr + program)
+    if kind == 1:
+        tl.store(out_ptr + at, x * 0 - 1)
+        return
+    elif kind == 2:
+        x = x * 2
+        more += 1
+    if kind == 3:
+        more = -more
+    tl.store(out_ptr + at, x + more)
+
+
+@triton.jit
+def first_programs(x_ptr, n, BLOCK: tl.constexpr):
+    if tl.program_id(0) >= n:
+        return
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at) + 1)
+
+
+def test_a_program_that_returns_early(rng):
+    # Triton has jumps for it, which were unknown: "a form that is not known: ^bb1:".
+    x, out = rng.standard_normal((6, 16)).astype(np.float32), np.zeros((6, 16), np.float32)
+    returning[(6,)](x, np.array([0, 1, 2, 3, 1, 0], np.int32), out, 5, 7, BLOCK=16)
+    assert (out == np.stack([x[0] + 7, x[1] * 0 - 1, x[2] * 2 + 8, x[3] - 7, x[4] * 0 - 1, x[5] * 0])).all()
+    first_programs[(6,)](x, 4, BLOCK=16)
+    with cubeyard.triton.record(data=False) as run:
+        first_programs[(6,)](x, 4, BLOCK=16)
+    assert run.launches[0].written_bytes == 4 * 16 * 4

@@ -74,3 +74,32 @@ def test_tensors_that_share_memory(device, dtype):
     bits = both.view(torch.int16 if dtype == torch.bfloat16 else torch.int32)
     kernels.add[(1,)](bits, bits, bits, 256, BLOCK=256)
     assert torch.equal(both.cpu(), (wanted.view(bits.dtype) * 2).view(dtype))
+
+
+class Pointer:
+    """What Triton asks of a tensor, at some distance in a storage."""
+
+    def __init__(self, base, distance):
+        self.base, self.distance, self.dtype = base, distance, base.dtype
+
+    def data_ptr(self):
+        return self.base.data_ptr() + self.distance * self.base.element_size()
+
+    def untyped_storage(self):
+        return self.base.untyped_storage()
+
+
+@triton.jit
+def reversed_copy(x, out, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x - at, mask=at < n), mask=at < n)
+
+
+@pytest.mark.parametrize("device", ["cpu", "ahbm"])
+def test_a_kernel_reaches_all_of_a_storage(device):
+    # Memory ended with the last element of a view: "outside every tensor".
+    x, out = torch.arange(50.0).to(device), torch.zeros(40, device=device)
+    reversed_copy[(1,)](x[39:40], out, 40, BLOCK=64)
+    assert torch.equal(out.cpu(), torch.arange(39.0, -1, -1))
+    reversed_copy[(1,)](Pointer(x, 45), out, 40, BLOCK=64)
+    assert torch.equal(out.cpu(), torch.arange(45.0, 5, -1))

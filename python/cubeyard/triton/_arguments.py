@@ -50,6 +50,8 @@ class Placed:
     """Its distribution; None for that of the launch."""
     element: str | None = None
     """Element type, if the array holds the bits of elements of a type that NumPy has not."""
+    reach: np.ndarray[Any, Any] | None = None
+    """All elements that a kernel may reach from it, if they are more than its own: those of the storage of a view."""
 
     @property
     def dtype(self) -> ElementType:
@@ -111,13 +113,28 @@ def of_torch(tensor: Any) -> Placed:
     from cubeyard.torch import _loader
     from cubeyard.torch._alias import on_host
 
+    tensor = tensor if isinstance(tensor, torch.Tensor) else _pointed(tensor)
     if tensor.device.type not in ("cpu", _loader.name):
         raise InputError(f"a tensor on {tensor.device}: expected one on {_loader.name}, or on the CPU")
     bits, dtype = _BITS.get(triton_type(tensor), (None, None))
     if not tensor.numel():
         tensor = torch.empty(tensor.shape, dtype=tensor.dtype)
     shared = on_host(tensor.detach())
-    return Placed((shared if bits is None else shared.view(getattr(torch, bits))).numpy(), None, dtype)
+    shared = shared if bits is None else shared.view(getattr(torch, bits))
+    length = shared.untyped_storage().nbytes() // shared.element_size()
+    whole = shared.as_strided((length,), (1,), 0).numpy() if shared.numel() < length else None
+    return Placed(shared.numpy(), None, dtype, whole)
+
+
+def _pointed(argument: Any) -> Any:
+    """Returns the element at the pointer of an object that is no tensor, and has the storage of one."""
+    import torch
+
+    storage = argument.untyped_storage()
+    if not isinstance(storage, torch.UntypedStorage):
+        raise InputError(f"an argument of {type(argument).__name__}: expected a tensor, or an object with the storage of one")
+    offset = (argument.data_ptr() - storage.data_ptr()) // argument.dtype.itemsize
+    return torch.empty(0, dtype=argument.dtype, device=storage.device).set_(storage, offset, (1,), (1,))
 
 
 def triton_type(argument: Any) -> str:

@@ -15,9 +15,10 @@ FORMAT = 4
 """Number of the format of `pack`, which changes with it, so that old files in Triton's cache are not read."""
 
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
-_RESULTS = re.compile(r"^(%[\w$.-]+)(?::(\d+))? = ")
+_RESULTS = re.compile(r"^((?:%[\w$.-]+(?::\d+)?(?:, )?)+) = ")
 _NAME = re.compile(r'^"?([a-z_]+\.[\w.]+)"?')
 _ATTRIBUTE = re.compile(r"([A-Za-z_][\w.]*) = (array<i32: [^>]*>|dense<[^>]*>|\"[^\"]*\"|[^,{}>]+)")
+_TARGET = re.compile(r"(\^[\w$.-]+)(\([^)]*\))?")
 _TEXT = re.compile(r', "((?:[^"\\]|\\.)*)"')
 
 
@@ -49,7 +50,7 @@ class _Decoder:
         if found is None:
             raise self.odd(head)
         self.at += 1
-        body = self.block(self.arguments(_balanced(head[found.end() - 1 :], "(", ")")))
+        body = self.path(self.arguments(_balanced(head[found.end() - 1 :], "(", ")")))
         return Kernel(found[1].strip('"'), body, self.types, self.lines)
 
     def arguments(self, listed: str) -> list[int]:
@@ -77,12 +78,42 @@ class _Decoder:
             block.operations.append(self.operation())
         return block
 
+    def path(self, arguments: list[int]) -> Block:
+        """Reads the operations from here to a return; a jump is followed, and a choice of two is a branch with both paths."""
+        block = Block(arguments, [])
+        while not self.rows[self.at].startswith(("cf.", "tt.return")):
+            block.operations.append(self.operation())
+        text, location = _without_location(self.rows[self.at])
+        targets = _TARGET.findall(text)
+        if not targets:
+            block.operations.append(self.operation())
+        elif text.startswith("cf.br "):
+            block.operations += self.jump(*targets[0]).operations
+        else:
+            condition = self.value(_VALUE.findall(text)[0])
+            paths = [self.jump(*target) for target in targets]
+            block.operations.append(Operation("scf.if", [condition], [], self.line(location), {}, paths))
+        return block
+
+    def jump(self, label: str, given: str) -> Block:
+        """Reads the path that begins at a label, whose arguments have the given values."""
+        at = next((at for at, row in enumerate(self.rows) if re.match(rf"\{label}[:(]", row)), None)
+        if at is None:
+            raise self.odd(label)
+        values = [self.value(one) for one in _VALUE.findall(given)]
+        row = self.rows[at]
+        names = [part.split(": ", 1)[0] for part in _split(_balanced(row[len(label) :], "(", ")"))] if values else []
+        self.at = at + 1
+        with self.scope():
+            self.scopes[-1].update(zip(names, values, strict=True))
+            return self.path([])
+
     def operation(self) -> Operation:
         row = self.rows[self.at]
         self.at += 1
         text, location = _without_location(row)
         found = _RESULTS.match(text)
-        results = [] if found is None else _result_names(found[1], int(found[2] or 0))
+        results = [] if found is None else _result_names(found[1])
         text = text if found is None else text[found.end() :]
         name = _NAME.match(text)
         if name is None:
@@ -227,8 +258,13 @@ def _message(name: str, rest: str) -> tuple[str, str]:
     return ("", rest) if found is None else (found[1], rest[: found.start()] + rest[found.end() :])
 
 
-def _result_names(name: str, count: int) -> list[str]:
-    return [name] if count == 0 else [f"{name}#{index}" for index in range(count)]
+def _result_names(text: str) -> list[str]:
+    """Returns the names of the results `%a`, `%a:2` (`%a#0` and `%a#1`), or `%a, %b`."""
+    names: list[str] = []
+    for one in text.split(", "):
+        name, _, count = one.partition(":")
+        names += [f"{name}#{index}" for index in range(int(count))] if count else [name]
+    return names
 
 
 def _balanced(text: str, opening: str, closing: str) -> str:
@@ -358,7 +394,8 @@ def _result_types(name: str, types: str, operands: list[Type], count: int) -> li
     if name == "tt.make_tensor_descriptor":
         return [_type(_split(types)[-1])]
     if len(arrow) > 1:
-        return [_type(one) for one in _split(_listed(arrow[-1]))]
+        found = [_type(one) for one in _split(_listed(arrow[-1]))]
+        return found * count if len(found) < count else found
     if name in ("arith.cmpi", "arith.cmpf"):
         return [Type("i1", operands[0].shape)]
     if name == "tt.load":

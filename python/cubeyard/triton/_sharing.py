@@ -1,7 +1,8 @@
 """Memory of a launch: arguments that share memory on the host share it on the machine.
 
 Arrays whose ranges of addresses overlap are one tensor of the machine, in which each has its offset. The tensor is the array
-that covers all others, if there is one, and otherwise a vector of all their bytes, from a multiple of 16 on.
+that covers all others, if there is one, and otherwise a vector of all their bytes, from a multiple of 16 on. The range of a
+view of PyTorch is that of its storage, which its kernels may reach as on a GPU.
 """
 
 from __future__ import annotations
@@ -35,16 +36,21 @@ class Part:
     name: str
     given: Placed
     flat: Array
-    """Its elements in the order of their addresses."""
+    """All elements that it may reach, in the order of their addresses."""
+
+    @property
+    def address(self) -> int:
+        """Address of its first element on the host."""
+        return _address(self.given.array)
 
     @property
     def start(self) -> int:
-        """Address of the first element on the host."""
-        return int(self.flat.__array_interface__["data"][0])
+        """Address of the first element that it may reach."""
+        return _address(self.flat)
 
     @property
     def end(self) -> int:
-        """Address behind the last element on the host."""
+        """Address behind the last element that it may reach."""
         return self.start + self.flat.nbytes
 
 
@@ -57,8 +63,8 @@ class Memory:
         self.start, self.array, self.element = (0, _NOTHING, None) if tensor is not None else _joined(parts)
 
     def offset(self, part: Part) -> int:
-        """Returns the position of a part, in bytes."""
-        return part.start - self.start
+        """Returns the position of the first element of an argument, in bytes."""
+        return part.address - self.start
 
     def deployed(self, context: Context, data: bool, placement: Placement) -> Tensor:
         """Places the memory on a machine, with its contents if there are any."""
@@ -84,7 +90,7 @@ class Memory:
         """Writes the contents of the tensor into the arrays; an error names one that is read-only and was written."""
         contents = tensor.numpy().reshape(-1).view(np.uint8)
         for part in sorted(self.parts, key=lambda part: not part.flat.flags.writeable):
-            at = self.offset(part)
+            at = part.start - self.start
             found = contents[at : at + part.flat.nbytes].view(part.flat.dtype).reshape(part.flat.shape)
             if part.flat.flags.writeable:
                 part.flat[...] = found
@@ -95,7 +101,7 @@ class Memory:
 def memories(names: Iterable[str], given: Iterable[Any]) -> tuple[list[Memory], list[tuple[int, int]]]:
     """Returns the memory of a launch, and for each argument the number of its memory and its offset in bytes."""
     arguments = list(enumerate(zip(names, given, strict=True)))
-    parts = [Part(at, name, one, memory(one.array)) for at, (name, one) in arguments if not isinstance(one, Tensor)]
+    parts = [Part(at, name, one, _reached(one)) for at, (name, one) in arguments if not isinstance(one, Tensor)]
     found = {at: Memory([], one) for at, (_, one) in arguments if isinstance(one, Tensor)}
     found |= {min(part.position for part in group): Memory(group) for group in _overlapping(parts)}
     places: dict[int, tuple[int, int]] = {}
@@ -103,6 +109,14 @@ def memories(names: Iterable[str], given: Iterable[Any]) -> tuple[list[Memory], 
         offsets = {part.position: found[at].offset(part) for part in found[at].parts} or {at: 0}
         places |= {position: (number, offset) for position, offset in offsets.items()}
     return [found[at] for at in sorted(found)], [places[position] for position in sorted(places)]
+
+
+def _reached(given: Placed) -> Array:
+    return memory(given.array) if given.reach is None else given.reach
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _overlapping(parts: list[Part]) -> list[list[Part]]:
