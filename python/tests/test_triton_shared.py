@@ -70,7 +70,10 @@ def random_views(rng, whole):
     rows, columns = int(rng.integers(1, 9)), int(rng.integers(1, 9))
     views = []
     for _ in range(3):
-        row, step = int(rng.integers(columns, 3 * columns + 1)), 1
+        step = int(rng.integers(1, 3))
+        row = int(rng.integers(columns * step, 3 * columns * step + 1))
+        if rng.random() < 0.3:
+            row, step = 1, rows + int(rng.integers(0, 3))
         length = 1 + (rows - 1) * row + (columns - 1) * step
         first = int(rng.integers(0, 100))
         part = whole[first : first + length]

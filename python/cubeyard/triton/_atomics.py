@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cubeyard.triton._chains import tile_of
-from cubeyard.triton._elements import DTYPES, SIZES, UNSIGNED, bits_of, is_float
+from cubeyard.triton._elements import SIZES, UNSIGNED, bits_of, is_float
 from cubeyard.triton._frame import Builder, Flow, Frame, Step, lowers
 from cubeyard.triton._ir import Operation
 from cubeyard.triton._memory import Box, boxes, known, load_boxes, store_boxes
@@ -52,14 +52,14 @@ def modified(build: Builder, operation: Operation) -> Step:
             return tl.cast(new, of.element)
         return getattr(tl, _KINDS[kind])(old, value)
 
-    pointer, value, *mask = operation.operands
-    return _atomic(build, operation, pointer, [value], mask, combine)
+    _, value, *mask = operation.operands
+    return _Atomic(build, operation, [value], mask, combine).flow
 
 
 @lowers("tt.atomic_cas")
 def exchanged(build: Builder, operation: Operation) -> Step:
     """Lowers an atomic exchange of elements that have the bits of given ones."""
-    pointer, compared, value = operation.operands
+    _, compared, value = operation.operands
     of = build.types[operation.results[0]]
 
     def combine(frame: Frame, old: Any, given: list[Any]) -> Any:
@@ -69,75 +69,88 @@ def exchanged(build: Builder, operation: Operation) -> Step:
         bits, whole = f"i{8 * SIZES[of.element]}", frame.whole(given[0], of.shape, of.element)
         return tl.where(tl.eq(tl.bitcast(old, bits), tl.bitcast(whole, bits)), new, old)
 
-    return _atomic(build, operation, pointer, [compared, value], [], combine, compared)
+    return _Atomic(build, operation, [compared, value], [], combine, compared).flow
 
 
-def _atomic(
-    build: Builder, operation: Operation, pointer: int, values: list[int], masks: list[int], combine: Combine,
-    compared: int | None = None,
-) -> Step:  # fmt: skip
-    """Lowers an atomic operation; one on a single element with other bits than `compared`, if given, writes nothing."""
-    of, result = build.types[operation.results[0]], operation.results[0]
-    call, line = build.call(operation), str(build.line(operation))
+class _Atomic:
+    """An atomic operation; one on a single element with other bits than `compared`, if given, writes nothing."""
 
-    def read(frame: Frame, parts: list[Box], into: Any = None) -> Node:
-        frame.tl.call = call
-        return Node(of.shape, of.element, tile=load_boxes(frame, parts, of.shape, of.element, 0, into))
+    def __init__(
+        self, build: Builder, operation: Operation, values: list[int], masks: list[int], combine: Combine, compared: int | None = None
+    ) -> None:
+        self.pointer, self.values, self.masks = operation.operands[0], values, masks
+        self.combine, self.compared = combine, compared
+        self.of, self.result = build.types[operation.results[0]], operation.results[0]
+        self.call, self.line = build.call(operation), str(build.line(operation))
+        self.relaxed = "relaxed" in operation.attributes["words"]
 
-    def write(frame: Frame, parts: list[Box], old: Node) -> None:
-        new = combine(frame, frame.whole(old, of.shape, of.element), [frame.env[one] for one in values])
-        tile = frame.tl.full(of.shape, new, DTYPES[of.element]) if isinstance(new, int | float) else new
-        store_boxes(frame, parts, tile if tuple(tile.shape) == of.shape else frame.tl.broadcast_to(tile, of.shape))
-
-    def change(frame: Frame, parts: list[Box], into: Any) -> Any:
-        """Reads, waits for the elements, writes and reads back; returns the tile before, and its elements."""
-        old = read(frame, parts, into)
-        elements = yield from known(old)
-        if compared is not None and not of.shape:
-            wanted = yield from known(frame.env[compared])
-            if bits_of(elements, of.element) != bits_of(wanted, of.element):
-                return old.tile, elements
-        frame.tl.call = call
-        write(frame, parts, old)
-        yield read(frame, parts)
-        return old.tile, elements
-
-    def without_data(frame: Frame, turns: list[list[Box]]) -> Node:
-        old = None
-        for parts in turns:
-            made = read(frame, parts, old)
-            write(frame, parts, made)
-            old = made.tile
-        return made
-
-    def flow(frame: Frame) -> Flow:
-        frame.notes.add((line, "atomic", _NOTE))
-        at = yield from known(frame.env[pointer])
-        mask = (yield from known(frame.env[masks[0]])) if masks else None
+    def flow(self, frame: Frame) -> Flow:
+        """Runs it."""
+        frame.notes.add((self.line, "atomic", _NOTE))
+        at = yield from known(frame.env[self.pointer])
+        mask = (yield from known(frame.env[self.masks[0]])) if self.masks else None
         mask = None if isinstance(mask, bool | int) and mask else mask
-        addresses, chosen = _lanes(at, mask, of.shape)
+        addresses, chosen = _lanes(at, mask, self.of.shape)
         if not chosen.any():
-            frame.env[result] = 0 if not of.shape else Uniform(of.shape, of.element, 0)
+            frame.env[self.result] = Uniform(self.of.shape, self.of.element, 0) if self.of.shape else 0
             return
-        if "relaxed" not in operation.attributes["words"]:
+        if not self.relaxed:
             # Stores before it are in memory before another PE sees it.
             frame.tl.fence()
-        turns = [list(boxes(frame, line, of.element, of.shape, at, one, shared=False)) for one in _turns(addresses, chosen, mask)]
+        turns = [self.boxes(frame, at, one) for one in _turns(addresses, chosen, mask)]
         if len(turns) > 1:
-            frame.notes.add((line, "turns", _TURNS))
-        if not frame.live:
-            frame.env[result] = without_data(frame, turns)
-            return
-        places = _places(addresses[chosen], SIZES[of.element])
-        turn = _in_turn(frame.reserved, places, lambda: read(frame, turns[0]))
+            frame.notes.add((self.line, "turns", _TURNS))
+        if frame.live:
+            yield from self.in_turn(frame, turns, _places(addresses[chosen], SIZES[self.of.element]))
+        else:
+            self.without_data(frame, turns)
+
+    def boxes(self, frame: Frame, at: Any, mask: Any) -> list[Box]:
+        """Returns the parts of the tile that one turn changes."""
+        return list(boxes(frame, self.line, self.of.element, self.of.shape, at, mask, shared=False))
+
+    def in_turn(self, frame: Frame, turns: list[list[Box]], places: set[int]) -> Flow:
+        """Changes memory when it is the turn of this PE, for each turn of its lanes."""
+        turn = _in_turn(frame.reserved, places, lambda: self.read(frame, turns[0]))
         yield from turn.wait()
         tile = None
         for parts in turns:
-            tile, elements = yield from change(frame, parts, tile)
-        frame.env[result] = elements
+            tile, frame.env[self.result] = yield from self.change(frame, parts, tile)
         turn.end()
 
-    return flow
+    def without_data(self, frame: Frame, turns: list[list[Box]]) -> None:
+        """Reads and writes for each turn, and waits for nothing."""
+        tile = None
+        for parts in turns:
+            old = self.read(frame, parts, tile)
+            self.write(frame, parts, old)
+            tile, frame.env[self.result] = old.tile, old
+
+    def change(self, frame: Frame, parts: list[Box], into: Any) -> Any:
+        """Reads, waits for the elements, writes and reads back; returns the tile before, and its elements."""
+        old = self.read(frame, parts, into)
+        elements = yield from known(old)
+        if self.compared is not None and not self.of.shape:
+            wanted = yield from known(frame.env[self.compared])
+            if bits_of(elements, self.of.element) != bits_of(wanted, self.of.element):
+                return old.tile, elements
+        frame.tl.call = self.call
+        self.write(frame, parts, old)
+        yield self.read(frame, parts)
+        return old.tile, elements
+
+    def read(self, frame: Frame, parts: list[Box], into: Any = None) -> Node:
+        """Reads parts into a tile, or into a new one."""
+        frame.tl.call = self.call
+        tile = load_boxes(frame, parts, self.of.shape, self.of.element, 0, into)
+        return Node(self.of.shape, self.of.element, tile=tile)
+
+    def write(self, frame: Frame, parts: list[Box], old: Node) -> None:
+        """Writes the new elements of parts, given the old ones."""
+        shape, element = self.of.shape, self.of.element
+        new = self.combine(frame, frame.whole(old, shape, element), [frame.env[one] for one in self.values])
+        node = new if isinstance(new, int | float) else Node(shape, element, tile=new)
+        store_boxes(frame, parts, frame.whole(node, shape, element))
 
 
 class _Turn:

@@ -152,11 +152,15 @@ class AhbmDriver(DriverBase):
         return _measured
 
 
-def _measured(kernel_call: Any, *_: Any, quantiles: Any = None, **named: Any) -> Any:
-    """Runs a function once and returns the simulated time of its launches in milliseconds, for each quantile if given."""
+def _measured(
+    kernel_call: Any, warmup: Any = 0, rep: Any = 0, grad_to_none: Any = None, quantiles: Any = None, return_mode: str = "mean", **_: Any
+) -> Any:
+    """Runs a function once, and returns the simulated time of its launches in milliseconds; a list, if several are asked for."""
     from cubeyard.triton import _record
 
     with _record.timed() as times:
         kernel_call()
     milliseconds = sum(times) / 1e9
-    return [milliseconds] * len(quantiles) if quantiles else milliseconds
+    if quantiles:
+        return [milliseconds] * len(quantiles)
+    return [milliseconds] if return_mode == "all" else milliseconds
