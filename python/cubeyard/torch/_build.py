@@ -1,7 +1,8 @@
 """The shim: the C++ part of the device, compiled against the headers of one version of PyTorch.
 
 It is looked for among the shims of the package, then in the user's cache, and compiled into that otherwise. Processes
-that need the same shim at once wait for the first of them.
+that need the same shim at once wait for the first of them. A shim ends with a seal, by which a damaged one is recognised
+before it is loaded; one in the cache that others can change is not loaded at all.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ SHIPPED = Path(__file__).parent / "shims"
 
 NAME = "cubeyard_torch.so"
 """File name of a shim in the cache."""
+
+SEAL = b"cubeyard shim sha256 "
+"""Text after a shim's library, before the digest of the library: loaders ignore what follows it."""
 
 SECONDS = 60
 """Duration of a compilation that the user is told, measured on two cores."""
@@ -110,13 +114,20 @@ def find(target: Target, *, again: bool = False) -> Path:
     """
     shipped = target.shipped()
     if shipped.exists():
+        if not is_sealed(shipped):
+            raise TorchDeviceError(
+                f"the compiled device {shipped} of this package is damaged. Install the package again, such as "
+                "pip install --force-reinstall cubeyard"
+            )
         return shipped
     shim = target.cached()
-    if shim.exists():
-        return shim
     try:
+        if _is_usable(shim):
+            return shim
         with locked(shim.parent):
-            if not shim.exists():
+            if not _is_usable(shim):
+                if shim.exists():
+                    tell(f"the compiled device {shim} is damaged, and is compiled anew")
                 _compile(target, shim, again)
     except OSError as error:
         raise TorchDeviceError(
@@ -126,10 +137,51 @@ def find(target: Target, *, again: bool = False) -> Path:
     return shim
 
 
+def seal(library: Path) -> None:
+    """Appends the seal to a library, which nobody but its owner can write to from then on."""
+    digest = hashlib.sha256(library.read_bytes()).hexdigest()
+    with open(library, "ab") as out:
+        out.write(SEAL + digest.encode())
+    library.chmod(0o755)
+
+
+def is_sealed(shim: Path) -> bool:
+    """Returns whether a shim is complete and unchanged: a library that is cut off ends a process that loads it."""
+    library, found, digest = shim.read_bytes().rpartition(SEAL)
+    return bool(found) and hashlib.sha256(library).hexdigest().encode() == digest
+
+
+def _is_usable(shim: Path) -> bool:
+    """Returns whether there is a shim in the cache that can be loaded: not if it is damaged.
+
+    Raises:
+        TorchDeviceError: Somebody else could have put it there.
+    """
+    for path in (shim.parent, shim):
+        if not path.exists():
+            return False
+        _check_owner(path)
+    return is_sealed(shim)
+
+
+def _check_owner(path: Path) -> None:
+    """Raises if others than this user and root can change a file or folder of the cache."""
+    status = path.stat()
+    if status.st_uid in {os.geteuid(), 0} and not status.st_mode & 0o022:
+        return
+    raise TorchDeviceError(
+        f"the compiled device is not loaded, because others can change {path}: it belongs to user {status.st_uid} and "
+        f"has mode {status.st_mode & 0o7777:04o}, expected user {os.geteuid()} or 0, and no write access for others. "
+        "Remove it, or set XDG_CACHE_HOME to a folder of your own"
+    )
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keeps other processes out of a folder, which is made. The lock ends with the process, however it ends."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _check_owner(folder)
     with open(folder / "lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,6 +230,7 @@ def _compile(target: Target, shim: Path, again: bool) -> None:
         if built is None:
             failed.write_text(identity)
             raise _failure(target, log, "failed")
+        seal(built)
         os.replace(built, shim)
     failed.unlink(missing_ok=True)
 

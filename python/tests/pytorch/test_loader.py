@@ -86,8 +86,82 @@ def test_a_shim_of_the_package_is_used_first(
     shipped = wanted.shipped()
     shipped.parent.mkdir()
     shipped.write_bytes(b"a library")
+    _build.seal(shipped)
     assert _build.find(wanted) == shipped and not cache.exists()
     assert shipped.name.startswith(f"torch-{wanted.minor}-")
+    shipped.write_bytes(shipped.read_bytes()[:-1])
+    with pytest.raises(TorchDeviceError, match=r"torch-.*\.so of this package is damaged. Install the package again"):
+        _build.find(wanted)
+
+
+@pytest.mark.parametrize("damage", ["cut off", "one byte", "without a seal", "empty"])
+def test_a_damaged_shim_is_compiled_anew(
+    tmp_path: pathlib.Path, cache: pathlib.Path, capfd: pytest.CaptureFixture[str], damage: str
+) -> None:
+    wanted = target(tmp_path)
+    shim = _build.find(wanted)
+    good = shim.read_bytes()
+    middle = len(good) // 2
+    bad = {
+        "cut off": good[:middle],
+        "one byte": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :],
+        "without a seal": good.rpartition(_build.SEAL)[0],
+        "empty": b"",
+    }[damage]
+    shim.write_bytes(bad)
+    capfd.readouterr()
+    assert _build.find(wanted) == shim and _build.is_sealed(shim) and len(shim.read_bytes()) == len(good)
+    told = capfd.readouterr().err.splitlines()
+    assert len(told) == 2 and told[0] == f"cubeyard: the compiled device {shim} is damaged, and is compiled anew", told
+    assert ctypes.CDLL(str(shim)).answer() == 42
+
+
+def test_import_torch_survives_a_shim_that_is_cut_off(tmp_path: pathlib.Path) -> None:
+    """A disk that ran full had left half of a library: every `import torch` ended with SIGBUS."""
+    whole = pathlib.Path(str(_loader.shim))
+    folder = tmp_path / "cubeyard" / "torch" / whole.parent.name
+    folder.mkdir(parents=True)
+    folder.chmod(0o700)
+    (folder / whole.name).write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    (folder / whole.name).chmod(0o755)
+    done = python("import torch; print(torch.ones(2).sum().item())", {"XDG_CACHE_HOME": str(tmp_path), "CXX": "no-compiler"})
+    assert done.returncode == 0 and done.stdout == "2.0\n", (done.returncode, done.stderr)
+    assert "is damaged, and is compiled anew" in done.stderr
+    assert "CXX is 'no-compiler'" in first_uses({"XDG_CACHE_HOME": str(tmp_path), "CXX": "no-compiler"})
+
+
+@pytest.mark.parametrize("part", ["the file", "its folder"])
+@pytest.mark.parametrize("fault", ["group", "others", "owner"])
+def test_a_shim_that_others_can_change_is_not_loaded(
+    tmp_path: pathlib.Path, cache: pathlib.Path, monkeypatch: pytest.MonkeyPatch, part: str, fault: str
+) -> None:
+    wanted = target(tmp_path)
+    shim = _build.find(wanted)
+    path = shim if part == "the file" else shim.parent
+    mode = path.stat().st_mode & 0o777
+    assert mode & 0o022 == 0, "it is made so, whatever the mask"
+    if fault == "owner":
+        if os.geteuid() == 0:
+            os.chown(path, 12345, -1)
+        else:
+            monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    else:
+        path.chmod(mode | (0o020 if fault == "group" else 0o002))
+    with pytest.raises(TorchDeviceError) as raised:
+        _build.find(wanted)
+    said = str(raised.value)
+    assert f"others can change {path}: it belongs to user {path.stat().st_uid} and has mode" in said
+    assert "expected user" in said and "set XDG_CACHE_HOME to a folder of your own" in said
+
+
+def test_a_shim_is_made_for_its_owner_alone_whatever_the_mask(tmp_path: pathlib.Path, cache: pathlib.Path) -> None:
+    before = os.umask(0)
+    try:
+        shim = _build.find(target(tmp_path))
+    finally:
+        os.umask(before)
+    assert shim.stat().st_mode & 0o022 == 0 and shim.parent.stat().st_mode & 0o077 == 0
+    assert _build.find(target(tmp_path)) == shim
 
 
 def test_the_last_errors_of_the_compiler_are_told_and_it_is_not_tried_again(
