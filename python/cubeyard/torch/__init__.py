@@ -52,7 +52,7 @@ except ModuleNotFoundError as error:
         "cubeyard.torch needs PyTorch 2.11 to 2.15, which is not installed: pip install 'cubeyard[torch]'", name="torch"
     ) from None
 
-from cubeyard.torch import memory, programs
+from cubeyard.torch import amp, memory, programs
 from cubeyard.torch._compile import NoInductor as Scheduling
 from cubeyard.torch._device import (
     DeviceProperties,
@@ -66,6 +66,7 @@ from cubeyard.torch._device import (
     device_count,
     device_of,
     get_amp_supported_dtype,
+    get_device_capability,
     get_device_name,
     get_device_properties,
     init,
@@ -133,6 +134,7 @@ __all__ = [
     "Program",
     "Stream",
     "StreamContext",
+    "amp",
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "can_device_access_peer",
@@ -147,6 +149,7 @@ __all__ = [
     "empty_cache",
     "empty_host_cache",
     "get_amp_supported_dtype",
+    "get_device_capability",
     "get_device_name",
     "get_device_properties",
     "get_memory_info",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import sys
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 from cubeyard.errors import TorchDeviceError
-from cubeyard.torch import _loader
+from cubeyard.torch import _imports, _loader
 
 INTERFACES = "torch._dynamo.device_interface"
 """Module of Dynamo that knows the devices. Loading it takes a second, which `import torch` must not."""
@@ -41,10 +37,7 @@ class NoInductor(metaclass=_NoInductorType):
 
 def register(name: str, module: ModuleType) -> None:
     """Makes the device known to Dynamo and Inductor, as soon as these are loaded."""
-    if loaded := sys.modules.get(INTERFACES):
-        _add_interface(loaded, name, module)
-    else:
-        sys.meta_path.insert(0, _Finder(name, module))
+    _imports.after(INTERFACES, lambda interfaces: _add_interface(interfaces, name, module))
 
 
 def _add_interface(interfaces: ModuleType, name: str, module: Any) -> None:
@@ -83,41 +76,3 @@ def _add_interface(interfaces: ModuleType, name: str, module: Any) -> None:
     interfaces.register_interface_for_device(name, Interface)
     for index in range(module.device_count() if module.is_available() else 0):
         interfaces.register_interface_for_device(f"{name}:{index}", Interface)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Adds the device to Dynamo's when these are loaded."""
-
-    def __init__(self, name: str, module: ModuleType) -> None:
-        self.name, self.module = name, module
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != INTERFACES:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self)
-        return spec
-
-
-class _Loader(importlib.abc.Loader):
-    """A loader that adds the device after the module was run."""
-
-    def __init__(self, loader: Any, finder: _Finder) -> None:
-        self.loader, self.finder = loader, finder
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self.loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        self.loader.exec_module(module)
-        if self.finder in sys.meta_path:
-            sys.meta_path.remove(self.finder)
-        _add_interface(module, self.finder.name, self.finder.module)
-
-    def __getattr__(self, name: str) -> Any:
-        """Returns what the loader of the file knows, such as its source."""
-        return getattr(self.loader, name)

@@ -35,6 +35,8 @@ class DeviceProperties:
     """Meaning of the ids of regions: "PF" for physical addresses, "VF" for indices into the firmware's table."""
     sip: int
     """Number of its SIP in the machine."""
+    multi_processor_count: int
+    """Number of its PEs, under the name that code for GPUs asks for."""
 
 
 def is_available() -> bool:
@@ -106,7 +108,10 @@ def _index(device: Device = None) -> int:
         raise InputError(f"device is {device!r}: expected a number, a text such as '{_loader.name}:0', or a torch.device")
     count = device_count()
     if not 0 <= index < count:
-        raise InputError(f"device is {index}: expected 0 to {count - 1}, for this machine has {count} SIPs")
+        raise InputError(
+            f"device is {index}: expected 0 to {count - 1}, for this machine has {count} SIPs. The variable "
+            f"CUBEYARD_SIPS, set before the program starts, gives it another number of them"
+        )
     return index
 
 
@@ -166,6 +171,12 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
     """Returns the properties of a device."""
     index = _index(device)
     return DeviceProperties(**_native_device(index).describe(), sip=index)
+
+
+def get_device_capability(device: Device = None) -> tuple[int, int]:
+    """Returns 0 and 0: the device has no version of CUDA's instructions, so code that asks for one takes its plain way."""
+    _index(device)
+    return 0, 0
 
 
 def get_device_name(device: Device = None) -> str:

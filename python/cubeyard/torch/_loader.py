@@ -52,7 +52,7 @@ def load(module: ModuleType, *, again: bool = False) -> None:
         raise TorchDeviceError(f"the platform is {sys.platform!r}: the device exists on Linux only")
     import torch
 
-    from cubeyard.torch import _build, _compile, distributed
+    from cubeyard.torch import _build, _compile, _random, _sharing, distributed
 
     _check_version(torch.__version__)
     _check_name_is_free(torch)
@@ -61,6 +61,8 @@ def load(module: ModuleType, *, again: bool = False) -> None:
     _register(torch, module)
     shim = found
     _compile.register(name, module)
+    _random.register()
+    _sharing.refuse(name)
     # PyTorch asks for the backend of an accelerator by this name, and looks up an entry point for it from 2.15 on only.
     distributed.register()
 
@@ -179,7 +181,7 @@ def _register(torch: Any, module: ModuleType) -> None:
         torch._register_device_module(name, module)
         torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     # Without these, `import torch.ahbm.memory` would load the file a second time.
-    for part in ("memory", "programs"):
+    for part in ("amp", "memory", "programs"):
         if loaded := sys.modules.get(f"cubeyard.torch.{part}"):
             sys.modules[f"torch.{name}.{part}"] = loaded
 

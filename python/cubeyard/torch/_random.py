@@ -1,13 +1,24 @@
-"""Random numbers: a generator for each device, of the numbers that the CPU's would give."""
+"""Random numbers: a generator for each device, of the numbers that the CPU's would give.
+
+The state of a generator begins with a seed and an offset, 8 bytes each, as those of other accelerators consist of. An
+offset that was not set is 0, and stands for the numbers of the CPU.
+"""
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import torch
 
-from cubeyard.torch import _device
+from cubeyard.torch import _device, _imports
 from cubeyard.torch._device import Device
+
+DTENSOR = "torch.distributed.tensor._random"
+"""Module of PyTorch that gives each shard of a DTensor random numbers of its own, by the offset of a state."""
+
+SHORT = 16
+"""Bytes of a state that is a seed and an offset."""
 
 _asked: int | None = None
 
@@ -99,3 +110,27 @@ def set_rng_state_all(new_states: Any) -> None:
     """Sets the states of the generators of all devices."""
     for index, state in enumerate(new_states):
         set_rng_state(state, index)
+
+
+def register() -> None:
+    """Lets random operators of DTensors work on the device, as soon as PyTorch's part for them is loaded."""
+    _imports.after(DTENSOR, _add_states)
+
+
+def _add_states(module: ModuleType) -> None:
+    """Lets DTensor read and write seed and offset of states that go on after these, and others as before."""
+    Philox: Any = module._PhiloxState
+
+    class State(Philox):  # type: ignore[misc]
+        """A state, whose seed and offset are its first bytes."""
+
+        def __init__(self, state: torch.Tensor) -> None:
+            self._whole = state.to("cpu")
+            # A view: what is written to it is written to the whole.
+            super().__init__(self._whole[:SHORT])
+
+        @property
+        def state(self) -> torch.Tensor:
+            return self._whole
+
+    module._PhiloxState = State  # type: ignore[attr-defined]

@@ -488,13 +488,6 @@ def test_modules_and_tensors_are_copied_deeply(device: str) -> None:
     assert torch.equal(twin.weight, model.weight)
 
 
-def test_parameters_are_made_anew_when_a_module_moves(device: str) -> None:
-    model = torch.nn.Linear(3, 3)
-    before = model.weight
-    model.to(device)
-    assert model.weight is not before, "PyTorch does so for devices that it does not know: optimizers come after `to`"
-
-
 def test_modules_without_memory_get_some(device: str) -> None:
     model = torch.nn.Linear(3, 3, device="meta").to_empty(device=device)
     assert model.weight.device == torch.device("ahbm:0") and torch.ones(3, device=device).to("meta").is_meta

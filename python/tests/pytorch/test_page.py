@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import test_architectures
 import test_modules
 import test_opinfo
 import torch
@@ -35,6 +36,13 @@ def test_the_tests_that_the_page_names_exist() -> None:
     files = [path.read_text(encoding="utf-8") for path in FOLDER.glob("test_*.py")]
     found = {name for text in files for name in re.findall(r"^def (test_\w+)", text, flags=re.M)}
     assert len(named) >= 90 and set(named) <= found, set(named) - found
+
+
+def test_the_page_has_a_row_for_each_architecture() -> None:
+    rows = re.findall(r"^\| (\w+) \| `(\w+)` \| [\d,]+ \| (\d) \|", section("Architectures of transformers"), flags=re.M)
+    architectures = test_architectures.ARCHITECTURES
+    assert [(name, kind) for name, kind, _ in rows] == [(name, one.model) for name, one in architectures.items()]
+    assert {name for name, _, tied in rows if int(tied)} == test_architectures.TIED
 
 
 @pytest.mark.skipif(not torch.__version__.startswith("2.15."), reason="the page has the figures of PyTorch 2.15")

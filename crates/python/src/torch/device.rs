@@ -139,6 +139,8 @@ impl TorchDevice {
         about.set_item("total_memory", settings.capacity.get())?;
         about.set_item("bounded_by", &settings.bound)?;
         about.set_item("mode", mode)?;
+        let summary = settings.topology.summary();
+        about.set_item("multi_processor_count", summary.cubes_per_sip * summary.pes_per_cube)?;
         Ok(about)
     }
 

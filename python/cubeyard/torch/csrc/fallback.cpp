@@ -274,8 +274,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
     const c10::OperatorHandle op = dispatcher.findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
     const bool composed = std::any_of(
         kComposed.begin(), kComposed.end(), [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); });
-    if (composed && op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) {
-      const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    if (composed && op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !is_widened(full)) {
       m.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&call_cpu_kernel>());
     }
   }
