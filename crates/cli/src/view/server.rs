@@ -1,26 +1,42 @@
 //! A small HTTP server for one reader on this machine.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
+use super::deadline::Deadline;
 use super::files::{FileKind, Served};
+use super::request::{Request, decoded};
 use super::{pages, perfetto};
 
-/// Time after which a silent client is given up.
+/// Time in which a client has to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest request that is read.
-const LONGEST: u64 = 16 << 10;
+/// Least number of bytes of an answer that a client has to take in a second, beyond [`PATIENCE`].
+const LEAST_PER_SECOND: u64 = 1 << 20;
+/// Number of requests that are answered at a time; others wait to be accepted.
+const AT_A_TIME: usize = 16;
+/// Time without attempts after a connection that could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Everything that requests are answered from.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) served: Served,
     pub(super) perfetto: Option<PathBuf>,
-    pub(super) address: String,
+    /// Number of the port.
+    pub(super) port: u16,
+    /// Text that a client must give, which only whoever started the server knows.
+    pub(super) token: String,
+}
+
+/// Contents of an answer.
+#[derive(Debug)]
+enum Body {
+    Text(String),
+    File(File, u64),
 }
 
 /// An answer: status, type of the contents, contents.
@@ -28,131 +44,146 @@ pub(super) struct Server {
 pub(super) struct Answer {
     status: &'static str,
     kind: &'static str,
-    body: Vec<u8>,
+    body: Body,
 }
 
 impl Answer {
     fn page(markup: String) -> Self {
-        Self { status: "200 OK", kind: "text/html; charset=utf-8", body: markup.into_bytes() }
+        Self { status: "200 OK", kind: "text/html; charset=utf-8", body: Body::Text(markup) }
     }
 
-    fn refusal(status: &'static str) -> Self {
-        let body = format!("{status}\n").into_bytes();
+    fn refusal(status: &'static str, help: &str) -> Self {
+        let body = Body::Text(format!("{status}\n{help}"));
         Self { status, kind: "text/plain; charset=utf-8", body }
     }
 
-    fn file(path: &Path) -> Self {
-        match fs::read(path) {
-            Ok(body) => Self { status: "200 OK", kind: content_type(path), body },
-            Err(_) => Self::refusal("404 Not Found"),
+    fn missing() -> Self {
+        Self::refusal("404 Not Found", "")
+    }
+
+    fn file(name: &Path, file: io::Result<File>) -> Self {
+        let sized = file.and_then(|file| file.metadata().map(|known| (file, known.len())));
+        match sized {
+            Ok((file, size)) => {
+                Self { status: "200 OK", kind: content_type(name), body: Body::File(file, size) }
+            }
+            Err(_) => Self::missing(),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match &self.body {
+            Body::Text(text) => text.len() as u64,
+            Body::File(_, size) => *size,
         }
     }
 }
 
 impl Server {
-    /// Answers requests until the process ends, each in a thread of its own.
-    pub(super) fn serve(self, listener: &TcpListener) {
-        let server = Arc::new(self);
-        for stream in listener.incoming().flatten() {
-            let server = Arc::clone(&server);
-            // A client that went away needs no answer.
-            std::thread::spawn(move || server.handle(&stream).ok());
+    /// Answers requests until the process ends, on as many threads as there may be.
+    pub(super) fn serve(&self, listener: &TcpListener) {
+        thread::scope(|scope| {
+            for _ in 1..AT_A_TIME {
+                let made = thread::Builder::new().spawn_scoped(scope, || self.work(listener));
+                // Where there may be no more threads, those that there are serve.
+                if made.is_err() {
+                    break;
+                }
+            }
+            self.work(listener);
+        });
+    }
+
+    fn work(&self, listener: &TcpListener) {
+        loop {
+            match listener.accept() {
+                // A client that went away needs no answer.
+                Ok((stream, _)) => drop(self.handle(&stream)),
+                Err(_) => thread::sleep(PAUSE),
+            }
         }
     }
 
-    fn handle(&self, stream: &TcpStream) -> std::io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let mut lines = BufReader::new(stream.take(LONGEST)).lines();
-        let request = lines.next().transpose()?.unwrap_or_default();
-        let mut host = String::new();
-        for line in lines {
-            let line = line?;
-            match line.split_once(':') {
-                Some((name, value)) if name.eq_ignore_ascii_case("host") => {
-                    value.trim().clone_into(&mut host);
-                }
-                None => break,
-                Some(_) => {}
-            }
-        }
-        let Answer { status, kind, body } = self.answer(&request, &host);
-        let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
-             X-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'self' {} data: blob: \
-             'unsafe-inline' 'unsafe-eval'\r\nConnection: close\r\n\r\n",
-            body.len(),
-            self.address
-        );
-        let mut stream = stream;
-        stream.write_all(head.as_bytes())?;
-        if !request.starts_with("HEAD ") {
-            stream.write_all(&body)?;
+    fn handle(&self, stream: &TcpStream) -> io::Result<()> {
+        let request = Request::read(Deadline::new(stream, PATIENCE))?;
+        let answer = self.answer(&request);
+        let taken = Duration::from_secs(answer.len() / LEAST_PER_SECOND);
+        let mut stream = Deadline::new(stream, PATIENCE + taken);
+        stream.write_all(self.head(&answer, &request).as_bytes())?;
+        match answer.body {
+            _ if request.line.starts_with("HEAD ") => {}
+            Body::Text(text) => stream.write_all(text.as_bytes())?,
+            Body::File(file, size) => drop(io::copy(&mut file.take(size), &mut stream)?),
         }
         stream.flush()
     }
 
-    /// Answers a request line. `host` must name this server, so that no page from elsewhere can read files through it.
-    pub(super) fn answer(&self, request: &str, host: &str) -> Answer {
-        let words: Vec<&str> = request.split(' ').collect();
-        let [method, target, _] = words[..] else { return Answer::refusal("400 Bad Request") };
+    fn head(&self, answer: &Answer, request: &Request) -> String {
+        let Answer { status, kind, .. } = answer;
+        let cookie = if self.is_known(request) {
+            let (name, token) = (self.cookie(), &self.token);
+            format!("Set-Cookie: {name}={token}; Path=/; HttpOnly; SameSite=Strict\r\n")
+        } else {
+            String::new()
+        };
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
+             X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n{cookie}Content-Security-Policy: \
+             default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval'\r\nConnection: close\r\n\r\n",
+            answer.len()
+        )
+    }
+
+    /// Answers a request. It must name this server, so that no page from elsewhere can read files through it, and have
+    /// the token, so that no other user of this machine can.
+    pub(super) fn answer(&self, request: &Request) -> Answer {
+        let Some((method, target)) = request.target() else {
+            return Answer::refusal("400 Bad Request", "");
+        };
         if !["GET", "HEAD"].contains(&method) {
-            return Answer::refusal("405 Method Not Allowed");
+            return Answer::refusal("405 Method Not Allowed", "");
         }
-        if !self.is_own(host) {
-            return Answer::refusal("403 Forbidden");
+        if !self.is_known(request) {
+            let help = "open the address that `cubeyard view` has printed, with its token\n";
+            return Answer::refusal("403 Forbidden", help);
         }
         let path = target.split(['?', '#']).next().unwrap_or_default();
         match decoded(path) {
-            Some(path) => self.contents(&path),
-            None => Answer::refusal("400 Bad Request"),
+            Some(path) => self.contents(&path, &request.host),
+            None => Answer::refusal("400 Bad Request", ""),
         }
     }
 
-    fn is_own(&self, host: &str) -> bool {
-        let own = self.address.trim_start_matches("http://").trim_end_matches('/');
-        host == own || host == own.replace("127.0.0.1", "localhost")
+    /// Returns whether a request means this server and comes from whoever started it.
+    fn is_known(&self, request: &Request) -> bool {
+        let own = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", self.port));
+        own.contains(&request.host) && request.has_token(&self.cookie(), &self.token)
     }
 
-    fn contents(&self, path: &str) -> Answer {
+    /// Returns the name of the cookie. Browsers send cookies to all ports of a host.
+    fn cookie(&self) -> String {
+        format!("cubeyard-{}", self.port)
+    }
+
+    fn contents(&self, path: &str, host: &str) -> Answer {
         if path == "/" {
-            return Answer::page(pages::index(
-                &self.served,
-                self.perfetto.is_some(),
-                &self.address,
-            ));
+            let address = format!("http://{host}/");
+            return Answer::page(pages::index(&self.served, self.perfetto.is_some(), &address));
         }
         if let Some(name) = path.strip_prefix("/perfetto/") {
             let found = self.perfetto.as_deref().and_then(|folder| perfetto::file(folder, name));
             return found
-                .map_or_else(|| Answer::refusal("404 Not Found"), |path| Answer::file(&path));
+                .map_or_else(Answer::missing, |path| Answer::file(&path, File::open(&path)));
         }
         let (shows, name) = match path.strip_prefix("/show/") {
             Some(name) => (true, name),
             None => (false, path.strip_prefix("/files/").unwrap_or_default()),
         };
-        match self.served.files.get(name) {
-            Some((path, FileKind::Record)) if shows => Answer::page(pages::record(name, path)),
-            Some((path, _)) => Answer::file(path),
-            None => Answer::refusal("404 Not Found"),
+        match (self.served.kind(name), self.served.open(name)) {
+            (Some(FileKind::Record), Ok(file)) if shows => Answer::page(pages::record(name, file)),
+            (_, file) => Answer::file(Path::new(name), file),
         }
     }
-}
-
-/// Decodes `%20` and the like; `None` if it is not UTF-8 in the end.
-fn decoded(path: &str) -> Option<String> {
-    let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = &tail[2..];
-    }
-    String::from_utf8(bytes).ok()
 }
 
 fn content_type(path: &Path) -> &'static str {
@@ -171,15 +202,23 @@ fn content_type(path: &Path) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::fs;
 
     use super::*;
 
-    fn status(request: &str, host: &str) -> &'static str {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-        let files = BTreeMap::from([("a b/ü.html".to_owned(), (path, FileKind::Page))]);
-        let address = "http://127.0.0.1:4000/".to_owned();
-        Server { served: Served { files }, perfetto: None, address }.answer(request, host).status
+    fn server() -> Server {
+        let name = format!("cubeyard-server-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(folder.join("a b")).unwrap();
+        fs::write(folder.join("a b/ü.html"), "<p>").unwrap();
+        let served = Served::find(&folder).unwrap();
+        Server { served, perfetto: None, port: 4000, token: "abc".to_owned() }
+    }
+
+    fn status(line: &str, host: &str) -> &'static str {
+        let cookies = "cubeyard-4000=abc".to_owned();
+        let request = Request { line: line.to_owned(), host: host.to_owned(), cookies };
+        server().answer(&request).status
     }
 
     #[test]
@@ -201,6 +240,26 @@ mod tests {
         assert_eq!(status("POST / HTTP/1.1", own), "405 Method Not Allowed");
         for request in ["", "GET /", "GET /%zz HTTP/1.1", "GET /% HTTP/1.1", "GET /%ff HTTP/1.1"] {
             assert_eq!(status(request, own), "400 Bad Request", "{request}");
+        }
+    }
+
+    /// Any user of the machine could read what was served.
+    #[test]
+    fn nothing_is_served_without_the_token() {
+        let host = "127.0.0.1:4000".to_owned();
+        for (target, cookies, expected) in [
+            ("/", "", "403 Forbidden"),
+            ("/files/a%20b/%C3%BC.html", "cubeyard-4000=abd", "403 Forbidden"),
+            ("/?token=ab", "", "403 Forbidden"),
+            ("/?token=abc", "", "200 OK"),
+            ("/", "cubeyard-4000=abc", "200 OK"),
+        ] {
+            let line = format!("GET {target} HTTP/1.1");
+            let request = Request { line, host: host.clone(), cookies: cookies.to_owned() };
+            let (server, answer) = (server(), server().answer(&request));
+            assert_eq!(answer.status, expected, "{target} {cookies}");
+            let gives = server.head(&answer, &request).contains("cubeyard-4000=abc;");
+            assert_eq!(gives, expected == "200 OK", "the token is told to those who know it");
         }
     }
 }

@@ -24,6 +24,7 @@ mod shell;
 mod topology;
 mod validate;
 mod vary;
+mod view;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

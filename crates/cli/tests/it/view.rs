@@ -1,0 +1,159 @@
+//! `cubeyard view`: who may read, and what a reader may ask of the server.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::Sandbox;
+
+/// A server in a process of its own, which ends with the test.
+struct Viewed {
+    process: Child,
+    host: String,
+    token: String,
+}
+
+impl Viewed {
+    /// Starts the server on a folder, by a command line that ends with the words `view` and the folder.
+    fn start(sandbox: &Sandbox, mut command: Command) -> Self {
+        let mut process = command
+            .args(["view", "."])
+            .current_dir(&sandbox.folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        let output = process.stdout.take().unwrap();
+        BufReader::new(output).read_line(&mut address).unwrap();
+        let rest = address.trim().strip_prefix("http://").expect(&address);
+        let (host, token) = rest.split_once("/?token=").expect(&address);
+        Self { process, host: host.to_owned(), token: token.to_owned() }
+    }
+
+    fn of(sandbox: &Sandbox) -> Self {
+        Self::start(sandbox, Command::new(env!("CARGO_BIN_EXE_cubeyard")))
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.host).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    }
+
+    /// Returns the whole answer to a request with more lines in its head.
+    fn ask(&self, target: &str, lines: &str) -> String {
+        let mut stream = self.connect();
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: {}\r\n{lines}\r\n", self.host).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn with_token(&self, target: &str) -> String {
+        self.ask(&format!("{target}?token={}", self.token), "")
+    }
+
+    /// Returns the largest resident size of the process so far, in KiB.
+    fn peak_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.process.id());
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Viewed {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// Any user of the machine could read everything, as the port alone is no secret.
+#[test]
+fn only_those_who_know_the_token_can_read() {
+    let sandbox = Sandbox::new("view-token");
+    sandbox.write("a.json", "{\"secret\": 7}");
+    let (viewed, other) = (Viewed::of(&sandbox), Viewed::of(&sandbox));
+    assert!(viewed.token.len() == 32 && viewed.token != other.token);
+    for target in ["/", "/files/a.json", "/show/a.json", "/perfetto/"] {
+        let refused = viewed.ask(target, "");
+        assert!(refused.starts_with("HTTP/1.1 403 ") && !refused.contains(&viewed.token));
+        let wrong = viewed.ask(&format!("{target}?token={}", other.token), "");
+        assert!(wrong.starts_with("HTTP/1.1 403 ") && !wrong.contains("secret"), "{wrong}");
+    }
+    let first = viewed.with_token("/");
+    assert!(first.starts_with("HTTP/1.1 200 "), "{first}");
+    let cookie = first.lines().find_map(|line| line.strip_prefix("Set-Cookie: ")).unwrap();
+    let cookie = cookie.split(';').next().unwrap();
+    let later = viewed.ask("/files/a.json", &format!("Cookie: {cookie}\r\n"));
+    assert!(later.ends_with("{\"secret\": 7}"), "{later}");
+}
+
+/// Each connection had a thread of its own, and the process ended where there could be no more of them.
+#[test]
+fn many_connections_and_few_threads_do_not_end_the_server() {
+    let sandbox = Sandbox::new("view-threads");
+    sandbox.write("a.json", "{}");
+    let mut limited = Command::new("prlimit");
+    // Threads count for the user, so the limit is on addresses, of which each takes some for its stack.
+    limited.args(["--as=60000000", env!("CARGO_BIN_EXE_cubeyard")]);
+    for mut viewed in [Viewed::of(&sandbox), Viewed::start(&sandbox, limited)] {
+        let silent: Vec<_> = (0..100).map(|_| viewed.connect()).collect();
+        sleep(Duration::from_millis(300));
+        assert!(viewed.process.try_wait().unwrap().is_none(), "the server has ended");
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", viewed.process.id())).unwrap();
+        assert!(tasks.count() <= 17);
+        drop(silent);
+        let answer = viewed.with_token("/files/a.json");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+}
+
+/// A client that sent a byte now and then was read for as long as it liked: 10 s were the limit of each read.
+#[test]
+fn a_request_has_ten_seconds_in_all() {
+    let sandbox = Sandbox::new("view-slow");
+    sandbox.write("a.json", "{}");
+    let viewed = Viewed::of(&sandbox);
+    let mut stream = viewed.connect();
+    let start = Instant::now();
+    stream.write_all(b"GET / HTTP/1.1\r\nX: ").unwrap();
+    let ended = (0..60).any(|_| {
+        sleep(Duration::from_millis(500));
+        stream.write_all(b"y").is_err()
+    });
+    assert!(ended && start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
+    assert!(start.elapsed() > Duration::from_secs(9), "{:?}", start.elapsed());
+}
+
+/// A trace was read whole before its first byte was sent, once for each request.
+#[test]
+fn a_large_trace_is_sent_in_pieces() {
+    let sandbox = Sandbox::new("view-large");
+    let size = 300 << 20;
+    let file = std::fs::File::create(sandbox.path("large.pftrace")).unwrap();
+    file.set_len(size).unwrap();
+    let viewed = Viewed::of(&sandbox);
+    let mut stream = viewed.connect();
+    let (host, token) = (&viewed.host, &viewed.token);
+    write!(stream, "GET /files/large.pftrace?token={token} HTTP/1.1\r\nHost: {host}\r\n\r\n")
+        .unwrap();
+    let read = std::io::copy(&mut stream, &mut std::io::sink()).unwrap();
+    assert!(read > size && read < size + 1000, "{read}");
+    assert!(viewed.peak_kib() < 100 << 10, "{} KiB", viewed.peak_kib());
+}
+
+/// 436 KB of records became a page of 122 MB.
+#[test]
+fn records_with_nothing_in_common_make_a_page_of_ordinary_size() {
+    let sandbox = Sandbox::new("view-wide");
+    let line = |at: usize| format!("{{\"{}{at}\": {at}}}\n", "k".repeat(150));
+    sandbox.write("wide.jsonl", (0..2700).map(line).collect::<String>());
+    let viewed = Viewed::of(&sandbox);
+    let page = viewed.with_token("/show/wide.jsonl");
+    assert!(page.contains("more columns are not shown"), "{}", &page[..2000]);
+    assert!(page.len() < 8 << 20, "{}", page.len());
+}
