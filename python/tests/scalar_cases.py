@@ -80,8 +80,10 @@ class ScalarCase:
         """Compares a result with NumPy's."""
         expected = self.expected()
         compare(Case(f"{self.operation} with {self.numbers}", [self.array], expected), found)
-        if expected.dtype.kind == "f" and self.operation.name not in ("maximum", "minimum", "rem"):
-            assert np.array_equal(np.signbit(found), np.signbit(expected) | np.isnan(expected) & np.signbit(found)), self
+        if expected.dtype.kind == "f" and self.operation.name not in ("maximum", "minimum", "rem", "clamp"):
+            # NaN has no sign, and of two zeros NumPy keeps either one.
+            numbers = ~np.isnan(expected)
+            assert np.array_equal(np.signbit(found)[numbers], np.signbit(expected)[numbers]), self
 
     def expected(self):
         into = self.dtype()

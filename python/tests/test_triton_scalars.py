@@ -104,7 +104,7 @@ def test_functions_of_single_numbers_are_those_of_elements(share, other):
 @triton.jit
 def wrapping(out_ptr, far_ptr, N: tl.constexpr):
     at = tl.arange(0, N)
-    tl.store(out_ptr + at, ((at << 30) > 5).to(tl.int32))
+    tl.store(out_ptr + at, (((at + 1) << 30) > 5).to(tl.int32))
     far = (at.to(tl.int64) << 62) ^ 3
     tl.store(far_ptr + at, far)
     tl.store(far_ptr + N + at, far // 3)
@@ -117,7 +117,7 @@ def test_known_numbers_wrap_as_computed_ones_do():
     out, far = np.zeros(8, np.int32), np.zeros((4, 8), np.int64)
     wrapping[(1,)](out, far, N=8)
     at = np.arange(8)
-    assert (out == ((at.astype(np.int32) << np.int32(30)) > 5)).all()
+    assert (out == ((at.astype(np.int32) + np.int32(1) << np.int32(30)) > 5)).all()
     numbers = (at << 62) ^ 3
     assert (far[0] == numbers).all()
     assert far[1].tolist() == [abs(one) // 3 * (1 if one > 0 else -1) for one in numbers.tolist()]
