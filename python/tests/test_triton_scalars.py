@@ -123,3 +123,52 @@ def test_known_numbers_wrap_as_computed_ones_do():
     assert far[1].tolist() == [abs(one) // 3 * (1 if one > 0 else -1) for one in numbers.tolist()]
     assert (far[2] == at + LARGE).all()
     assert (far[3] == (numbers >= 4611686018427387907)).all()
+
+
+@triton.jit
+def beside(x_ptr, out_ptr, far, other, N: tl.constexpr):
+    at = tl.arange(0, N)
+    x = tl.load(x_ptr + at)
+    tl.store(out_ptr + at, x + far)
+    tl.store(out_ptr + N + at, far - x)
+    tl.store(out_ptr + 2 * N + at, x * far)
+    tl.store(out_ptr + 3 * N + at, x & far)
+    tl.store(out_ptr + 4 * N + at, x | far)
+    tl.store(out_ptr + 5 * N + at, x ^ far)
+    tl.store(out_ptr + 6 * N + at, tl.minimum(x, far))
+    tl.store(out_ptr + 7 * N + at, tl.maximum(x, far))
+    tl.store(out_ptr + 8 * N + at, (x < far).to(tl.int64))
+    tl.store(out_ptr + 9 * N + at, (x <= far).to(tl.int64))
+    tl.store(out_ptr + 10 * N + at, (x == far).to(tl.int64))
+    tl.store(out_ptr + 11 * N + at, (x != far).to(tl.int64))
+    tl.store(out_ptr + 12 * N + at, (x >= far).to(tl.int64))
+    tl.store(out_ptr + 13 * N + at, tl.where(x > far, x, far))
+    tl.store(out_ptr + 14 * N + at, x + (far * other + 1))
+    tl.store(out_ptr + 15 * N + at, x ^ (far - other))
+    tl.store(out_ptr + 16 * N + at, x // (other | 1))
+    tl.store(out_ptr + 17 * N + at, x % (other | 1))
+    tl.store(out_ptr + 18 * N + at, at * far + other)
+    tl.store(out_ptr + 19 * N + at, tl.load(x_ptr + at, mask=at < 3, other=far))
+
+
+def expected(x, far, other):
+    at, far, other, one = np.arange(len(x)), np.int64(far), np.int64(other), np.int64(1)
+    rest = np.fmod(x, other | one)
+    found = [x + far, far - x, x * far, x & far, x | far, x ^ far, np.minimum(x, far), np.maximum(x, far), x < far, x <= far]
+    found += [x == far, x != far, x >= far, np.where(x > far, x, far), x + (far * other + one), x ^ (far - other)]
+    found += [(x - rest) // (other | one), rest, at * far + other, np.where(at < 3, x, far)]
+    return np.array([np.asarray(one).astype(np.int64) for one in found])
+
+
+def test_random_numbers_of_64_bits_beside_tiles():
+    """CUBEYARD_TRITON_NUMBERS is the number of launches, each of which has twenty operations."""
+    rng, edges = np.random.default_rng(3), np.array([2**63 - 1, -(2**63), LARGE, LARGE - 1, -LARGE, 2**32, -1, 2**31])
+    for _ in range(int(os.environ.get("CUBEYARD_TRITON_NUMBERS", "25"))):
+        far, other = (int(rng.choice(edges) if rng.random() < 0.4 else rng.integers(-(2**63), 2**63 - 1)) for _ in range(2))
+        x = rng.integers(-(2**63), 2**63 - 1, 16)
+        x[:5] = [far, min(far, 2**63 - 2) + 1, max(far, 1 - 2**63) - 1, *rng.choice(edges, 2)]
+        out = np.zeros((20, 16), np.int64)
+        beside[(1,)](x, out, far, other, N=16)
+        with np.errstate(over="ignore"):
+            wanted = expected(x, far, other)
+        assert (out == wanted).all(), (far, other, np.argwhere(out != wanted)[:3].tolist())
