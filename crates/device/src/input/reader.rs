@@ -126,6 +126,20 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// Rejects a value that is no mapping where `default` has one. Laid over another file it would replace the mapping,
+    /// and keys of the default would be missing.
+    pub(crate) fn keeps_mappings(&self, default: &Field<'_>) -> Result<(), InputError> {
+        let Value::Map(known) = &default.tree.value else { return Ok(()) };
+        let Value::Map(given) = &self.tree.value else { return Err(self.unexpected("a mapping")) };
+        for entry in given {
+            let Some(default) = known.iter().find(|known| known.key == entry.key) else { continue };
+            let [given, default] = [entry, default]
+                .map(|entry| Field { key: join(&self.key, &entry.key), tree: &entry.tree });
+            given.keeps_mappings(&default)?;
+        }
+        Ok(())
+    }
+
     /// Reads the value as a mapping whose keys are those that `read` asks for.
     pub fn record<T>(
         &self,

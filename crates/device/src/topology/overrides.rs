@@ -99,9 +99,12 @@ impl Topology {
         let base = self.base(&texts).to_string();
         let spec_and_values = || {
             let mut tree = yaml::parse(MACHINE, &base)?;
+            let default = yaml::parse(super::DEFAULT_NAME, super::DEFAULT)?;
             for given in &texts {
                 yaml::check_length(&given.shown, given.text.len(), super::LONGEST)?;
-                tree.overlay(yaml::parse(&given.shown, &given.text)?);
+                let given = yaml::parse(&given.shown, &given.text)?;
+                Field::root(&given).keeps_mappings(&Field::root(&default))?;
+                tree.overlay(given);
             }
             Ok((read::spec(&Field::root(&tree))?, PlainValue::of(&tree)))
         };

@@ -287,7 +287,8 @@ impl HbmSpec {
     }
 
     /// Returns the peak bandwidth of a PE's slice for reads and writes together, in bytes per second. Its wire carries
-    /// them in opposite directions, its channels share them.
+    /// them in opposite directions, its channels share them. The wire of the PE that reads or writes, `pe.link`, is another
+    /// limit.
     pub fn peak_both_ways(&self) -> f64 {
         self.channels_bytes_per_second().min(2.0 * self.link.bandwidth.bytes_per_second() as f64)
     }

@@ -15,6 +15,7 @@ mod launch;
 mod long_tests;
 mod mappings;
 mod oplog;
+mod overrides;
 mod own_component;
 mod pattern;
 mod pe;
