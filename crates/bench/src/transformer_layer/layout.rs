@@ -1,5 +1,7 @@
 //! The numbers of a layer as matrices, and in the layout of the PEs.
 
+use std::borrow::Cow;
+
 use crate::Lab;
 use crate::inputs::{numbers, queries};
 use crate::reference::{panel_order, size};
@@ -121,21 +123,29 @@ impl Numbers {
             Held::Qkv | Held::QkvScales | Held::QkvBias => self.qkv_of(held, sip),
             Held::HeadNorms => self.by_pe(sip, |_, _| self.head_norms.values.clone()),
             Held::PostNorms => self.by_pe(sip, |_, pe| self.slice_of(&self.post_norms, pe)),
-            Held::Output => self.by_pe(sip, |cube, pe| {
-                let row = |row| self.attended_row(cube, row);
-                self.panels(&self.output, row, self.cut.attended(), pe)
-            }),
-            Held::GateUp => self.by_expert(sip, |expert, cube, pe| {
-                let of = [&self.gate[expert], &self.up[expert]].map(|matrix| self.stored(matrix));
-                self.gate_up(&of, self.cut.hidden(), cube, pe)
-            }),
+            Held::Output => {
+                let output = self.stored(&self.output);
+                self.by_pe(sip, |cube, pe| {
+                    let row = |row| self.attended_row(cube, row);
+                    self.panels(&output, row, self.cut.attended(), pe)
+                })
+            }
+            Held::GateUp => {
+                let [gate, up] = [&self.gate, &self.up].map(|matrices| self.all_stored(matrices));
+                self.by_expert(sip, |expert, cube, pe| {
+                    self.gate_up([&gate[expert], &up[expert]], self.cut.hidden(), cube, pe)
+                })
+            }
             Held::GateUpScales => self.by_expert(sip, |expert, cube, pe| {
-                self.gate_up(&[&self.gate[expert], &self.up[expert]].map(scales), 1, cube, pe)
+                let [gate, up] = [&self.gate[expert], &self.up[expert]].map(scales);
+                self.gate_up([&gate, &up], 1, cube, pe)
             }),
-            Held::Down => self.by_expert(sip, |expert, cube, pe| {
-                let depth = self.cut.inner() * self.cut.pes;
-                self.panels(&self.down[expert], |row| cube * depth + row, depth, pe)
-            }),
+            Held::Down => {
+                let (down, depth) = (self.all_stored(&self.down), self.cut.inner() * self.cut.pes);
+                self.by_expert(sip, |expert, cube, pe| {
+                    self.panels(&down[expert], |row| cube * depth + row, depth, pe)
+                })
+            }
             Held::Router => self.by_pe(sip, |_, _| self.router_rows()),
             Held::OutputScales => self.by_pe(sip, |_, pe| self.slice_of(&scales(&self.output), pe)),
             Held::DownScales => {
@@ -248,24 +258,30 @@ impl Numbers {
     fn qkv_of(&self, held: Held, sip: u64) -> Vec<f64> {
         let (matrix, rows) = match held {
             Held::Qkv => (self.stored(&self.qkv), self.cut.hidden()),
-            Held::QkvScales => (scales(&self.qkv), 1),
-            _ => (self.bias.clone(), 1),
+            Held::QkvScales => (Cow::Owned(scales(&self.qkv)), 1),
+            _ => (Cow::Borrowed(&self.bias), 1),
         };
         self.by_pe(sip, |cube, pe| self.columns_of_group(&matrix, rows, cube, pe))
     }
 
-    /// Returns weights as they are stored: without the scales of their columns.
-    fn stored(&self, matrix: &Matrix) -> Matrix {
-        let mut stored = matrix.clone();
-        if self.cut.is_quantised() {
-            let scales = scales(matrix).values;
-            let rows = stored.values.chunks_exact_mut(stored.columns);
-            rows.for_each(|row| row.iter_mut().zip(&scales).for_each(|(x, scale)| *x /= scale));
+    /// Returns weights as they are stored: without the scales of their columns. Called once for each matrix, not for each
+    /// PE: a copy of it takes longer than the part of a PE.
+    fn stored<'m>(&self, matrix: &'m Matrix) -> Cow<'m, Matrix> {
+        if !self.cut.is_quantised() {
+            return Cow::Borrowed(matrix);
         }
-        stored
+        let mut stored = matrix.clone();
+        let scales = scales(matrix).values;
+        let rows = stored.values.chunks_exact_mut(stored.columns);
+        rows.for_each(|row| row.iter_mut().zip(&scales).for_each(|(x, scale)| *x /= scale));
+        Cow::Owned(stored)
     }
 
-    fn gate_up(&self, [gate, up]: &[Matrix; 2], rows: u64, cube: u64, pe: u64) -> Vec<f64> {
+    fn all_stored<'m>(&self, matrices: &'m [Matrix]) -> Vec<Cow<'m, Matrix>> {
+        matrices.iter().map(|matrix| self.stored(matrix)).collect()
+    }
+
+    fn gate_up(&self, [gate, up]: [&Matrix; 2], rows: u64, cube: u64, pe: u64) -> Vec<f64> {
         let (cut, width) = (&self.cut, self.cut.inner());
         let first = (cube * cut.pes + pe) * width;
         let row = |row| {
@@ -279,7 +295,7 @@ impl Numbers {
 
     /// Returns some rows of a matrix, restricted to the columns of a PE, panel by panel.
     fn panels(&self, matrix: &Matrix, row_at: impl Fn(u64) -> u64, rows: u64, pe: u64) -> Vec<f64> {
-        let (slice, matrix) = (self.cut.slice(), self.stored(matrix));
+        let slice = self.cut.slice();
         let order = panel_order(rows, slice, self.cut.panel(rows)).into_iter();
         let place = |element: usize| (element as u64 / slice, element as u64 % slice);
         order.map(place).map(|(row, column)| matrix.at(row_at(row), pe * slice + column)).collect()
@@ -335,5 +351,5 @@ fn column_scale(column: usize) -> f64 {
 /// Returns the scales of the columns of a quantised matrix.
 fn scales(matrix: &Matrix) -> Matrix {
     let values = (0..matrix.columns).map(|column| matrix.scale * column_scale(column)).collect();
-    Matrix { values, ..matrix.clone() }
+    Matrix { columns: matrix.columns, values, scale: matrix.scale }
 }
