@@ -135,11 +135,13 @@ impl Case {
         let [tile_m, tile_k, tile_n] = self.tile();
         let (a_by_tile, b_by_tile) = self.by_tile();
         let left_tile = a_by_tile.then_some([tile_m, tile_k]);
-        let left = self.matrix(lab, [m, k], self.dtype, left, left_tile)?;
+        let left = self.input(lab, [m, k], left, left_tile)?;
         let right_tile = b_by_tile.then_some([tile_k, tile_n]);
-        let right = self.matrix(lab, [k, n], self.dtype, right, right_tile)?;
+        let right = self.input(lab, [k, n], right, right_tile)?;
         let tile = self.staging.map(|_| [tile_m, tile_n]);
-        let product = self.matrix(lab, [m, n], self.output, &[], tile)?;
+        let dimensions = self.dimensions([m, n], tile);
+        let product =
+            lab.context.empty(&dimensions, self.output)?.to(&Placement::one(lab.sips[0]))?;
         let (kernel, numbers) = match self.staging {
             Some(staging) => (gemm(staging, self.layout), self.shape),
             None => (gemm_blocked(), self.block),
@@ -159,21 +161,32 @@ impl Case {
         (self.staging == Some(Staging::RefRef), is_b)
     }
 
-    /// Makes a matrix in memory; in tiles if it is moved by tiles and the layout is tiled.
-    fn matrix(
+    /// Returns the dimensions of a matrix in memory: one if it is moved by tiles and the layout is tiled.
+    fn dimensions(&self, shape: [u64; 2], tile: Option<[u64; 2]>) -> Vec<u64> {
+        match self.tiled(tile) {
+            None => shape.to_vec(),
+            Some(tile) => {
+                vec![shape[0].next_multiple_of(tile[0]) * shape[1].next_multiple_of(tile[1])]
+            }
+        }
+    }
+
+    fn tiled(&self, tile: Option<[u64; 2]>) -> Option<[u64; 2]> {
+        tile.filter(|_| self.layout == OperandLayout::Tiled)
+    }
+
+    /// Places an operand in memory.
+    fn input(
         &self,
         lab: &Lab,
         shape: [u64; 2],
-        dtype: DType,
         values: &[f64],
         tile: Option<[u64; 2]>,
     ) -> Result<Tensor, RuntimeError> {
+        let tiles = self.tiled(tile).filter(|_| lab.has_data);
+        let stored = tiles.map_or_else(|| values.to_vec(), |tile| pack(values, shape, tile));
         let over = Placement::one(lab.sips[0]);
-        let tile = tile.filter(|_| self.layout == OperandLayout::Tiled);
-        let Some(tile) = tile else { return place(lab, &shape, dtype, &over, values) };
-        let packed = if values.is_empty() { Vec::new() } else { pack(values, shape, tile) };
-        let length = |axis: usize| shape[axis].next_multiple_of(tile[axis]);
-        place(lab, &[length(0) * length(1)], dtype, &over, &packed)
+        place(lab, &self.dimensions(shape, tile), self.dtype, &over, &stored)
     }
 
     /// Returns the expected product in its memory layout.

@@ -27,7 +27,8 @@ pub(super) fn queries(lab: &Lab, count: u64, seed: u64) -> Vec<f64> {
     numbers(lab, count, seed).into_iter().map(|number| 8.0 * number).collect()
 }
 
-/// Places a tensor of these numbers on the device; uninitialised if there are none.
+/// Places an input on the device. Without data its bytes travel, too, as zeros, so that memory is in the same state when
+/// kernels begin.
 pub(super) fn place(
     lab: &Lab,
     dimensions: &[u64],
@@ -35,10 +36,10 @@ pub(super) fn place(
     over: &Placement,
     values: &[f64],
 ) -> Result<Tensor, RuntimeError> {
-    let tensor = if values.is_empty() {
-        lab.context.empty(dimensions, dtype)?
-    } else {
+    let tensor = if lab.has_data {
         lab.context.from_slice(dimensions, values)?.to_dtype(dtype)?
+    } else {
+        lab.context.zeros(dimensions, dtype)?
     };
     tensor.to(over)
 }

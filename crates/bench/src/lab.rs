@@ -1,8 +1,9 @@
 //! The environment in which a bench runs.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use cubeyard_device::machine::Machine;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, Launch, RuntimeError, Tensor};
@@ -30,6 +31,10 @@ pub struct Lab {
     /// The SIPs to use.
     pub sips: Vec<SipId>,
     pub(super) phases: Rc<RefCell<Vec<Phase>>>,
+    /// Hash of the order of events up to the end of the last launch.
+    pub(super) order_hash: Rc<Cell<u64>>,
+    /// Largest number of PEs whose HBM was in use when launches ended.
+    pub(super) memories: Rc<Cell<u64>>,
 }
 
 impl Lab {
@@ -44,7 +49,14 @@ impl Lab {
     pub fn settle(&self) -> Result<(), RuntimeError> {
         let launched = self.launcher.take_launched().into_iter();
         let launched = launched.map(|(name, handle)| Ok((name, handle.wait()?)));
-        let launched = launched.collect::<Result<_, RuntimeError>>()?;
+        let launched = launched.collect::<Result<Vec<_>, RuntimeError>>()?;
+        if !launched.is_empty() {
+            let hash = |machine: &Machine| machine.view().engine().order_hash();
+            self.order_hash.set(self.context.machine(hash));
+            let pes = self.context.memory_stats().pes;
+            let used = pes.iter().filter(|pe| !pe.used.is_zero()).count() as u64;
+            self.memories.set(self.memories.get().max(used));
+        }
         let phases = Phase::of(&self.launcher, launched);
         self.phases.borrow_mut().extend(phases);
         Ok(())

@@ -30,46 +30,87 @@ pub(super) fn limit(report: &RunReport, legs: &[Leg]) -> String {
     }
 }
 
-/// Names what took most of the path: all steps of one kind for one command at one line.
-fn longest(legs: &[Leg]) -> Option<String> {
-    let mut parts: BTreeMap<_, (Span, Span)> = BTreeMap::new();
-    for Leg { step, command, .. } in legs {
-        // Dispatch counts as one part, whatever is dispatched.
-        let key = match step.kind {
-            SliceKind::Cpu => (step.kind, "", ""),
-            kind => (kind, command.as_str(), step.place.as_str()),
-        };
-        let (all, waiting) = parts.entry(key).or_default();
-        *all += step.span();
-        *waiting += step.access.map_or(Span::ZERO, |access| access.waiting);
-    }
-    let whole: Span = parts.values().map(|(all, _)| *all).sum();
-    let (key, (all, waiting)) = parts.into_iter().rev().max_by_key(|(_, (all, _))| *all)?;
-    let share = |part: Span, of: Span| whole_percent(part.ps() as f64 / of.ps() as f64);
-    let behind = match waiting {
-        Span::ZERO => String::new(),
-        _ => format!(", {} of that behind other traffic", share(waiting, all)),
-    };
-    Some(format!("{} ({} of the critical path{behind})", part_name(key), share(all, whole)))
+/// Time on the path, and the part of it behind other traffic.
+#[derive(Clone, Copy, Default)]
+struct PathTime {
+    all: Span,
+    waiting: Span,
 }
 
-fn part_name((kind, command, place): (SliceKind, &str, &str)) -> String {
-    let who = match kind {
-        SliceKind::Cpu => return "the calls that PE_CPU dispatches".to_owned(),
-        SliceKind::DmaRead => "DMA reads of",
-        SliceKind::DmaWrite => "DMA writes of",
-        SliceKind::Fetch => "operands that come from the TCM for",
-        SliceKind::Gemm => "the matrix unit in",
-        SliceKind::Math => "the vector unit in",
-        SliceKind::Store => "results that go to the TCM of",
-        SliceKind::Message => "messages of",
-        SliceKind::Wait if command == HOST => return "the host between launches".to_owned(),
-        SliceKind::Wait if command.is_empty() => {
-            return "launches that reach PEs one after the other".to_owned();
-        }
-        SliceKind::Wait => "waiting in",
+/// Names the unit that took most of the path, with its share, and the command at one line that took most of it.
+fn longest(legs: &[Leg]) -> Option<String> {
+    let mut units: BTreeMap<PathUnit, PathTime> = BTreeMap::new();
+    let mut lines: BTreeMap<(PathUnit, &str, &str), Span> = BTreeMap::new();
+    for Leg { step, command, .. } in legs {
+        let unit = PathUnit::of(step.kind, command);
+        let time = units.entry(unit).or_default();
+        time.all += step.span();
+        time.waiting += step.access.map_or(Span::ZERO, |access| access.waiting);
+        *lines.entry((unit, command, &step.place)).or_default() += step.span();
+    }
+    let whole: Span = units.values().map(|time| time.all).sum();
+    let (unit, time) = units.into_iter().rev().max_by_key(|(_, time)| time.all)?;
+    lines.retain(|(of, _, _), _| *of == unit);
+    let share = |part: Span, of: Span| whole_percent(part.ps() as f64 / of.ps() as f64);
+    let behind = match time.waiting {
+        Span::ZERO => String::new(),
+        waiting => format!(", {} of that behind other traffic", share(waiting, time.all)),
     };
-    format!("{who} `{command}` at {place}")
+    let named =
+        format!("{} ({} of the critical path{behind})", unit.name(), share(time.all, whole));
+    let several = lines.len() > 1;
+    let line = lines.into_iter().rev().max_by_key(|(_, span)| *span);
+    Some(match line.zip(unit.preposition()) {
+        None => named,
+        Some((((_, command, place), span), of)) if several => {
+            format!("{named}, above all {of} `{command}` at {place} ({})", share(span, whole))
+        }
+        Some((((_, command, place), _), of)) => format!("{named} {of} `{command}` at {place}"),
+    })
+}
+
+/// A kind of work on the path; waits are told apart by what is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum PathUnit {
+    Unit(SliceKind),
+    Host,
+    Launch,
+}
+
+impl PathUnit {
+    fn of(kind: SliceKind, command: &str) -> Self {
+        match kind {
+            SliceKind::Wait if command == HOST => Self::Host,
+            SliceKind::Wait if command.is_empty() => Self::Launch,
+            kind => Self::Unit(kind),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Host => "the host between launches",
+            Self::Launch => "launches that reach PEs one after the other",
+            Self::Unit(SliceKind::Cpu) => "the calls that PE_CPU dispatches",
+            Self::Unit(SliceKind::DmaRead) => "DMA reads",
+            Self::Unit(SliceKind::DmaWrite) => "DMA writes",
+            Self::Unit(SliceKind::Fetch) => "operands that come from the TCM",
+            Self::Unit(SliceKind::Gemm) => "the matrix unit",
+            Self::Unit(SliceKind::Math) => "the vector unit",
+            Self::Unit(SliceKind::Store) => "results that go to the TCM",
+            Self::Unit(SliceKind::Message) => "messages",
+            Self::Unit(SliceKind::Wait) => "waiting",
+        }
+    }
+
+    /// Returns the word before a command of the unit; `None` if it is the same for all commands.
+    fn preposition(self) -> Option<&'static str> {
+        match self {
+            Self::Host | Self::Launch | Self::Unit(SliceKind::Cpu) => None,
+            Self::Unit(SliceKind::Gemm | SliceKind::Math | SliceKind::Wait) => Some("in"),
+            Self::Unit(SliceKind::Fetch) => Some("for"),
+            Self::Unit(_) => Some("of"),
+        }
+    }
 }
 
 /// Returns the time of each kind of work in some steps, in the order of legends.
@@ -81,4 +122,52 @@ pub(super) fn breakdown(steps: &[Step]) -> Vec<(SliceKind, Span)> {
     let mut parts: Vec<_> = SliceKind::ALL.into_iter().map(of).collect();
     parts.retain(|(_, span)| *span > Span::ZERO);
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leg(kind: SliceKind, ns: u64, command: &str, place: &str) -> Leg {
+        let step = Step {
+            start: Span::ZERO,
+            end: Span::from_ps(1000 * ns),
+            what: String::new(),
+            kind,
+            place: place.to_owned(),
+            why: String::new(),
+            access: None,
+        };
+        Leg { step, command: command.to_owned(), record: None }
+    }
+
+    /// A layer of a transformer was limited by one load with 14 % of its path, where messages of many lines had 47 %.
+    #[test]
+    fn the_unit_with_most_of_the_path_is_named_before_its_largest_line() {
+        let mut legs = vec![leg(SliceKind::DmaRead, 14, "load f16[8, 8]", "layer.rs:7")];
+        legs.extend((0..4).map(|_| leg(SliceKind::Message, 3, "send f16[2]", "layer.rs:20")));
+        legs.extend((0..35).map(|line| {
+            leg(SliceKind::Message, 1, "receive f16[2]", &format!("layer.rs:{}", 30 + line))
+        }));
+        legs.push(leg(SliceKind::Cpu, 39, "load f16[8, 8]", "layer.rs:7"));
+        assert_eq!(
+            longest(&legs).unwrap(),
+            "messages (47 % of the critical path), above all of `send f16[2]` at layer.rs:20 (12 %)"
+        );
+    }
+
+    #[test]
+    fn a_unit_with_one_line_names_it_without_a_second_share() {
+        let legs =
+            [leg(SliceKind::Math, 90, "exp f32[8]", "a.py:3"), leg(SliceKind::Wait, 10, "", "")];
+        assert_eq!(
+            longest(&legs).unwrap(),
+            "the vector unit (90 % of the critical path) in `exp f32[8]` at a.py:3"
+        );
+        assert_eq!(
+            longest(&legs[1..]).unwrap(),
+            "launches that reach PEs one after the other (100 % of the critical path)"
+        );
+        assert_eq!(longest(&[]), None);
+    }
 }

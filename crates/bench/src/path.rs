@@ -170,7 +170,8 @@ impl Walk<'_> {
                 "one call after the other".to_owned()
             }
             OpCause::Dispatch => "it was dispatched then".to_owned(),
-            OpCause::Unit => format!("{} was busy: {its}", record.unit.name()),
+            // Units of one engine take turns: the one that was busy may be another than its own.
+            OpCause::Unit => format!("{} was busy: {its}", before.unit.name()),
             // A load has no operands: it waits for its memory in the TCM.
             OpCause::After if record.unit == OpUnit::Load => {
                 format!("its place in the TCM was free after {its}")

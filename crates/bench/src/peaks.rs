@@ -1,5 +1,6 @@
 //! Peak rates of the units of a PE, and the minimum times that follow.
 
+use cubeyard_device::pe::OpUnit;
 use cubeyard_device::topology::{ComputeEngines, CoreSpec, Topology};
 use cubeyard_sim::{Bandwidth, Span};
 
@@ -24,13 +25,42 @@ pub(super) fn peak_rate(work: &Work, topology: &Topology) -> f64 {
 pub(super) fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
     let pes = pes.max(1);
     let mut bounds = engines(work, &topology.spec().pe.core, pes);
+    bounds.extend(memory(work, topology, pes));
+    bounds.extend(work.links.iter().cloned());
+    bounds
+}
+
+/// Returns the bounds of the bytes that leave or enter memory: that of the memories, and that of the wires of the PEs, which
+/// carry both directions at once, if it is the larger one.
+fn memory(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
     let memories = work.memories.unwrap_or(pes).max(1);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes")]
     let rate = Bandwidth::from_bytes_per_second(topology.spec().hbm.peak_both_ways() as u64);
     let hbm = rate.map(|rate| rate.span(work.bytes.div_ceil(memories)));
-    bounds.extend(named("the HBM of a PE", hbm));
-    bounds.extend(work.links.iter().cloned());
-    bounds
+    let wire = topology.spec().pe.link.bandwidth.span(work.bytes.div_ceil(2 * pes));
+    let wire = Some(wire).filter(|wire| hbm.is_none_or(|hbm| *wire > hbm));
+    [named("the HBM of a PE", hbm), named("the link of a PE", wire)].into_iter().flatten().collect()
+}
+
+/// Returns the peak bandwidth of the PEs and memories of a run for reads and writes together, in bytes per second.
+pub(super) fn peak_bandwidth(work: &Work, topology: &Topology, pes: u64) -> f64 {
+    let wires = 2.0 * topology.spec().pe.link.bandwidth.bytes_per_second() as f64 * pes as f64;
+    let memories = work.memories.unwrap_or(pes);
+    wires.min(topology.spec().hbm.peak_both_ways() * memories as f64)
+}
+
+/// Returns the bounds of kernels as they are written, for a bench that states no work: the time of each unit of a PE that
+/// computed longest.
+pub(super) fn recorded(busiest: impl Fn(OpUnit) -> Option<Span>) -> Vec<Bound> {
+    const UNITS: [OpUnit; 6] = [
+        OpUnit::Gemm,
+        OpUnit::Math,
+        OpUnit::Fetch,
+        OpUnit::Keep,
+        OpUnit::MathFetch,
+        OpUnit::MathKeep,
+    ];
+    UNITS.into_iter().filter_map(|unit| named(unit.name(), busiest(unit))).collect()
 }
 
 /// Returns the bound of the processor that has dispatched most: it takes one call at a time, each for a fixed time.
@@ -178,6 +208,20 @@ mod tests {
             ("TCM reads of MATH", 500.0),
         ];
         assert_eq!(found(&work, "separate"), expected.map(|(name, ns)| (name.to_owned(), ns)));
+    }
+
+    /// Two PEs with 256 GB/s of HBM each, behind wires of 32 GB/s each way: a bound of the memory alone said that a copy
+    /// reached 18 % of the possible speed.
+    #[test]
+    fn the_wire_of_a_pe_bounds_what_its_memory_could_give() {
+        let slow = Topology::read("test.yaml", "pe: {link: {bandwidth_gbs: 32}}\n").unwrap();
+        let work = Work { bytes: 256_000, ..Work::default() };
+        let found = bounds(&work, &slow, 2);
+        let found: Vec<_> = found.iter().map(|it| (it.resource.as_str(), it.span.ns())).collect();
+        assert_eq!(found, [("the HBM of a PE", 500.0), ("the link of a PE", 2000.0)]);
+        assert!((peak_bandwidth(&work, &slow, 2) - 128e9).abs() < 1.0);
+        let found = bounds(&work, &Topology::embedded(), 2);
+        assert_eq!(found.iter().map(|it| &*it.resource).collect::<Vec<_>>(), ["the HBM of a PE"]);
     }
 
     #[test]

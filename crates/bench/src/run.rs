@@ -12,9 +12,9 @@ use cubeyard_runtime::{Context, ContextConfig};
 use cubeyard_sim::Span;
 
 use super::limit::{breakdown, limit};
-use super::peaks::{bounds, dispatch, peak_rate};
+use super::peaks::{self, dispatch, peak_bandwidth, peak_rate, recorded};
 use super::phase::{self, Phase};
-use super::{Bench, BenchError, Lab, Outcome, Parameter, RunLog, Value, Values};
+use super::{Bench, BenchError, Lab, Outcome, Parameter, RunLog, Value, Values, Work};
 use crate::report::{self, RunReport, Traffic, UnitUse};
 use cubeyard_tl::launch::{Launcher, Mode};
 use cubeyard_tl::program::Finding;
@@ -47,6 +47,8 @@ pub struct Run {
     pub log: Option<RunLog>,
     /// Everything on which the results depend.
     pub inputs: RunInputs,
+    /// Hash of the order of all events of the machine until its last launch had ended.
+    pub order_hash: u64,
 }
 
 /// Inputs of a run, resolved: with the defaults filled in.
@@ -124,8 +126,16 @@ pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     }
     let mode = if inputs.live { Mode::Live } else { Mode::Recorded };
     let launcher = Rc::new(Launcher::with_mode(&context, mode).keep_launched());
-    let (sips, phases) = (inputs.sips.clone(), Rc::default());
-    let lab = Lab { context, launcher, has_data: data, sips, phases };
+    let sips = inputs.sips.clone();
+    let lab = Lab {
+        context,
+        launcher,
+        has_data: data,
+        sips,
+        phases: Rc::default(),
+        order_hash: Rc::default(),
+        memories: Rc::default(),
+    };
     let outcome = bench.run(&lab, &values)?;
     lab.settle()?;
     if lab.phases.borrow().is_empty() {
@@ -138,7 +148,7 @@ pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     bench.name().clone_into(&mut report.bench);
     bench.summary().clone_into(&mut report.summary);
     report.parameters = values.shown(&parameters);
-    Ok(Run { report, findings, log, inputs })
+    Ok(Run { report, findings, log, inputs, order_hash: lab.order_hash.get() })
 }
 
 /// Adds the critical path, if operations were recorded, and the limiting factor.
@@ -179,18 +189,22 @@ fn report(lab: &Lab, outcome: &Outcome, topology: &Topology) -> RunReport {
         read: cores().map(|(_, core)| core.moved[0]).sum(),
         written: cores().map(|(_, core)| core.moved[1]).sum(),
     };
-    let mut bounds = bounds(&outcome.work, topology, pes as u64);
-    bounds.extend(busy(&phases, OpUnit::Cpu).into_values().max().and_then(dispatch));
-    let memories = outcome.work.memories.unwrap_or(pes as u64);
+    let busiest = |unit| busy(&phases, unit).into_values().max();
+    let (work, mut bounds) = match &outcome.work {
+        stated if *stated != Work::default() => (stated.clone(), Vec::new()),
+        _ => (moved(lab, &traffic, &phases), recorded(busiest)),
+    };
+    bounds.extend(peaks::bounds(&work, topology, pes as u64));
+    bounds.extend(busiest(OpUnit::Cpu).and_then(dispatch));
     RunReport {
         machine: machine(topology),
         pes,
         kernel,
         host: phase::host(&phases),
         traffic,
-        flop: outcome.work.gemm.map_or(outcome.work.elements, |(_, flop)| flop),
-        peak_rate: peak_rate(&outcome.work, topology) * pes as f64,
-        peak_bandwidth: topology.spec().hbm.peak_both_ways() * memories as f64,
+        flop: work.gemm.map_or(work.elements, |(_, flop)| flop),
+        peak_rate: peak_rate(&work, topology) * pes as f64,
+        peak_bandwidth: peak_bandwidth(&work, topology, pes as u64),
         bounds,
         units: units(&phases, kernel),
         check: outcome.check,
@@ -199,6 +213,17 @@ fn report(lab: &Lab, outcome: &Outcome, topology: &Topology) -> RunReport {
         notes: [outcome.notes.clone(), idle(lab, &phases)].concat(),
         ..RunReport::default()
     }
+}
+
+/// Returns the bytes that kernels without messages moved, as the work of a bench that states none. Messages are counted
+/// among these bytes, and need not enter or leave a memory.
+fn moved(lab: &Lab, traffic: &Traffic, phases: &[Phase]) -> Work {
+    let messages = [OpUnit::Send, OpUnit::Receive].into_iter().flat_map(|it| busy(phases, it));
+    let bytes = match messages.map(|(_, busy)| busy).sum() {
+        Span::ZERO => traffic.read + traffic.written,
+        _ => 0,
+    };
+    Work { bytes, memories: Some(lab.memories.get()), ..Work::default() }
 }
 
 /// Says which of its SIPs were idle.

@@ -98,9 +98,8 @@ impl Bench for TransformerLayer {
         };
         at_least("context", cut.work.context, cut.each, "as many as a step has")?;
         let numbers = Numbers::new(lab, &cut, position);
-        let contents = |held, sip| numbers.held(held, sip);
-        let tensors =
-            Tensors::new(&lab.context, &cut, &lab.sips, lab.has_data.then_some(&contents));
+        let contents = |held, sip| lab.has_data.then(|| numbers.held(held, sip));
+        let tensors = Tensors::new(&lab.context, &cut, &lab.sips, Some(&contents));
         let tensors = tensors.map_err(unfit)?;
         let mut driver = Driver::new(&lab.launcher, &cut, &tensors).map_err(unfit)?;
         let parts = match values.choice("launches") {

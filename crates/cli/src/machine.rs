@@ -29,18 +29,24 @@ pub(crate) struct MachineOptions {
 impl MachineOptions {
     /// Reads the machine. Warns of bandwidth that cannot be reached, unless `--quiet`.
     pub(crate) fn read(&self, options: OutputOptions) -> Result<Topology> {
-        let (name, topology) = self.file()?;
-        let topology = if self.with.is_empty() {
-            topology
-        } else {
-            let changed = topology.with_overrides(&self.with);
-            changed.map_err(|error| anyhow!("--with {error}\n  help: {HELP}"))?
-        };
-        // The default machine has nothing to be warned of.
-        for unreachable in topology.unreachable() {
-            options.remark(&format!("warning: {name}: {unreachable}"));
-        }
+        let (name, topology) = self.resolved()?;
+        warnings(&name, &topology).iter().for_each(|warning| options.remark(warning));
         Ok(topology)
+    }
+
+    /// Reads the machine, and returns the warnings of it alone.
+    pub(crate) fn warnings(&self) -> Result<Vec<String>> {
+        let (name, topology) = self.resolved()?;
+        Ok(warnings(&name, &topology))
+    }
+
+    fn resolved(&self) -> Result<(String, Topology)> {
+        let (name, topology) = self.file()?;
+        if self.with.is_empty() {
+            return Ok((name, topology));
+        }
+        let changed = topology.with_overrides(&self.with);
+        Ok((name, changed.map_err(|error| anyhow!("--with {error}\n  help: {HELP}"))?))
     }
 
     fn file(&self) -> Result<(String, Topology)> {
@@ -52,6 +58,12 @@ impl MachineOptions {
         let topology = topology.map_err(|error| anyhow!("{error}\n  help: {HELP}"))?;
         Ok((name, topology))
     }
+}
+
+/// Warns of bandwidth that cannot be reached; the default machine has none.
+fn warnings(name: &str, topology: &Topology) -> Vec<String> {
+    let warning = |unreachable| format!("warning: {name}: {unreachable}");
+    topology.unreachable().into_iter().map(warning).collect()
 }
 
 fn replacement(text: &str) -> Result<(String, PlainValue), String> {

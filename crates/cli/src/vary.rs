@@ -5,6 +5,7 @@ mod grid;
 mod page;
 mod table;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
@@ -56,6 +57,9 @@ pub(crate) fn run(
     check_keys(command, &grid, front)?;
     let commands = grid.points().map(|point| parsed(command, words, &grid, &point));
     let commands: Vec<_> = commands.collect::<Result<_>>()?;
+    if !options.quiet {
+        warn(&commands, options);
+    }
     let outcomes = all(command, &commands, study, front, &mut Told::new(&grid, options));
     let study_of = Study { title: title(name, words), grid, outcomes };
     write_files(&study_of, study, options)?;
@@ -87,6 +91,19 @@ fn check(command: &Command, machine: &MachineOptions, study: &StudyOptions) -> R
     let StudyOptions { save, csv, chart, .. } = study;
     let inputs = output::named([("--topology", &machine.topology)]);
     output::check(&inputs, &output::named([("--save", save), ("--csv", csv), ("--chart", chart)]))
+}
+
+/// Gives the warnings of the machines of all points, each once.
+fn warn(commands: &[Command], options: OutputOptions) {
+    let mut given = BTreeSet::new();
+    for simulation in commands.iter().filter_map(Simulation::of) {
+        // A machine that cannot be read is the error of its point.
+        for warning in simulation.machine.warnings().unwrap_or_default() {
+            if given.insert(warning.clone()) {
+                options.remark(&warning);
+            }
+        }
+    }
 }
 
 /// Checks that the command or the machine has each key.

@@ -51,8 +51,8 @@ pub enum Held {
     Angles,
 }
 
-/// Returns the initial contents of a tensor on a SIP, row by row. Without it nothing is written.
-pub type Contents<'a> = &'a dyn Fn(Held, u64) -> Vec<f64>;
+/// Returns the initial contents of a tensor on a SIP, row by row; `None` for zeros. Without it nothing is written.
+pub type Contents<'a> = &'a dyn Fn(Held, u64) -> Option<Vec<f64>>;
 
 /// The tensors of a SIP.
 #[derive(Debug)]
@@ -271,11 +271,10 @@ impl Maker<'_> {
         held: Option<Held>,
     ) -> Result<Tensor, RuntimeError> {
         let over = Placement { cube, pe, sips: vec![self.sip], ..Placement::default() };
-        let tensor = match held.zip(self.contents) {
-            Some((held, contents)) => {
-                let values = contents(held, self.number);
-                self.context.from_slice(&shape, &values)?.to_dtype(dtype)?
-            }
+        let contents = held.zip(self.contents).map(|(held, contents)| contents(held, self.number));
+        let tensor = match contents {
+            Some(Some(values)) => self.context.from_slice(&shape, &values)?.to_dtype(dtype)?,
+            Some(None) => self.context.zeros(&shape, dtype)?,
             None => self.context.empty(&shape, dtype)?,
         };
         tensor.to(&over)

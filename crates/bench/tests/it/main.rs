@@ -21,4 +21,5 @@ mod parts;
 mod paths;
 mod rates;
 mod records;
+mod relations;
 mod small;

@@ -38,6 +38,23 @@ fn every_point_is_the_run_with_its_values() {
     }
 }
 
+/// A point of a grid is the run with its values, but its warnings were left out.
+#[test]
+fn a_grid_gives_the_warnings_of_its_machines_each_once() {
+    let sandbox = Sandbox::new("vary-warnings");
+    let set = ["run", "gemm", "--set", "k=64", "--set", "n=64", "--set", "m=32"];
+    let with = |more: &[&str]| sandbox.run(&[&set[..], more].concat()).stderr;
+    let warnings = |text: String| {
+        let lines = text.lines().filter(|line| line.starts_with("warning: "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let alone = warnings(with(&["--with", "hbm.channel_bandwidth_gbs=64"]));
+    assert!(!alone.is_empty(), "channels faster than their wires");
+    let grid = ["--vary", "hbm.channel_bandwidth_gbs=32,64", "--vary", "hbm.turn_around_ns=0,1"];
+    assert_eq!(warnings(with(&grid)), alone);
+    assert_eq!(warnings(with(&[&grid[..], &["--quiet"]].concat())), Vec::<String>::new());
+}
+
 #[test]
 fn the_number_of_threads_changes_nothing() {
     let sandbox = Sandbox::new("vary-threads");
