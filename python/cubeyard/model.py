@@ -86,6 +86,8 @@ class Step(Result):
     share_of_bound: float
     positions_run: int
     positions: int
+    all_reduces: tuple[str, ...]
+    """Algorithms of the all-reduces: one, or another one for sequences left over in prefill."""
     placement: tuple[str, ...]
     """Dimensions that are padded, replicated or divided unevenly."""
     notes: tuple[str, ...]

@@ -240,6 +240,10 @@ fn refused(error: &ModelError, config: &MeasureConfig) -> anyhow::Error {
     let help = match error {
         ModelError::Uneven { .. } => "another model, with --spec or --hf",
         ModelError::Nothing(_) => "raise it to at least 1",
+        ModelError::Activations { .. } => {
+            "--dtype f16 or bf16; --weights int8 or fp8 stores the weights of layers in 8 bits"
+        }
+        ModelError::Weights { .. } | ModelError::NoRate { .. } => "another type with --weights",
         _ => "change the options that do not fit",
     };
     anyhow!("{error}\n  help: {help}")

@@ -43,14 +43,14 @@ impl Rates {
 }
 
 impl Cut {
-    /// Returns the demand of a part in a step that begins at a position.
+    /// Returns the demand of a part in a step that begins at a position. Padding is no demand.
     pub fn demand(&self, part: StepPart, position: u64) -> Demand {
         demand(self, part, position)
     }
 }
 
 fn demand(cut: &Cut, part: StepPart, position: u64) -> Demand {
-    let (spec, element, tokens) = (&cut.spec, cut.work.dtype.size(), cut.tokens());
+    let (spec, element, tokens) = (&cut.spec, cut.work.dtype.size(), cut.real_tokens(position));
     let narrow = cut.work.weights.size();
     let product =
         |weights: u64, tokens: u64| Demand { bytes: weights * narrow, flop: 2 * weights * tokens };
@@ -70,8 +70,8 @@ fn demand(cut: &Cut, part: StepPart, position: u64) -> Demand {
             let weights = spec.hidden * cut.experts();
             Demand { bytes: weights * element, flop: 2 * weights * tokens }
         }
-        StepPart::GateUp => experts(cut, 2 * spec.hidden * spec.ffn),
-        StepPart::Down => experts(cut, spec.ffn * spec.hidden),
+        StepPart::GateUp => experts(cut, 2 * spec.hidden * spec.ffn, tokens),
+        StepPart::Down => experts(cut, spec.ffn * spec.hidden, tokens),
         StepPart::Head => {
             let weights = spec.hidden * spec.vocab;
             Demand { bytes: weights * element, flop: 2 * weights * cut.sequences }
@@ -91,11 +91,11 @@ fn layer(cut: &Cut, position: u64) -> Demand {
 
 /// Returns the demand of a product of the feed-forward part: each expert in use is read once, and each token is
 /// multiplied by those of its own.
-fn experts(cut: &Cut, weights: u64) -> Demand {
-    let [used, active] =
-        cut.routing.map_or([1; 2], |routing| [routing.used, routing.experts.active]);
+fn experts(cut: &Cut, weights: u64, tokens: u64) -> Demand {
+    let experts = cut.spec.family.experts;
+    let [used, active] = experts.map_or([1; 2], |experts| [experts.used(tokens), experts.active]);
     let bytes = used * weights * cut.work.weights.size();
-    Demand { bytes, flop: 2 * weights * active * cut.tokens() }
+    Demand { bytes, flop: 2 * weights * active * tokens }
 }
 
 /// Returns the demand of attention: each token uses the keys and values of its predecessors and its own, but

@@ -22,6 +22,8 @@ mod heads;
 pub use experts::{ExpertPlacement, Hit, Routing};
 pub use heads::Heads;
 
+use std::collections::BTreeMap;
+
 use cubeyard_device::input::NoSuchName;
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
@@ -86,6 +88,9 @@ pub struct Cut {
     pub held: u64,
     /// Tokens of a sequence for which a PE has room.
     pub room: u64,
+    /// Distribution of the sequences that are left over: in prefill each PE of a group has a sequence at a time, and the last
+    /// ones may be fewer.
+    pub rest: Option<Box<Cut>>,
 }
 
 /// Element types of quantised weights.
@@ -130,7 +135,7 @@ impl Cut {
                 return Err(ModelError::Nothing(what));
             }
         }
-        check(spec, work)?;
+        check(spec, work, &topology.spec().pe.core.gemm.rates)?;
         let heads = Heads::new(spec, sips, cubes);
         let mut this = Self {
             spec: spec.clone(),
@@ -146,9 +151,15 @@ impl Cut {
             parts: 1,
             held: 1,
             room: 1,
+            rest: None,
         };
         this.deal();
         this.route();
+        let left = work.batch - this.sequences * this.rounds();
+        if left > 0 {
+            let rest = Self::new(spec, Workload { batch: left, ..work }, topology, sips)?;
+            this.rest = Some(Box::new(rest));
+        }
         Ok(this)
     }
 
@@ -156,16 +167,17 @@ impl Cut {
     fn deal(&mut self) {
         let (Workload { phase, batch, context, chunk, .. }, units) = (self.work, self.units());
         self.parts = (units / batch).clamp(1, context);
-        self.held = batch.div_ceil(units);
         self.room = context.div_ceil(self.parts);
         match phase {
             Phase::Decode => {
                 (self.sequences, self.each) = (batch, 1);
+                self.held = batch.div_ceil(units);
                 // A PE without a token would have no weights to normalise.
                 self.parts = context.div_ceil(self.room);
             }
             Phase::Prefill => {
                 self.sequences = batch.min(units);
+                self.held = batch / self.sequences;
                 let most = (chunk / self.sequences / self.parts).max(1) * self.parts;
                 // Steps of equal length, a multiple of the parts.
                 let steps = context.div_ceil(most);
@@ -282,24 +294,46 @@ impl Cut {
 
     /// Returns the rows of activations in the TCM at once; fewer if they are long.
     pub fn rows(&self) -> u64 {
-        let fit = (2 << 20) / (self.hidden() * self.work.dtype.size()).max(1);
-        self.tokens().min(fit.clamp(1, ROWS))
+        self.tokens().min(self.most_rows())
     }
 
-    /// Returns the columns of a panel of weights with this number of rows. With many tokens panels are wide,
-    /// since results are stored row by row, and short rows use few channels of the memory.
+    /// Returns the maximum rows of activations in the TCM at once.
+    pub fn most_rows(&self) -> u64 {
+        let fit = (2 << 20) / (self.hidden() * self.work.dtype.size()).max(1);
+        fit.clamp(1, ROWS)
+    }
+
+    /// Returns the columns of a panel of weights with this number of rows. With many tokens, of an expert or of all, panels
+    /// are wide, since results are stored row by row, and short rows use few channels of the memory.
     pub fn panel(&self, rows: u64) -> u64 {
         let columns = LOAD / (rows * self.work.weights.size()).max(1);
-        let least = if self.tokens() > 8 { 256 } else { 32 };
+        let least = if self.shared_tokens() > 8 { 256 } else { 32 };
         (columns / 32 * 32).max(least).min(self.slice())
     }
 
-    /// Returns the number of steps of all sequences: batches of sequences times positions.
+    /// Returns the tokens that are multiplied by the same weights of the feed-forward part: all, or those of an expert.
+    fn shared_tokens(&self) -> u64 {
+        let of_expert = |it: Routing| (it.tokens * it.experts.active).div_ceil(it.used);
+        self.routing.map_or_else(|| self.tokens(), of_expert)
+    }
+
+    /// Returns the number of passes over all positions, each with some of the sequences, without those left over.
+    pub fn rounds(&self) -> u64 {
+        self.work.batch / self.sequences
+    }
+
+    /// Returns the number of steps of all sequences, without those left over: rounds times positions.
     pub fn steps(&self) -> u64 {
-        match self.work.phase {
+        self.rounds() * self.positions()
+    }
+
+    /// Returns the tokens of a step that begins at a position, without padding.
+    pub fn real_tokens(&self, position: u64) -> u64 {
+        let left = match self.work.phase {
             Phase::Decode => 1,
-            Phase::Prefill => self.work.batch.div_ceil(self.sequences) * self.positions(),
-        }
+            Phase::Prefill => self.work.context.saturating_sub(position),
+        };
+        self.sequences * self.each.min(left)
     }
 
     /// Returns the number of positions at which steps begin in their sequences.
@@ -319,11 +353,25 @@ impl Cut {
     }
 }
 
-fn check(spec: &ModelSpec, work: Workload) -> Result<(), ModelError> {
+fn check(
+    spec: &ModelSpec,
+    work: Workload,
+    rates: &BTreeMap<String, u64>,
+) -> Result<(), ModelError> {
     let Workload { dtype, weights, .. } = work;
+    let can_compute = |dtype: &DType| dtype.is_float() && rates.contains_key(dtype.name());
+    if !can_compute(&dtype) {
+        let expected =
+            DType::ALL.iter().filter(|dtype| can_compute(dtype)).map(|dtype| dtype.name());
+        let expected = expected.collect::<Vec<_>>().join(", ");
+        return Err(ModelError::Activations { dtype, expected });
+    }
     let is_narrow = matches!(dtype, DType::F16 | DType::Bf16) && QUANTISED.contains(&weights);
     if weights != dtype && !is_narrow {
         return Err(ModelError::Weights { weights, dtype });
+    }
+    if !rates.contains_key(weights.name()) {
+        return Err(ModelError::NoRate { weights });
     }
     even("heads", spec.heads, spec.kv_heads, "as many for each head of K and V")?;
     even("head_dim", spec.head_dim, 2, "which turn together")

@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use cubeyard_runtime::{Argument, Channels, Launch, LaunchHandle, LaunchReport, Stream, Tensor};
+use cubeyard_runtime::{
+    Argument, Channels, Context, Launch, LaunchHandle, LaunchReport, Stream, Tensor,
+};
 
 use super::cut::Cut;
 use super::error::ModelError;
@@ -12,8 +14,9 @@ use super::kernels;
 use super::part::StepPart;
 use super::tensors::{Buffers, SipTensors, Tensors};
 use super::wiring::{channels, ring, signs, within_cubes};
-use cubeyard_collectives::collective::{Grid, Operation, ReduceOp};
-use cubeyard_collectives::distributed::{DistError, Group, GroupConfig, Pending, Ranks};
+use cubeyard_collectives::collective::{Algorithm, Operation, ReduceOp};
+use cubeyard_collectives::distributed::{CclConfig, DistError, Group, GroupConfig, Pending, Ranks};
+use cubeyard_memory::address::SipId;
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::launch::Launcher;
 
@@ -38,7 +41,7 @@ enum Begun {
 pub struct Driver<'a> {
     launcher: &'a Launcher,
     cut: Rc<Cut>,
-    tensors: &'a Tensors,
+    sips: &'a [SipTensors],
     streams: Vec<Stream>,
     group: Group,
     /// Channels between the cubes that share a head and, once a layer is one launch, between the PEs of a cube. Their ports
@@ -58,18 +61,26 @@ impl<'a> Driver<'a> {
         cut: &Rc<Cut>,
         tensors: &'a Tensors,
     ) -> Result<Self, ModelError> {
+        Self::over(launcher, cut, &tensors.sips)
+    }
+
+    /// Wires the cubes to each other, for these tensors of each SIP.
+    pub(super) fn over(
+        launcher: &'a Launcher,
+        cut: &Rc<Cut>,
+        tensors: &'a [SipTensors],
+    ) -> Result<Self, ModelError> {
         let context = launcher.context();
-        let sips: Vec<_> = tensors.sips.iter().map(|of_sip| of_sip.sip).collect();
+        let sips: Vec<_> = tensors.iter().map(|of_sip| of_sip.sip).collect();
         let streams = sips.iter().map(|_| context.stream()).collect();
-        let config =
-            GroupConfig { ranks: Ranks::Cube, sips: sips.clone(), ..GroupConfig::default() };
+        let (algorithm, config) = all_reduce(context, cut, &sips)?;
         let number = launcher.new_group().ok_or(DistError::Exhausted)?;
-        let group = Group::new(context, &config, Box::new(Grid), number)?;
+        let group = Group::new(context, &config, algorithm, number)?;
         let channels = context.connect(&channels(context, cut, &sips, number), &ring(cut))?;
         Ok(Self {
             launcher,
             cut: Rc::clone(cut),
-            tensors,
+            sips: tensors,
             streams,
             group,
             channels: vec![channels],
@@ -79,11 +90,16 @@ impl<'a> Driver<'a> {
         })
     }
 
+    /// Returns the name of the algorithm of all-reduces.
+    pub fn algorithm(&self) -> &'static str {
+        self.group.algorithm()
+    }
+
     /// Launches a part on every SIP, after the earlier launches there. `layer` selects the weights, and
     /// `position` is the start of the step in its sequences.
     pub fn order(&mut self, part: StepPart, layer: u64, position: u64) -> Result<(), ModelError> {
         let begun = if part == StepPart::AllReduce {
-            let tensors = self.tensors.sips.iter().map(|sip| (&sip.buffers.partial, sip.sum()));
+            let tensors = self.sips.iter().map(|sip| (&sip.buffers.partial, sip.sum()));
             let tensors: Vec<_> = tensors.collect();
             let pending = self.group.begin_on(self.launcher, &self.streams, SUM, &tensors)?;
             Begun::Collective(pending)
@@ -108,7 +124,7 @@ impl<'a> Driver<'a> {
         drop(kernels);
         self.launcher.use_group(self.group.number());
         let (mut handles, parts) = (Vec::new(), self.parts(part));
-        for (index, (sip, stream)) in self.tensors.sips.iter().zip(&self.streams).enumerate() {
+        for (index, (sip, stream)) in self.sips.iter().zip(&self.streams).enumerate() {
             let mut launch = Launch::new(sip.sip);
             let mut added = self.added.get();
             for &part in &parts {
@@ -158,7 +174,7 @@ impl<'a> Driver<'a> {
         sip: usize,
         [layer, position, norm]: [u64; 3],
     ) -> Vec<Argument<'_>> {
-        let of_sip = &self.tensors.sips[sip];
+        let of_sip = &self.sips[sip];
         let (tensors, numbers) = if part == StepPart::AllReduce {
             let ranks = self.group.rank_numbers(sip).map(|number| number as u64);
             (vec![&of_sip.buffers.partial, of_sip.sum()], ranks.to_vec())
@@ -190,6 +206,20 @@ impl<'a> Driver<'a> {
         }
         Ok(all)
     }
+}
+
+/// Chooses the algorithm of all-reduces as for every other collective: the fastest by the cost model, for the features of
+/// all tokens of a step, of which each cube has a partial sum.
+fn all_reduce(
+    context: &Context,
+    cut: &Cut,
+    sips: &[SipId],
+) -> Result<(Box<dyn Algorithm>, GroupConfig), DistError> {
+    let mut ccl = CclConfig::embedded();
+    ccl.each(|config| (config.ranks, config.sips) = (Ranks::Cube, sips.to_vec()));
+    let bytes = cut.tokens() * cut.hidden() * cut.work.dtype.size();
+    let chosen = context.machine(|machine| ccl.resolve(machine.topology(), bytes, SUM))?;
+    Ok((chosen.algorithm, chosen.config))
 }
 
 /// Returns the arguments of the kernel of a part that is no collective, on a SIP.

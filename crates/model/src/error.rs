@@ -31,6 +31,22 @@ pub enum ModelError {
         /// The reason for the divisor.
         why: &'static str,
     },
+    /// Activations of this type cannot be computed on the machine. Choose one of `expected`.
+    #[error(
+        "dtype={dtype}: expected a type of float that the matrix engine multiplies: {expected}"
+    )]
+    Activations {
+        /// Type of the activations.
+        dtype: DType,
+        /// Names of the types that can be used.
+        expected: String,
+    },
+    /// The matrix engine has no rate for weights of this type. Choose another type, or another machine.
+    #[error("weights={weights}: the matrix engine has no rate for it (pe.core.gemm.tflops)")]
+    NoRate {
+        /// Type of the weights.
+        weights: DType,
+    },
     /// Weights of this type cannot be multiplied by activations of that one. Choose another type of one of them.
     #[error(
         "weights={weights}: expected {dtype}, the type of activations{}",

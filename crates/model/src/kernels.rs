@@ -23,6 +23,7 @@ use std::rc::Rc;
 use super::cut::{Cut, Phase};
 use super::part::StepPart;
 use super::wiring::to_cube;
+use cubeyard_runtime::dtype::DType;
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Lazy, Port, Tile, Tl};
 
@@ -70,6 +71,15 @@ impl Here {
     fn row_blocks(&self, rows: u64) -> impl Iterator<Item = std::ops::Range<u64>> + use<> {
         let most = self.cut.rows();
         (0..rows.div_ceil(most)).map(move |block| block * most..((block + 1) * most).min(rows))
+    }
+
+    /// Converts a tile to a type; one of this type stays as it is.
+    #[track_caller]
+    fn cast(&self, tile: &Tile, dtype: DType) -> Tile {
+        if tile.ty().dtype == dtype {
+            return tile.clone();
+        }
+        self.tl.eval(&tile.lazy().cast(dtype))
     }
 
     /// Computes an expression, cast to the type of activations.

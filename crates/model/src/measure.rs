@@ -64,19 +64,25 @@ pub fn measure(
     let context = Context::new(ContextConfig { topology, ..ContextConfig::default() });
     let tensors = Tensors::new(&context, &cut, &sips, None)?;
     let launcher = Launcher::new(&context);
-    let mut driver = Driver::new(&launcher, &cut, &tensors)?;
-    let at = positions(cut.positions(), config.positions.unwrap_or(POSITIONS));
-    progress(0, at.len());
-    let timeline = step(&mut driver, &cut, config.layers.clamp(1, cut.spec.layers))?;
-    let mut attention = vec![(0, timeline.in_layer(StepPart::Attention))];
-    for (done, &position) in at.iter().enumerate().skip(1) {
-        progress(done, at.len());
-        attention.push((position, attention_at(&mut driver, position * cut.each)?));
+    let at = |cut: &Cut| positions(cut.positions(), config.positions.unwrap_or(POSITIONS));
+    let rest = cut.rest.as_deref().map(|rest| Rc::new(rest.clone()));
+    let all = at(&cut).len() + rest.as_ref().map_or(0, |rest| at(rest).len());
+    let mut done = 0;
+    let mut run = |cut: &Rc<Cut>, tensors| -> Result<Measured, ModelError> {
+        let mut driver = Driver::over(&launcher, cut, tensors)?;
+        let told = &mut || {
+            progress(done, all);
+            done += 1;
+        };
+        Measured::new(&mut driver, cut, config, &at(cut), told)
+    };
+    let mut measured = vec![run(&cut, &tensors.sips)?];
+    if let Some(rest) = &rest {
+        measured.push(run(rest, &tensors.rest)?);
     }
-    progress(at.len(), at.len());
-    let rates = Rates::new(&cut, &config.topology);
-    let report = Measured { cut: &cut, timeline, attention, rates }.report(tensors.memory)?;
-    Ok(ModelReport { notes: config.notes.clone(), ..report })
+    progress(all, all);
+    let notes = config.notes.clone();
+    Ok(ModelReport { notes, ..report(&cut, &measured, tensors.memory)? })
 }
 
 /// Runs a step at the first position, with some of its layers.
@@ -99,47 +105,73 @@ fn attention_at(driver: &mut Driver<'_>, position: u64) -> Result<Span, ModelErr
     Ok(ran[0].launches[0].max())
 }
 
-/// Measured times, to be summed up.
-struct Measured<'a> {
-    cut: &'a Cut,
+/// Measured times of the sequences of one distribution, to be summed up.
+struct Measured {
+    cut: Rc<Cut>,
     timeline: Timeline,
     /// Time of attention at each position that was run.
     attention: Vec<(u64, Span)>,
     rates: Rates,
+    /// Name of the algorithm of all-reduces.
+    all_reduce: &'static str,
 }
 
-impl Measured<'_> {
-    fn report(&self, memory: Memory) -> Result<ModelReport, ModelError> {
-        let parts = self.parts();
-        let total = self.total();
-        if Time::ZERO + total > Time::HORIZON {
-            return Err(RuntimeError::OutOfTime.into());
+/// Sums up the times of all sequences: those of the first distribution, and those left over, if there are any.
+fn report(cut: &Cut, measured: &[Measured], memory: Memory) -> Result<ModelReport, ModelError> {
+    let mut parts: Vec<PartReport> = Vec::new();
+    for part in measured.iter().flat_map(Measured::parts) {
+        match parts.iter_mut().find(|known| known.part == part.part) {
+            Some(known) => known.add(&part),
+            None => parts.push(part),
         }
-        let kernels: Span = parts.iter().map(|part| part.total).sum();
-        let bytes: u64 = parts.iter().map(|part| part.demand.bytes).sum();
-        let [bandwidth_bound, _] = self.rates.least(Demand { bytes, flop: 0 });
-        Ok(ModelReport {
-            cut: self.cut.clone(),
-            launches: parts.iter().map(|part| part.count).sum(),
-            launching: total - kernels,
-            parts,
-            total,
-            bandwidth_bound,
-            memory,
-            positions: (self.attention.len() as u64, self.cut.positions()),
-            notes: Vec::new(),
-        })
     }
+    let total: Span = measured.iter().map(Measured::total).sum();
+    if Time::ZERO + total > Time::HORIZON {
+        return Err(RuntimeError::OutOfTime.into());
+    }
+    let kernels: Span = parts.iter().map(|part| part.total).sum();
+    let bytes: u64 = parts.iter().map(|part| part.demand.bytes).sum();
+    let [bandwidth_bound, _] = measured[0].rates.least(Demand { bytes, flop: 0 });
+    let run = measured.iter().map(|of| of.attention.len() as u64).sum();
+    let mut all_reduces: Vec<_> = measured.iter().map(|of| of.all_reduce).collect();
+    all_reduces.dedup();
+    Ok(ModelReport {
+        cut: cut.clone(),
+        launches: parts.iter().map(|part| part.count).sum(),
+        launching: total - kernels,
+        parts,
+        total,
+        bandwidth_bound,
+        memory,
+        positions: (run, measured.iter().map(|of| of.cut.positions()).sum()),
+        all_reduces,
+        notes: Vec::new(),
+    })
+}
 
-    /// Returns the number of passes over all positions, each with a subset of the sequences; each pass ends
-    /// with a head.
-    fn rounds(&self) -> u64 {
-        self.cut.steps() / self.cut.positions()
+impl Measured {
+    /// Runs a step at the first position, and attention at the others. `told` is called before each run.
+    fn new(
+        driver: &mut Driver<'_>,
+        cut: &Rc<Cut>,
+        config: &MeasureConfig,
+        positions: &[u64],
+        told: &mut dyn FnMut(),
+    ) -> Result<Self, ModelError> {
+        told();
+        let timeline = step(driver, cut, config.layers.clamp(1, cut.spec.layers))?;
+        let mut attention = vec![(0, timeline.in_layer(StepPart::Attention))];
+        for &position in positions.iter().skip(1) {
+            told();
+            attention.push((position, attention_at(driver, position * cut.each)?));
+        }
+        let (rates, all_reduce) = (Rates::new(cut, &config.topology), driver.algorithm());
+        Ok(Self { cut: Rc::clone(cut), timeline, attention, rates, all_reduce })
     }
 
     fn parts(&self) -> Vec<PartReport> {
         let mut kinds = vec![StepPart::Embedding];
-        for part in StepPart::layer(self.cut).into_iter().chain([StepPart::Head]) {
+        for part in StepPart::layer(&self.cut).into_iter().chain([StepPart::Head]) {
             if !kinds.contains(&part) {
                 kinds.push(part);
             }
@@ -148,10 +180,10 @@ impl Measured<'_> {
     }
 
     fn part(&self, part: StepPart) -> PartReport {
-        let (cut, layers) = (self.cut, self.cut.spec.layers * self.cut.steps());
+        let (cut, layers) = (&self.cut, self.cut.spec.layers * self.cut.steps());
         let outside = match part {
             StepPart::Embedding => cut.steps(),
-            StepPart::Norm | StepPart::Head => self.rounds(),
+            StepPart::Norm | StepPart::Head => cut.rounds(),
             _ => 0,
         };
         let in_layers = match part {
@@ -164,13 +196,10 @@ impl Measured<'_> {
         PartReport { part, count, total, demand, least: self.rates.least(demand) }
     }
 
-    /// Returns the demand of all runs of a part. Only attention depends on the position of a step.
+    /// Returns the demand of all runs of a part, as many at each position; the head runs at the last one only.
     fn demand(&self, part: StepPart, count: u64) -> Demand {
-        let (cut, positions) = (self.cut, self.cut.positions());
-        if part != StepPart::Attention {
-            let Demand { bytes, flop } = cut.demand(part, 0);
-            return Demand { bytes: bytes.saturating_mul(count), flop: flop.saturating_mul(count) };
-        }
+        let cut = &self.cut;
+        let positions = if part == StepPart::Head { 1 } else { cut.positions() };
         let demands = (0..positions).map(|at| cut.demand(part, at * cut.each));
         let (bytes, flop) = demands.fold((0, 0), |(bytes, flop): (u64, u64), demand| {
             (bytes.saturating_add(demand.bytes), flop.saturating_add(demand.flop))
@@ -181,7 +210,7 @@ impl Measured<'_> {
 
     /// Returns the time of attention at all positions, in all layers.
     fn attention(&self) -> Span {
-        times(sum_between(&self.attention), self.cut.spec.layers * self.rounds())
+        times(sum_between(&self.attention), self.cut.spec.layers * self.cut.rounds())
     }
 
     /// Returns the total time: all steps are like the first, except for attention.
@@ -191,7 +220,7 @@ impl Measured<'_> {
         times(timeline.before(), self.cut.steps())
             + times(without, layers)
             + self.attention()
-            + times(timeline.behind(), self.rounds())
+            + times(timeline.behind(), self.cut.rounds())
     }
 }
 

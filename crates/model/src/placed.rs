@@ -1,6 +1,6 @@
 //! Statements on the distribution of a model that its dimensions alone do not tell.
 
-use super::cut::Cut;
+use super::cut::{Cut, Phase, Workload};
 use super::measure::MeasureConfig;
 
 /// Largest number of SIPs of a machine.
@@ -23,9 +23,14 @@ impl Cut {
         let ffn = hidden * 2 * self.inner() + self.inner() * self.pes * slice;
         let layer = hidden * self.qkv() + self.attended() * slice + self.matrices() * ffn;
         let table = (self.vocab() * hidden).div_ceil(self.cubes * self.pes);
-        let cache = 2 * layers * self.held * self.heads.slots * self.room * self.spec.head_dim;
         let narrow = layers * layer * self.work.weights.size();
+        let cache = self.cached() + self.rest.as_ref().map_or(0, |rest| rest.cached());
         narrow + (hidden * self.words() + table + cache) * self.work.dtype.size()
+    }
+
+    /// Returns the elements of the caches of a PE, without those of sequences left over.
+    fn cached(&self) -> u64 {
+        2 * self.spec.layers * self.held * self.heads.slots * self.room * self.spec.head_dim
     }
 
     /// Returns a sentence for each dimension that is padded, replicated or divided unevenly.
@@ -42,6 +47,7 @@ impl Cut {
         notes.extend(padded("hidden features", spec.hidden, self.hidden(), self.pes));
         notes.extend(self.head_notes());
         notes.extend(self.expert_notes());
+        notes.extend(self.step_notes());
         if spec.family.is_tied {
             let text = "tied embedding: stored as table and as head, which are divided differently";
             notes.push(text.to_owned());
@@ -68,6 +74,38 @@ impl Cut {
                 routing.experts.active
             ),
         ]
+    }
+
+    /// Returns the division of the sequences of prefill into steps, if it is uneven or padded.
+    fn step_notes(&self) -> Vec<String> {
+        let Workload { phase, context, chunk, .. } = self.work;
+        let (at_once, rounds, mut notes) = (self.sequences, self.rounds(), Vec::new());
+        if phase == Phase::Decode {
+            return notes;
+        }
+        if let Some(rest) = &self.rest {
+            let left = rest.sequences;
+            notes
+                .push(format!("sequences: {at_once} at once, {rounds} times, then {left} at once"));
+        }
+        for cut in [Some(self), self.rest.as_deref()].into_iter().flatten() {
+            let (tokens, padded, parts) = (cut.tokens(), cut.each * cut.positions(), cut.parts);
+            if tokens > chunk {
+                notes.push(format!(
+                    "chunk: {chunk} tokens raised to {tokens}, one for each of {parts} PEs that share \
+                     each of {} sequences",
+                    cut.sequences
+                ));
+            }
+            if padded > context {
+                notes.push(format!(
+                    "tokens: {context} of a sequence padded to {padded}, in steps of {}, for {parts} PEs \
+                     that share it; padding takes time, and is in no bound",
+                    cut.each
+                ));
+            }
+        }
+        notes
     }
 
     fn head_notes(&self) -> Vec<String> {

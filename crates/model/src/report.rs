@@ -24,6 +24,16 @@ pub struct PartReport {
 }
 
 impl PartReport {
+    /// Adds the runs of the same part with other sequences.
+    pub(super) fn add(&mut self, more: &Self) {
+        self.count += more.count;
+        self.total += more.total;
+        self.demand.bytes = self.demand.bytes.saturating_add(more.demand.bytes);
+        self.demand.flop = self.demand.flop.saturating_add(more.demand.flop);
+        let [memory, gemm] = [0, 1].map(|bound| self.least[bound] + more.least[bound]);
+        self.least = [memory, gemm];
+    }
+
     /// Returns the mean time per run.
     pub fn each(&self) -> Span {
         Span::from_ps(self.total.ps() / self.count.max(1))
@@ -60,6 +70,8 @@ pub struct ModelReport {
     pub memory: Memory,
     /// Number of positions at which attention was simulated, and of all positions.
     pub positions: (u64, u64),
+    /// Names of the algorithms of all-reduces: one, or another one for the sequences left over.
+    pub all_reduces: Vec<&'static str>,
     /// Features of the model that are not simulated, one sentence each.
     pub notes: Vec<String>,
 }

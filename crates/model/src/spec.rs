@@ -80,6 +80,13 @@ impl Experts {
         let missed = 1.0 - self.active as f64 / self.count as f64;
         self.count as f64 * (1.0 - missed.powf(tokens as f64))
     }
+
+    /// Returns the [expected](Self::expected) number of distinct experts, rounded to a possible one.
+    pub fn used(self, tokens: u64) -> u64 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to count")]
+        let used = self.expected(tokens).round() as u64;
+        used.clamp(self.active, self.count)
+    }
 }
 
 /// Known models: layers, hidden, ffn, heads, heads of K and V, features of a head, vocabulary.

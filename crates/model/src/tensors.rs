@@ -1,5 +1,7 @@
 //! The tensors of a model on a machine.
 
+use std::rc::Rc;
+
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
@@ -61,7 +63,7 @@ pub struct SipTensors {
     pub sip: SipId,
     /// Tokens between layers.
     pub tokens: Tensor,
-    pub(super) weights: Weights,
+    pub(super) weights: Rc<Weights>,
     pub(super) keys: Tensor,
     pub(super) values: Tensor,
     pub(super) buffers: Buffers,
@@ -144,10 +146,13 @@ impl SipTensors {
 pub struct Tensors {
     /// Tensors of each SIP.
     pub sips: Vec<SipTensors>,
+    /// Tensors of each SIP for the sequences that are left over, with the same weights; empty if there are none.
+    pub rest: Vec<SipTensors>,
     /// Memory use per PE.
     pub memory: Memory,
 }
 
+#[derive(Clone, Copy)]
 struct Maker<'a> {
     context: &'a Context,
     cut: &'a Cut,
@@ -164,24 +169,28 @@ impl Tensors {
         sips: &[SipId],
         contents: Option<Contents<'_>>,
     ) -> Result<Self, ModelError> {
-        let makers: Vec<_> = (0..)
-            .zip(sips)
-            .map(|(number, &sip)| Maker { context, cut, contents, sip, number })
-            .collect();
-        let mut meter = Meter { context, cut, used: Vec::new() };
-        let weights = meter.metered("the weights", &makers, Maker::weights)?;
-        let caches = meter.metered("the caches of K and V", &makers, Maker::caches)?;
-        let buffers = meter.metered("the activations", &makers, Maker::buffers)?;
-        let all = weights.into_iter().zip(caches).zip(buffers).zip(sips);
-        let of_sip = |(((weights, (keys, values)), (tokens, buffers)), &sip)| SipTensors {
-            sip,
-            tokens,
-            weights,
-            keys,
-            values,
-            buffers,
+        let of = |cut| {
+            let maker = move |(number, &sip)| Maker { context, cut, contents, sip, number };
+            (0..).zip(sips).map(maker)
         };
-        Ok(Self { sips: all.map(of_sip).collect(), memory: meter.memory() })
+        let first: Vec<_> = of(cut).collect();
+        // Sequences that are left over have caches and buffers of their own.
+        let rest = cut.rest.as_deref().into_iter().flat_map(of);
+        let all: Vec<_> = first.iter().copied().chain(rest).collect();
+        let mut meter = Meter { context, cut, used: Vec::new() };
+        let weights =
+            meter.metered("the weights", &first, |maker| Ok(Rc::new(maker.weights()?)))?;
+        let caches = meter.metered("the caches of K and V", &all, Maker::caches)?;
+        let buffers = meter.metered("the activations", &all, Maker::buffers)?;
+        let weights = weights.iter().cycle().zip(sips.iter().cycle());
+        let of_sip = |((weights, &sip), ((keys, values), (tokens, buffers)))| {
+            let weights = Rc::clone(weights);
+            SipTensors { sip, tokens, weights, keys, values, buffers }
+        };
+        let tensors = weights.zip(caches.into_iter().zip(buffers)).map(of_sip);
+        let mut tensors: Vec<SipTensors> = tensors.collect();
+        let rest = tensors.split_off(sips.len());
+        Ok(Self { sips: tensors, rest, memory: meter.memory() })
     }
 }
 

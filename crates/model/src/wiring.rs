@@ -9,9 +9,9 @@ use super::cut::{Cut, Phase};
 use cubeyard_tl::Port;
 
 /// First port to the other cubes that share a head; the ports before it are those of the all-reduce.
-const CUBES: u16 = 1 << 8;
+const CUBES: u16 = 1 << 14;
 /// First port to the other PEs of a cube.
-const PES: u16 = 1 << 12;
+const PES: u16 = 1 << 15;
 
 /// Returns the port to the PE at the same position of another cube that shares a head.
 pub(super) fn to_cube(cube: u64) -> Port {

@@ -46,6 +46,7 @@ pub fn value(report: &ModelReport) -> Value {
         "share_of_bound": report.share(),
         "positions_run": report.positions.0,
         "positions": report.positions.1,
+        "all_reduces": report.all_reduces,
         "placement": cut.placement_notes(),
         "notes": report.notes,
         "memory_per_pe": {

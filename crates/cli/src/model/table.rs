@@ -117,6 +117,7 @@ pub(super) fn totals(report: &ModelReport) -> Vec<(&'static str, String)> {
         ("bandwidth bound", once),
         ("bound of the parts", own),
     ];
+    totals.push(("all-reduce by", report.all_reduces.join(", ")));
     totals.extend((run < all).then_some(("attention", attention)));
     totals
 }

@@ -109,6 +109,10 @@ fn what_cannot_be_is_refused_with_what_can() {
     refused(&sandbox.run(&["model", "--llm", "llama-7b"]), "the nearest is `llama-8b`");
     refused(&model(&sandbox, &["--batch", "0"]), "batch=0: expected at least 1");
     refused(&model(&sandbox, &["--dtype", "f17"]), "f17");
+    // It failed in a kernel, with a help that named no option.
+    let integers = model(&sandbox, &["--dtype", "i8"]);
+    refused(&integers, "dtype=i8: expected a type of float that the matrix engine multiplies: f16");
+    refused(&integers, "help: --dtype f16 or bf16; --weights int8 or fp8 stores the weights");
     sandbox.write("tiny.yaml", "{layer: 3}");
     refused(&model(&sandbox, &[]), "layers");
     sandbox.write("tiny.yaml", "{heads: 33}");

@@ -23,8 +23,8 @@ impl ExpertPlacement {
 /// Experts that the tokens of a step use.
 ///
 /// Which tokens choose which experts is unknown. The number of distinct experts is the
-/// [expected](Experts::expected) one, rounded; they are spread evenly over all experts, and have equally many tokens,
-/// up to one, in order of the tokens.
+/// [expected](Experts::expected) one, rounded; they are spread evenly over all experts. Each choice of the tokens has
+/// experts of its own, which divide all tokens evenly, in order; one choice may have an expert more than another.
 ///
 /// ```
 /// use cubeyard_model::cut::{ExpertPlacement, Routing};
@@ -36,6 +36,9 @@ impl ExpertPlacement {
 /// assert_eq!(routing(1).used, 2);
 /// let hits = routing(32).hits(0);
 /// assert_eq!((hits.len(), hits[1].first, hits[1].count), (8, 8, 8));
+/// // Of 8 tokens 7: the first choice has 4 of them, the second 3.
+/// let tokens: Vec<_> = routing(8).hits(0).iter().map(|hit| (hit.first, hit.count)).collect();
+/// assert_eq!(tokens, [(0, 2), (2, 2), (4, 2), (6, 2), (0, 2), (2, 3), (5, 3)]);
 /// // Four neighbouring cubes for each expert: of one token, 8 of 32 cubes compute.
 /// let routing = Routing::new(experts, ExpertPlacement::Cube, 1, [2, 16]);
 /// assert_eq!((routing.places, routing.local), (8, 1));
@@ -56,8 +59,7 @@ pub struct Routing {
     pub tokens: u64,
 }
 
-/// An expert that some tokens of a step use. With all their experts in order, these tokens are consecutive; the first
-/// token follows the last.
+/// An expert that some consecutive tokens of a step use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     /// Index of the expert in the model.
@@ -89,26 +91,31 @@ impl Routing {
         let fits =
             |places: &u64| most.is_multiple_of(*places) && experts.count.is_multiple_of(*places);
         let places = (1..=most).rev().find(fits).unwrap_or(1);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to count")]
-        let used = experts.expected(tokens).round() as u64;
-        let used = used.clamp(experts.active, experts.count);
+        let used = experts.used(tokens);
         Self { experts, places, local: experts.count / places, used, tokens }
     }
 
     /// Returns the experts of a place that tokens use.
     pub fn hits(&self, place: u64) -> Vec<Hit> {
-        let assigned = self.tokens * self.experts.active;
-        let start = |index: u64| index * assigned / self.used;
         let mut hits: Vec<Hit> = Vec::new();
         for index in 0..self.used {
             let expert = index * self.experts.count / self.used;
-            let (first, count) = (start(index) % self.tokens, start(index + 1) - start(index));
+            let (first, count) = self.tokens_of(index);
             if expert / self.local == place && count > 0 {
                 let row = hits.last().map_or(0, |last| last.row + last.count);
                 hits.push(Hit { expert, matrix: expert % self.local, first, count, row });
             }
         }
         hits
+    }
+
+    /// Returns the first token of one of the used experts, and the number of its tokens.
+    fn tokens_of(&self, index: u64) -> (u64, u64) {
+        let first_of = |choice: u64| (choice * self.used).div_ceil(self.experts.active);
+        let choice = index * self.experts.active / self.used;
+        let (begin, end) = (first_of(choice), first_of(choice + 1));
+        let start = |index: u64| (index - begin) * self.tokens / (end - begin);
+        (start(index), start(index + 1) - start(index))
     }
 
     /// Returns the most rows of inner features of a place.

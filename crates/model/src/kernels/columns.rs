@@ -9,8 +9,6 @@ use crate::cut::Hit;
 use crate::spec::Activation;
 use cubeyard_tl::{Lazy, Ref, Tile};
 
-/// Maximum number of tokens for which parts of rows load as fast as whole ones.
-const FEW: u64 = 8;
 /// Maximum bytes of weights per load; the TCM has room for several.
 const LONGEST: u64 = 1 << 20;
 /// Position of the scales of quantised weights among the arguments.
@@ -30,6 +28,14 @@ struct Columns {
     is_scaled: bool,
 }
 
+/// Tokens of a product that were loaded before it begins.
+struct EarlyTokens {
+    /// Features in the order in which they are multiplied.
+    features: VecDeque<Tile>,
+    /// Factor of the norm for each token.
+    scale: Tile,
+}
+
 /// Computes Q, K and V of all tokens. Each PE passes its columns on to the PEs at its position in the cubes of
 /// its group, so that each cube has those of the whole group. Arguments: the tokens, their sums of squares, the
 /// weights, the output with the rows of one cube after the other, and the layer; the scales of quantised weights, and
@@ -42,7 +48,7 @@ pub(super) fn qkv(here: &Here) {
         out.block(&[start, 0], &[rows.end - rows.start, cut.qkv()])
     };
     let bias = here.bias();
-    here.columns(&here.all_tokens(cut.qkv()), |rows, product, scale| {
+    here.columns(&here.all_tokens(cut.qkv()), None, |rows, product, scale| {
         let mut own = product.lazy() * scale;
         if let Some(bias) = &bias {
             own = own + &bias.lazy().cast(DType::F32);
@@ -63,12 +69,20 @@ pub(super) fn qkv(here: &Here) {
 pub(super) fn gate_up(here: &Here) {
     let (cut, all) = (&here.cut, here.all_tokens(2 * here.cut.inner()));
     if cut.routing.is_none() {
-        return here.gate_up(&all, 0);
+        return here.gate_up(&all, 0, None);
     }
-    let first = all.matrix * cut.matrices();
-    for hit in here.gate_up_hits() {
+    let (first, hits) = (all.matrix * cut.matrices(), here.gate_up_hits());
+    let product = |hit: &Hit| {
         let (pick, matrix) = (Pick { first: hit.first, step: 1 }, first + hit.matrix);
-        here.gate_up(&Columns { pick, count: hit.count, matrix, ..all }, hit.row);
+        Columns { pick, count: hit.count, matrix, ..all }
+    };
+    // A short read waits behind the long ones of the PE that holds it, so the tokens of all experts come before the first
+    // weights, if there is room for them.
+    let fits = cut.inner_rows() <= cut.most_rows();
+    let early = hits.iter().filter(|_| fits).map(|hit| here.early_tokens(&product(hit)));
+    let mut early: VecDeque<_> = early.collect();
+    for hit in &hits {
+        here.gate_up(&product(hit), hit.row, early.pop_front());
     }
 }
 
@@ -78,7 +92,7 @@ pub(super) fn head(here: &Here) {
     let (count, width) = (cut.sequences, cut.words());
     let pick = Pick { first: cut.each - 1, step: cut.each };
     let product = Columns { pick, count, matrix: 0, width, is_scaled: false };
-    here.columns(&product, |rows, product, scale| {
+    here.columns(&product, None, |rows, product, scale| {
         let shape = [rows.end - rows.start, cut.words()];
         let logits = here.narrow(&(product.lazy() * scale));
         here.tl.store(&out.block(&[rows.start, 0], &shape), &logits);
@@ -106,9 +120,9 @@ impl Here {
     }
 
     /// Computes the inner features of a product, and stores them from row `first` of the output on.
-    fn gate_up(&self, product: &Columns, first: u64) {
+    fn gate_up(&self, product: &Columns, first: u64, early: Option<EarlyTokens>) {
         let (tl, out, width) = (&self.tl, self.args.tensor(3).local(), product.width / 2);
-        self.columns(product, |rows, product, scale| {
+        self.columns(product, early, |rows, product, scale| {
             let shape = [rows.end - rows.start, width];
             let part = |first| tl.slice(product, &[0, first], &shape).lazy() * scale;
             let [gate, up] = [0, width].map(part);
@@ -130,11 +144,26 @@ impl Here {
         }
     }
 
+    /// Loads all tokens of a product.
+    fn early_tokens(&self, product: &Columns) -> EarlyTokens {
+        let (pick, rows) = (&product.pick, 0..product.count);
+        let depths = self.depths(product.width);
+        let load = |(part, depth): &(u64, Range<u64>)| self.tokens_of(pick, *part, &rows, depth);
+        EarlyTokens { features: depths.iter().map(load).collect(), scale: self.scale(pick, &rows) }
+    }
+
     /// Multiplies tokens by this PE's columns, and passes the product and the norm's factor of each row to `take`, block
-    /// of rows by block of rows.
-    fn columns(&self, product: &Columns, take: impl Fn(&Range<u64>, &Tile, &Tile)) {
+    /// of rows by block of rows. Tokens that were loaded early are all of them.
+    fn columns(
+        &self,
+        product: &Columns,
+        early: Option<EarlyTokens>,
+        take: impl Fn(&Range<u64>, &Tile, &Tile),
+    ) {
         let &Columns { pick, count, width, .. } = product;
         let scales = product.is_scaled.then(|| self.scales(SCALES, product.matrix * width, width));
+        let (mut features, scale) =
+            early.map_or_else(Default::default, |early| (early.features, Some(early.scale)));
         for rows in self.row_blocks(count) {
             let mut sum: Option<Tile> = None;
             let depths = self.depths(width);
@@ -144,15 +173,17 @@ impl Here {
             let load =
                 |(part, depth): &(u64, Range<u64>)| self.tokens_of(&pick, *part, &rows, depth);
             let is_all = rows.end - rows.start == count;
-            let early = (!is_all).then(|| self.scale(&pick, &rows));
-            let mut tokens: VecDeque<_> = depths.iter().filter(|_| is_all).map(load).collect();
+            let scale = scale.clone().or_else(|| (!is_all).then(|| self.scale(&pick, &rows)));
+            if scale.is_none() {
+                features = depths.iter().map(load).collect();
+            }
             for at in depths {
-                let x = tokens.pop_front().unwrap_or_else(|| load(&at));
+                let x = features.pop_front().unwrap_or_else(|| load(&at));
                 let weights = self.taken(&self.weights_at(&at, product.matrix, width));
                 sum = Some(self.product(&x, &weights, scales.as_ref(), sum.as_ref()));
             }
             if let Some(sum) = sum {
-                take(&rows, &sum, &early.unwrap_or_else(|| self.scale(&pick, &rows)));
+                take(&rows, &sum, &scale.unwrap_or_else(|| self.scale(&pick, &rows)));
             }
         }
     }
@@ -169,27 +200,15 @@ impl Here {
     }
 
     /// Returns the order in which features are multiplied: the PE that holds them, and the range of its own.
-    /// Each PE begins with its own, so that they do not all read from one. With few tokens, weights are split
-    /// finer, and the first of them most, since nothing is multiplied while they load. With many, parts of rows
-    /// would use only some channels of the memory.
+    /// Each PE begins with its own, so that they do not all read from one. All features of a PE are loaded at once, unless
+    /// their weights are long: parts of rows would use only some channels of the memory.
     fn depths(&self, width: u64) -> Vec<(u64, Range<u64>)> {
         let (pes, slice, [_, tile, _]) = (self.cut.pes, self.cut.slice(), self.tl.gemm_tile());
         let element = self.args.tensor(2).local().ty().dtype.size();
-        let long = (slice * width * element).div_ceil(LONGEST);
-        let mut depths = Vec::new();
-        for turn in 0..pes {
-            let count = match turn {
-                _ if self.cut.tokens() > FEW => 1,
-                0 => 4,
-                _ => 2,
-            };
-            let (step, mut start) = ((slice / count.max(long)).max(1).next_multiple_of(tile), 0);
-            while start < slice {
-                let end = (start + step).min(slice);
-                depths.push(((self.pe + turn) % pes, start..end));
-                start = end;
-            }
-        }
-        depths
+        let loads = (slice * width * element).div_ceil(LONGEST).max(1);
+        let step = (slice / loads).max(1).next_multiple_of(tile);
+        let starts = || (0..slice.div_ceil(step)).map(|load| load * step);
+        let of_pe = |pe: u64| starts().map(move |start| (pe, start..(start + step).min(slice)));
+        (0..pes).flat_map(|turn| of_pe((self.pe + turn) % pes)).collect()
     }
 }

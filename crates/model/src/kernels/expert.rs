@@ -75,7 +75,7 @@ impl Here {
                 let width = panel.dim(1);
                 let place = |whole: &Ref| whole.block(&[rows.start, start], &[count, width]);
                 let mut sum = match self.residual(place) {
-                    Some(before) => tl.eval(&before),
+                    Some(before) => self.cast(&before, DType::F32),
                     None => tl.zeros(&[count, width], DType::F32),
                 };
                 for (of, panels) in experts.iter().zip(&panels) {
@@ -83,7 +83,7 @@ impl Here {
                     let product = self.panel_product(&of.left, &panel, first + of.matrix, start);
                     sum = self.added(&sum, of.row, &(product.lazy() * &of.shares));
                 }
-                tl.store(&place(&out), &self.narrow(&sum.lazy()));
+                tl.store(&place(&out), &self.cast(&sum, cut.work.dtype));
                 start += width;
             }
         }
@@ -93,18 +93,13 @@ impl Here {
     fn experts_of(&self, hits: &[Hit], rows: &Range<u64>) -> Vec<ExpertRows> {
         let mut all = Vec::new();
         for hit in hits {
-            let pick = Pick { first: hit.first, step: 1 };
-            let mut before = hit.row;
-            for (token, count) in pick.runs(&(0..hit.count), self.cut.tokens()) {
-                let tokens = token.max(rows.start)..(token + count).min(rows.end);
-                if !tokens.is_empty() {
-                    let first = before + tokens.start - token;
-                    let left = self.inner(&(first..first + tokens.end - tokens.start));
-                    let shares = self.shares(hit.expert, &tokens);
-                    let row = tokens.start - rows.start;
-                    all.push(ExpertRows { matrix: hit.matrix, row, left, shares });
-                }
-                before += count;
+            let tokens = hit.first.max(rows.start)..(hit.first + hit.count).min(rows.end);
+            if !tokens.is_empty() {
+                let first = hit.row + tokens.start - hit.first;
+                let left = self.inner(&(first..first + tokens.end - tokens.start));
+                let shares = self.shares(hit.expert, &tokens);
+                let row = tokens.start - rows.start;
+                all.push(ExpertRows { matrix: hit.matrix, row, left, shares });
             }
         }
         all

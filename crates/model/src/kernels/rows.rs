@@ -5,7 +5,7 @@ use std::ops::Range;
 use cubeyard_runtime::dtype::DType;
 
 use super::Here;
-use cubeyard_tl::{Lazy, Ref, Tile};
+use cubeyard_tl::{Ref, Tile};
 
 /// Position of the scales of quantised weights among the arguments.
 const SCALES: usize = 7;
@@ -43,11 +43,12 @@ impl Here {
                 let width = panel.dim(1);
                 let place = |whole: &Ref| whole.block(&[rows.start, start], &[count, width]);
                 let panel = self.taken(&panel);
-                let mut sum = self.panel_product(&left, &panel, layer, start).lazy();
-                if let Some(before) = self.residual(place) {
-                    sum = sum + &before;
-                }
-                tl.store(&place(&out), &self.narrow(&sum));
+                let sum = self.panel_product(&left, &panel, layer, start);
+                let sum = match self.residual(place) {
+                    Some(before) => self.narrow(&(sum.lazy() + &before.lazy().cast(DType::F32))),
+                    None => self.cast(&sum, self.cut.work.dtype),
+                };
+                tl.store(&place(&out), &sum);
                 start += width;
             }
         }
@@ -73,10 +74,9 @@ impl Here {
     }
 
     /// Loads the residual tokens, if this cube adds them; the all-reduce passes them on to all.
-    pub(super) fn residual(&self, place: impl Fn(&Ref) -> Ref) -> Option<Lazy> {
+    pub(super) fn residual(&self, place: impl Fn(&Ref) -> Ref) -> Option<Tile> {
         let adds = self.args.whole(6) == 1 && self.tl.program_id(1) == 0;
-        let before = || self.tl.load(&place(&self.args.tensor(3).local()));
-        adds.then(|| before().lazy().cast(DType::F32))
+        adds.then(|| self.tl.load(&place(&self.args.tensor(3).local())))
     }
 
     /// Loads the attention of some tokens, of the heads that this cube multiplies; it is stored in the order of
