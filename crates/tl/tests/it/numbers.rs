@@ -126,8 +126,8 @@ fn functions_of_bits() {
         div: |a, b| a / b;
         rem: |a, b| a % b;
     }
-    element_wise(move |tl, a, _| tl.shl(&bits(tl, a), 3.0), |a, _| f64::from(whole(a, 100.0) << 3));
-    element_wise(move |tl, a, _| tl.shr(&bits(tl, a), 2.0), |a, _| f64::from(whole(a, 100.0) >> 2));
+    element_wise(move |tl, a, _| tl.shl(&bits(tl, a), 3), |a, _| f64::from(whole(a, 100.0) << 3));
+    element_wise(move |tl, a, _| tl.shr(&bits(tl, a), 2), |a, _| f64::from(whole(a, 100.0) >> 2));
 }
 
 #[test]
