@@ -7,14 +7,32 @@ use crate::collective::{Flow, Operation, Schedule, Stage, World};
 pub(super) fn schedule(operation: Operation, world: &World) -> Option<Schedule> {
     let depths = 0..world.grid.len();
     let is_whole = matches!(operation, Operation::AllReduce(_));
-    let scatter = depths.clone().map(|depth| stage(world, depth, is_whole));
-    let gather = depths.rev().map(|depth| stage(world, depth, is_whole));
+    let scatter = depths.clone().flat_map(|depth| {
+        let reload = (is_whole && depth > 0).then(reload);
+        reload.into_iter().chain([stage(world, depth, is_whole)])
+    });
+    let gather = depths.rev().flat_map(|depth| {
+        let is_alone = is_whole || behind(world, depth) == 1;
+        let reload = (is_alone && world.grid[depth] > 1).then(reload);
+        reload.into_iter().chain([stage(world, depth, is_whole)])
+    });
     match operation {
         Operation::AllReduce(_) => Some(Schedule::in_turn(scatter.chain(gather).collect())),
         Operation::ReduceScatter(_) => Some(Schedule::in_turn(scatter.collect())),
         Operation::AllGather => Some(Schedule::in_turn(gather.collect())),
         _ => None,
     }
+}
+
+/// Returns a stage without messages, in which a PE loads what it stored in the stage before: partial sums of an
+/// all-reduce between dimensions, and what an all-gather passes on. Several messages of one stage hide it.
+fn reload() -> Stage {
+    Stage { times: 1, messages: 2, flows: Vec::new() }
+}
+
+/// Returns the number of ranks behind a place of a depth, whose parts are separate messages.
+fn behind(world: &World, depth: usize) -> usize {
+    world.grid[depth + 1..].iter().product()
 }
 
 /// Returns the messages at a depth: half of the positions use one dimension and half another. (Ranks of one PE
@@ -31,7 +49,6 @@ fn stage(world: &World, depth: usize, is_whole: bool) -> Stage {
         let ends = wires_along(world, dimension).into_iter().map(|wire| wire.ends);
         ends.map(move |[(from, _), (to, _)]| Flow { from, to, share }).collect::<Vec<_>>()
     };
-    let behind = world.grid[depth + 1..].iter().product();
-    let messages = if is_whole { 1 } else { behind };
+    let messages = if is_whole { 1 } else { behind(world, depth) };
     Stage { times, messages, flows: orders.iter().flat_map(along).collect() }
 }
