@@ -121,7 +121,7 @@ def _add_states(module: ModuleType) -> None:
     """Lets DTensor read and write seed and offset of states that go on after these, and others as before."""
     Philox: Any = module._PhiloxState
 
-    class State(Philox):  # type: ignore[misc]
+    class State(Philox):
         """A state, whose seed and offset are its first bytes."""
 
         def __init__(self, state: torch.Tensor) -> None:

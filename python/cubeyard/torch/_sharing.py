@@ -30,4 +30,4 @@ def refuse(name: str) -> None:
             )
         return original(self, *arguments, **keywords)
 
-    torch.UntypedStorage.share_memory_ = share_memory_  # type: ignore[method-assign]
+    torch.UntypedStorage.share_memory_ = share_memory_
