@@ -177,7 +177,8 @@ def test_sharded_models_have_the_weights_of_one_process(worker: Any, device: str
 
 def torchrun(ranks: int, *arguments: str, **variables: str) -> str:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    # A rank of gloo was seen to abort at its end: this names the thread, and what the others did.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", **variables}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
