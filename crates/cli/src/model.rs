@@ -243,7 +243,7 @@ fn refused(error: &ModelError, config: &MeasureConfig) -> anyhow::Error {
         ModelError::Activations { .. } => {
             "--dtype f16 or bf16; --weights int8 or fp8 stores the weights of layers in 8 bits"
         }
-        ModelError::Weights { .. } | ModelError::NoRate { .. } => "another type with --weights",
+        ModelError::Weights { .. } => "another type with --weights",
         _ => "change the options that do not fit",
     };
     anyhow!("{error}\n  help: {help}")

@@ -370,9 +370,6 @@ fn check(
     if weights != dtype && !is_narrow {
         return Err(ModelError::Weights { weights, dtype });
     }
-    if !rates.contains_key(weights.name()) {
-        return Err(ModelError::NoRate { weights });
-    }
     even("heads", spec.heads, spec.kv_heads, "as many for each head of K and V")?;
     even("head_dim", spec.head_dim, 2, "which turn together")
 }

@@ -41,12 +41,6 @@ pub enum ModelError {
         /// Names of the types that can be used.
         expected: String,
     },
-    /// The matrix engine has no rate for weights of this type. Choose another type, or another machine.
-    #[error("weights={weights}: the matrix engine has no rate for it (pe.core.gemm.tflops)")]
-    NoRate {
-        /// Type of the weights.
-        weights: DType,
-    },
     /// Weights of this type cannot be multiplied by activations of that one. Choose another type of one of them.
     #[error(
         "weights={weights}: expected {dtype}, the type of activations{}",

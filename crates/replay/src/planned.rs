@@ -29,7 +29,7 @@ pub(super) struct Planned {
 impl Planned {
     /// Plans a trace, or copies the placement of the first of `others` that holds least, if that is less.
     pub(super) fn new<'t>(
-        trace: &'t Trace,
+        trace: &Trace,
         others: impl Iterator<Item = Box<dyn Target + 't>>,
     ) -> Self {
         let placement = plan(trace, GRANULE).map(|plan| {

@@ -136,11 +136,8 @@ fn packed(blocks: &[Block], bound: u64, granule: Bytes) -> (u64, Vec<u64>) {
 fn attempts(blocks: usize, meetings: u64) -> impl Iterator<Item = &'static Attempt> {
     let first: &[Attempt] = if meetings > TOO_MANY_MEETINGS { &[] } else { FIRST };
     let then: &[Attempt] = if meetings > MANY_MEETINGS { &[] } else { THEN };
-    let last: &[Attempt] = match blocks {
-        ..=FEW => EXACT,
-        ..=greedy::SEARCHED => SEARCH,
-        _ => &[],
-    };
+    let search: &[Attempt] = if blocks > greedy::SEARCHED { &[] } else { SEARCH };
+    let last = if blocks > FEW { search } else { EXACT };
     first.iter().chain(REPLAYS).chain(then).chain(last)
 }
 

@@ -140,10 +140,14 @@ fn specs() -> impl Strategy<Value = ModelSpec> {
 fn works() -> impl Strategy<Value = Workload> {
     let places = ExpertPlacement::NAMES.map(|(_, place)| place).to_vec();
     let chunks = prop::sample::select(vec![4_u64, 16, 32, 64]);
-    (any::<bool>(), 0.0..5.0_f64, 0.0..8.0_f64, chunks, prop::sample::select(places)).prop_map(
+    // Sizes are spread evenly by their logarithms.
+    let size = |powers: std::ops::Range<u32>| {
+        (powers, any::<u32>())
+            .prop_map(|(power, more)| (1_u64 << power) + u64::from(more) % (1 << power))
+    };
+    (any::<bool>(), size(0..5), size(0..8), chunks, prop::sample::select(places)).prop_map(
         |(is_decode, batch, context, chunk, experts)| {
             let phase = if is_decode { Phase::Decode } else { Phase::Prefill };
-            let [batch, context] = [batch, context].map(|power| power.exp2() as u64);
             Workload { chunk, experts, ..work(phase, batch, context) }
         },
     )

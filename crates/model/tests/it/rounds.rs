@@ -56,12 +56,12 @@ fn padding_is_noted_and_in_no_bound() {
 
 #[test]
 fn a_chunk_below_the_pes_that_share_a_sequence_is_raised_and_noted() {
-    let noted = |chunk| {
+    let with_chunk = |chunk| {
         let report = measured(&tiny(), Workload { chunk, ..work(Phase::Prefill, 1, 16) });
         (report.cut.tokens(), report.cut.placement_notes().join("\n"))
     };
-    let (tokens, notes) = noted(3);
+    let (tokens, notes) = with_chunk(3);
     assert_eq!(tokens, 4);
     assert!(notes.contains("chunk: 3 tokens raised to 4"), "{notes}");
-    assert!(!noted(4).1.contains("chunk"));
+    assert!(!with_chunk(4).1.contains("chunk"));
 }

@@ -41,19 +41,3 @@ fn activations_that_cannot_be_computed_are_refused_before_anything_runs() {
         assert_eq!(error.to_string(), expected);
     }
 }
-
-#[test]
-fn weights_for_which_the_engine_has_no_rate_are_refused() {
-    let topology = format!(
-        "{}pe: {{core: {{gemm: {{tflops: {{f16: 8}}}}}}}}\n",
-        crate::SMALL.replace("pe: {routers: [r0c0, r0c1]}\n", "")
-    );
-    let topology = cubeyard_device::topology::Topology::read("halves", &topology).unwrap();
-    let has = |name| topology.spec().pe.core.gemm.rates.contains_key(name);
-    let of = |weights| {
-        let work = Workload { weights, ..work(Phase::Decode, 1, 8) };
-        cubeyard_model::Cut::new(&tiny(), work, &topology, 2).err().map(|error| error.to_string())
-    };
-    assert_eq!(of(DType::F16), None);
-    assert_eq!(of(DType::I8).is_some(), !has("i8"), "{:?}", topology.spec().pe.core.gemm.rates);
-}
