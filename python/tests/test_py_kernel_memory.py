@@ -46,7 +46,7 @@ def test_a_load_of_several_accesses_sees_the_stores_before_it(context: cubeyard.
             tl.store(part, tl.load(part) + 1.0)
 
     def after_a_map(x, tl):
-        tl.map("neg", x).store(x)
+        tl.map("neg", [x]).store(x)
         tl.store(x.T, tl.load(x.T) + 4.0)
 
     for body in (transposed, strided, after_a_map):
