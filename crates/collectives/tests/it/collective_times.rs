@@ -210,7 +210,7 @@ fn launch(elements: &[u64]) -> RuntimeError {
     let ranks = elements.iter().enumerate();
     let tensors: Vec<_> = ranks.map(|(rank, elements)| tensor(&context, rank, *elements)).collect();
     let start = |(rank, tensor)| {
-        let numbers = [rank as f64, 0.0, 0.0].map(Argument::Scalar);
+        let numbers = [rank, 0, 0].map(Argument::from);
         let mut arguments = vec![Argument::Tensor(tensor), Argument::Tensor(tensor)];
         arguments.extend(numbers);
         let launch = Launch::new(sip(rank)).arguments(arguments).cubes(vec![cube]).pes(vec![pe]);
