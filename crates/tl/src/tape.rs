@@ -268,8 +268,15 @@ impl Effect {
                 let loads = (0..loads).map(|index| accesses.load(index));
                 loads.chain((0..stores).map(|index| accesses.store(index))).collect()
             }
-            (_, Work::Compute(_) | Work::Send(_) | Work::Receive(_) | Work::ReceiveAny(_))
-            | (_, Work::ReceiveInSlot(..) | Work::Release(_)) => Accesses::new(),
+            (
+                _,
+                Work::Compute(_)
+                | Work::Send(_)
+                | Work::Receive(_)
+                | Work::ReceiveAny(_)
+                | Work::ReceiveInSlot(..)
+                | Work::Release(_),
+            ) => Accesses::new(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Epilogues of integer products: scales of a dequantisation are floats.
 
+#![expect(clippy::many_single_char_names, reason = "names of matrices and their edges")]
+
 use cubeyard_runtime::dtype::{DType, Element};
 use cubeyard_tl::kernel::Args;
 use cubeyard_tl::launch::{Launcher, Mode};

@@ -59,13 +59,13 @@ fn a_load_of_several_accesses_waits_for_the_stores_of_a_tiled_operation() {
         tl.map(Op::Unary(Unary::Neg), vec![Source::from(&x)]).store(&x);
         tl.store(&y.transposed(), &tl.load(&x.transposed()));
     });
-    assert_eq!(found, [-1.0; 4096]);
+    assert_eq!(found, vec![-1.0; 4096]);
 }
 
 fn time(body: impl Fn(&Tl, &Args) + Copy + 'static) -> u64 {
     // Room for one of the two tiles.
     let context = context("pe: { core: { scratch_bytes: 48 KiB } }", false);
-    let [x, y] = [0.0, 1.0].map(|value| place(&context, &[64, 128], &[value as f32; 64 * 128]));
+    let [x, y] = [0.0_f32, 1.0].map(|value| place(&context, &[64, 128], &vec![value; 64 * 128]));
     let report = run(&Launcher::new(&context), &kernel("time", body), tensors(&[&x, &y])).unwrap();
     report.max().ps()
 }
@@ -75,7 +75,11 @@ fn time(body: impl Fn(&Tl, &Args) + Copy + 'static) -> u64 {
 fn a_load_of_several_accesses_waits_for_its_place_in_the_tcm() {
     let sum = |tl: &Tl, args: &Args| {
         let x = tl.load(&args.tensor(0).local());
-        (0..8).map(|_| tl.sum(&x, 1)).last().expect("eight")
+        let mut sum = tl.sum(&x, 1);
+        for _ in 1..8 {
+            sum = tl.sum(&x, 1);
+        }
+        sum
     };
     let free = time(move |tl, args| {
         sum(tl, args);
@@ -89,18 +93,16 @@ fn a_load_of_several_accesses_waits_for_its_place_in_the_tcm() {
     assert!(free <= waits && waits - free < 100_000, "{free} ps, with a wait {waits} ps");
 }
 
-async fn perform(tl: Tl, args: Args, program: Rc<Program>) {
-    program.perform(&tl, &args.tensor(0).local());
-}
-
 /// Runs a program on memory that counts from 0 and returns the memory, if it has data, and the report.
 fn outcome(program: &Program, mode: Mode, data: bool) -> (Option<Vec<f32>>, LaunchReport) {
     let context = context(SMALL, data);
     let start: Vec<f32> = (0..MEMORY).map(|at| at as f32).collect();
     let memory = place(&context, &[MEMORY], &start);
     let program = Rc::new(program.clone());
-    let kernel =
-        Kernel::new("random", move |tl, args| Box::pin(perform(tl, args, Rc::clone(&program))));
+    let kernel = Kernel::new("random", move |tl, args| {
+        let program = Rc::clone(&program);
+        Box::pin(async move { program.perform(&tl, &args.tensor(0).local()) })
+    });
     let launcher = Launcher::with_mode(&context, mode);
     let report = run(&launcher, &kernel, tensors(&[&memory])).unwrap();
     (memory.read::<f32>().unwrap().known().ok(), report)

@@ -10,7 +10,7 @@ use crate::lab::{compute, context, kernel, place, run, tensors};
 
 fn refused(body: impl Fn(&Tl, &Args) + Copy + 'static) -> Option<String> {
     let context = context("", true);
-    let memory = place(&context, &[256, 128], &[1.0_f32; 256 * 128]);
+    let memory = place(&context, &[256, 128], &vec![1.0_f32; 256 * 128]);
     let run = run(&Launcher::new(&context), &kernel("overlap", body), tensors(&[&memory]));
     run.err().map(|error| error.to_string())
 }

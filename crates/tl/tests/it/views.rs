@@ -130,7 +130,7 @@ impl Case {
 
 /// Shapes with this number of elements, of one to three dimensions.
 fn shapes_of(elements: u64) -> Vec<Vec<u64>> {
-    let divisors = |of: u64| (1..=of.max(1)).filter(move |by| of % by == 0);
+    let divisors = |of: u64| (1..=of.max(1)).filter(move |by| of.is_multiple_of(*by));
     let mut shapes = vec![vec![elements]];
     for rows in divisors(elements) {
         let rest = elements / rows;

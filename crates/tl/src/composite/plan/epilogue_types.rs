@@ -33,16 +33,14 @@ impl PlanEpilogue {
         for operand in &self.operands {
             types.push(match operand {
                 PlanOperand::Result => result.with_dtype(dtype),
-                PlanOperand::Number(number) => {
-                    infer::full(&TileType::scalar(dtype), *number).map_err(wrong)?
-                }
+                PlanOperand::Number(number) => infer::full(&TileType::scalar(dtype), *number)?,
                 PlanOperand::Tile(input) => {
                     self.check_held(&input.ty, dtype)?;
                     input.ty.with_dtype(dtype)
                 }
             });
         }
-        self.op.infer(&types.iter().collect::<Vec<_>>()).map_err(wrong)
+        Ok(self.op.infer(&types.iter().collect::<Vec<_>>())?)
     }
 
     /// Checks that an integer type holds all integers of a tile.
@@ -85,7 +83,7 @@ pub(super) fn check(
     output: &TileType,
 ) -> Result<TileType, PlanProblem> {
     let types: Vec<_> = composite.sources.iter().map(Source::ty).collect();
-    let mut ty = composite.kind.output(&types).map_err(wrong)?;
+    let mut ty = composite.kind.output(&types)?;
     let [steps, tiles, end] = epilogues;
     for epilogue in steps {
         let next = epilogue.infer(&ty)?;
@@ -106,6 +104,8 @@ fn changed_sum(epilogue: &PlanEpilogue, sum: DType, next: DType) -> PlanProblem 
     ))
 }
 
-fn wrong(error: NumericError) -> PlanProblem {
-    PlanProblem::Text(error.to_string())
+impl From<NumericError> for PlanProblem {
+    fn from(error: NumericError) -> Self {
+        Self::Text(error.to_string())
+    }
 }

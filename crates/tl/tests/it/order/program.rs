@@ -92,7 +92,7 @@ impl Step {
     fn expect(&self, memory: &mut [f32], tiles: &mut Vec<(usize, Vec<f32>)>) {
         match self {
             Self::Load { shape, from, mask, add } => {
-                let mut tile = vec![-1.0; 24];
+                let mut tile = [-1.0; 24];
                 each(SHAPES[*shape], from, mask.as_deref(), |at, from| tile[at] = memory[from]);
                 tiles.push((*shape, tile.iter().map(|value| value + f32::from(*add)).collect()));
             }
