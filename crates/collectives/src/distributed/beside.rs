@@ -47,7 +47,7 @@ impl Beside {
         launcher.use_group(group.number());
         let mut handles = Vec::new();
         for (sip, (&(input, output), loaded)) in tensors.iter().zip(&loaded).enumerate() {
-            let numbers = group.rank_numbers(sip).map(|number| Argument::from(number as f64));
+            let numbers = group.rank_numbers(sip).map(|number| Argument::from(number as u64));
             let launch = Launch::new(group.sips()[sip]).arguments([loaded, input, output]);
             let stream = launcher.context().stream();
             handles.push(launcher.launch(&stream, &kernel, &launch.arguments(numbers))?);
