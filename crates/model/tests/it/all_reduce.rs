@@ -28,6 +28,7 @@ fn alone(topology: &Topology, bytes: u64, which: Which) -> f64 {
         dtype: DType::F16,
         sizes: vec![bytes],
         check_up_to: 0,
+        every_memory: false,
     });
     sweep.unwrap().rows[0].figures.as_ref().unwrap().time.ns()
 }
