@@ -2,7 +2,7 @@
 //! changes a time or the order of events.
 
 use cubeyard_bench::report::RunReport;
-use cubeyard_bench::{RunConfig, catalogue, find, run};
+use cubeyard_bench::{RunConfig, RunLog, catalogue, find, run};
 use cubeyard_device::topology::Topology;
 use cubeyard_sim::Span;
 use cubeyard_tl::launch::Mode;
@@ -37,7 +37,8 @@ impl Case {
         let set = self.set.clone();
         let config = RunConfig { topology, set, data, mode, sips: Vec::new(), ops };
         let run = run(&*find(&self.bench).unwrap(), &config).map_err(|error| error.to_string())?;
-        let operations = run.log.iter().map(|log| format!("{:?}", log.ops().records())).collect();
+        let records = |log: &RunLog| format!("{:?}", log.ops().records());
+        let operations = run.log.as_ref().map_or_else(String::new, records);
         let RunReport { kernel, host, .. } = run.report;
         Ok(Seen { kernel, host, order: run.order_hash, operations })
     }
