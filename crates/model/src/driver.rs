@@ -182,7 +182,7 @@ impl<'a> Driver<'a> {
             let adds = u64::from(sip == 0 && !self.cut.spec.family.has_post_norms);
             arguments(part, of_sip, [layer, position, adds, norm])
         };
-        let numbers = numbers.into_iter().map(|number| Argument::from(number));
+        let numbers = numbers.into_iter().map(Argument::from);
         let extras = of_sip.extras(part).into_iter().map(Argument::Tensor);
         // The experts of a SIP depend on its number.
         let has_experts = self.cut.routing.is_some();
