@@ -33,22 +33,23 @@ fn a_small_model_as_a_table() {
           0.00171 billion weights, 3 layers; 2 SIPs × 2 cubes × 2 PEs
 
           part        count  each µs  total ms    share  read GB  of bound
-          embedding       1    0.119     0.000    0.9 %    0.000     0.4 %
-          norm            7    0.034     0.000    1.9 %        –         –
-          qkv             3    0.329     0.001    7.7 %    0.001    29.2 %
-          attention       3    0.221     0.001    5.2 %    0.000     7.2 %
-          output          3    0.223     0.001    5.2 %    0.000    28.7 %
-          all-reduce      6    0.496     0.003   23.2 %        –         –
-          gate, up        3    0.478     0.001   11.2 %    0.002    53.5 %
-          down            3    0.330     0.001    7.7 %    0.001    38.8 %
-          head            1    0.174     0.000    1.4 %    0.000     9.2 %
-          launches       30    0.152     0.005   35.6 %        –         –
-          all                            0.013  100.0 %    0.003    13.3 %
+          embedding       1    0.119     0.000    1.0 %    0.000     0.4 %
+          norm            7    0.034     0.000    2.1 %        –         –
+          qkv             3    0.303     0.001    7.9 %    0.001    31.7 %
+          attention       3    0.221     0.001    5.8 %    0.000     7.2 %
+          output          3    0.223     0.001    5.8 %    0.000    28.7 %
+          all-reduce      6    0.290     0.002   15.2 %        –         –
+          gate, up        3    0.486     0.001   12.7 %    0.002    52.7 %
+          down            3    0.330     0.001    8.6 %    0.001    38.8 %
+          head            1    0.141     0.000    1.2 %    0.000    11.3 %
+          launches       30    0.152     0.005   39.6 %        –         –
+          all                            0.011  100.0 %    0.003    14.8 %
 
-          time per token      12.8 µs
-          tokens a second     156,215
-          bandwidth bound     1.696 µs, weights and caches read once: 13.3 %
-          bound of the parts  1.696 µs, of each part its own: 13.3 %
+          time per token      11.48 µs
+          tokens a second     174,176
+          bandwidth bound     1.696 µs, weights and caches read once: 14.8 %
+          bound of the parts  1.696 µs, of each part its own: 14.8 %
+          all-reduce by       lrab
 
           memory of a PE        most        mean  all GB  of capacity
           weights         420.00 KiB  420.00 KiB   0.003        5.1 %
