@@ -53,7 +53,7 @@ def compare(
     >>> from cubeyard import replay
     >>> comparison = replay.compare(replay.example(), policies="planned")
     >>> comparison.results[0].peak_reserved_bytes
-    7568621568
+    7532969984
 
     The holder of most memory at the peak, here by size, because this recording has no call stacks:
 
