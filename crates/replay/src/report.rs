@@ -83,7 +83,7 @@ impl Report {
         doubt::doubt(self.recording.as_ref()?, self.modelled)
     }
 
-    /// Returns the best row of those that do not [raise](Self::raises_least) the least memory, unless there is a
+    /// Returns the best row of those that do not raise the least memory, unless there is a
     /// [`doubt`](Self::doubt).
     pub fn recommended(&self) -> Option<&Row> {
         self.best_of(|row| !self.raises_least(row)).filter(|_| self.doubt().is_none())
