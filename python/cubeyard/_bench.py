@@ -91,7 +91,7 @@ class Bench:
         return Bench, (self.function, self.name, self.description)
 
     def __fingerprint__(self) -> Any:
-        """Returns the function, by which functions that run this bench are told apart."""
+        """Returns the function, which identifies this bench in functions that run it."""
         return self.function
 
     @property

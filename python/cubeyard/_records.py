@@ -70,7 +70,7 @@ class Records:
             _append(self._path, self._file, line + "\n")
 
     def sort(self, keys: list[str]) -> None:
-        """Writes the file again: records of these keys in order, then those of other sweeps.
+        """Writes the file again: records of these keys in order, then records of other sweeps.
 
         Raises:
             InputError: The file cannot be written, as on a full disk; it is as it was.

@@ -134,7 +134,7 @@ class Kernel:
         return f"<kernel {self.name}{' (live)' if self.live else ''}>"
 
     def __fingerprint__(self) -> Any:
-        """Returns the function and the other attributes, by which kernels that read this one are told apart."""
+        """Returns the function and the other attributes, which identify this kernel in others that read it."""
         others = {name: value for name, value in vars(self).items() if name not in _OWN}
         return (self.function, *sorted(others.items(), key=lambda item: item[0]))
 

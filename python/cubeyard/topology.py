@@ -125,7 +125,7 @@ class Topology:
         return self._native.text()
 
     def __fingerprint__(self) -> Any:
-        """Returns the hash of the values, by which functions that read them are told apart."""
+        """Returns the hash of the values, which identifies them in functions that read them."""
         return self.hash
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,10 +1,10 @@
-"""Runs kernels that nobody here wrote, those of FlagGems and of Liger, and compares their results with PyTorch's on the CPU.
+"""Runs kernels that nobody here wrote, from FlagGems and Liger, and compares their results with PyTorch's on the CPU.
 
     pip install --no-deps -r python/requirements-strangers.txt
     python python/tests/strangers.py              all cases, and the table that docs/triton.md shows
     python python/tests/strangers.py softmax rope  the cases whose names contain one of these words
 
-A case is right if all its results are those of PyTorch, refused if the error names the line of the kernel and what the
+A case is right if all its results equal PyTorch's, refused if the error names the line of the kernel and what the
 machine has not, and wrong otherwise. The exit code is 1 if one is wrong, or ran no kernel.
 """
 

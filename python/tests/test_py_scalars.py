@@ -19,7 +19,7 @@ LARGE = 2**53 + 1
 
 
 def run(body, *arrays, numbers=(), live=False):
-    """Runs a kernel on one PE that makes tiles of others, and returns them; their types are those of the tiles."""
+    """Runs a kernel on one PE that makes tiles of others, and returns them, with the types of the tiles."""
     context = cubeyard.Context()
     tensors = [context.from_numpy(array).to(ONE) for array in arrays]
     made = []
@@ -72,7 +72,7 @@ def test_fractions_beside_integers_make_floats_of_64_bits():
 
 
 def test_a_promotion_is_one_pass_with_a_conversion():
-    """The time of `i32 * 0.5` is that of a pass that converts and multiplies; `f32 * 0.5` takes no longer than before."""
+    """`i32 * 0.5` takes one pass, which converts and multiplies; `f32 * 0.5` takes no longer than before."""
 
     def time(body, dtype):
         context = cubeyard.Context()

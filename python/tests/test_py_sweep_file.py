@@ -152,7 +152,7 @@ def children(process: int) -> list[int]:
 
 
 def test_the_workers_of_a_killed_sweep_end(tmp_path: Path) -> None:
-    """They waited for the next configuration for good."""
+    """They waited for the next configuration without end."""
     killed = slow(tmp_path, "first.py", 0.2, ", ".join(map(str, range(400))))
     # Two workers, and the process that watches over shared resources.
     until(lambda: len(children(killed.pid)) == 3 or killed.poll() is not None)
@@ -204,6 +204,6 @@ def _identity(n: int) -> int:
 
 @pytest.mark.parametrize("path", ["/dev/full", "/dev/zero", "/dev/null", "."])
 def test_a_file_that_is_no_plain_file_is_refused(path: str) -> None:
-    """`/dev/full` and `/dev/zero` were read for good."""
+    """`/dev/full` and `/dev/zero` were read without end."""
     with pytest.raises(errors.InputError, match="expected a plain file"), ThreadPoolExecutor(1) as threads:
         cubeyard.sweep(_identity, {"n": [1]}, executor=threads, path=path)

@@ -235,7 +235,7 @@ def numbers_of(seed):
 
 
 def written(seed, arrays, start, shape):
-    """Returns the writer of a random kernel, and the values that a program stores: floats, whole numbers, and those of 64 bits."""
+    """Returns the writer of a random kernel, and the values that a program stores: floats, whole numbers, and whole numbers of 64 bits."""
     writer = Writer(seed, arrays, numbers_of(seed), start, shape)
     for number in range(writer.random.randint(1, 6)):
         writer.statement(number)

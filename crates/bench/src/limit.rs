@@ -69,7 +69,7 @@ fn longest(legs: &[Leg]) -> Option<String> {
     })
 }
 
-/// A kind of work on the path; waits are told apart by what is waited for.
+/// Kind of work on the path. Waits for different things are different kinds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum PathUnit {
     Unit(SliceKind),

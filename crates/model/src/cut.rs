@@ -311,7 +311,7 @@ impl Cut {
         (columns / 32 * 32).max(least).min(self.slice())
     }
 
-    /// Returns the tokens that are multiplied by the same weights of the feed-forward part: all, or those of an expert.
+    /// Returns the number of tokens that share the weights of the feed-forward part: all tokens, or the tokens of an expert.
     fn shared_tokens(&self) -> u64 {
         let of_expert = |it: Routing| (it.tokens * it.experts.active).div_ceil(it.used);
         self.routing.map_or_else(|| self.tokens(), of_expert)

@@ -116,7 +116,7 @@ struct Measured {
     all_reduce: &'static str,
 }
 
-/// Sums up the times of all sequences: those of the first distribution, and those left over, if there are any.
+/// Adds up the times of all sequences: of the first distribution, and of the sequences left over, if any.
 fn report(cut: &Cut, measured: &[Measured], memory: Memory) -> Result<ModelReport, ModelError> {
     let mut parts: Vec<PartReport> = Vec::new();
     for part in measured.iter().flat_map(Measured::parts) {

@@ -18,7 +18,7 @@ impl fmt::Display for TooLong {
 
 /// Reading of numbers.
 pub(crate) trait ReadScalar: Sized {
-    /// Reads a number of Python, or of NumPy as that of Python of its kind; `None` if it is none.
+    /// Reads a Python number, or a NumPy scalar as the Python number of its kind; `None` for anything else.
     fn read(of: &Bound<'_, PyAny>) -> PyResult<Result<Option<Self>, TooLong>>;
 }
 
@@ -47,7 +47,7 @@ fn long(of: &Bound<'_, PyAny>) -> Result<Option<Scalar>, TooLong> {
     of.extract::<i128>().map(|whole| Some(Scalar::Int(whole))).map_err(|_| TooLong)
 }
 
-/// Reads what `float()` takes; exceptions but of its type are those of the object.
+/// Converts as `float()` does. Exceptions other than its `TypeError` come from the object.
 fn float(of: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     match of.extract::<f64>() {
         Ok(value) => Ok(Some(value.into())),

@@ -102,7 +102,7 @@ impl Op {
         }
     }
 
-    /// Returns the number of operands that are conditions, whose type is not that of the others: the first one of `where`.
+    /// Returns the number of leading operands that are conditions, such as the first of `where`: their type may differ.
     pub(crate) fn conditions(&self) -> usize {
         usize::from(matches!(self, Self::Ternary(Ternary::Where)))
     }

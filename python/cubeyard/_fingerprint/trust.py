@@ -86,7 +86,7 @@ def home(function: types.FunctionType) -> str:
 
 @lru_cache(maxsize=256)
 def version(module: str) -> str:
-    """Returns the version of the package of a module; that of Python for one of its own."""
+    """Returns the version of a module's package; for the standard library, the version of Python."""
     top = module.partition(".")[0]
     if is_standard(top):
         return ".".join(map(str, sys.version_info[:3]))

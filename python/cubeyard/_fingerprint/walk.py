@@ -21,7 +21,7 @@ __all__ = ["settled"]
 
 
 class _Fields(NamedTuple):
-    """A tuple with a field, whose class is that of all such fields."""
+    """A tuple with a field; all such fields share one class."""
 
     of: int
 

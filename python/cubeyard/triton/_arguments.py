@@ -51,7 +51,7 @@ class Placed:
     element: str | None = None
     """Element type, if the array holds the bits of elements of a type that NumPy has not."""
     reach: np.ndarray[Any, Any] | None = None
-    """All elements that a kernel may reach from it, if they are more than its own: those of the storage of a view."""
+    """All elements that a kernel may reach from it, if there are more than its own: a view reaches its whole storage."""
 
     @property
     def dtype(self) -> ElementType:

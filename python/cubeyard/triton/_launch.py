@@ -97,7 +97,7 @@ class Launch:
 
 
 def prepared(program: Program, grid: Grid, settings: Settings, given: list[tuple[str, Any]]) -> Launch:
-    """Sorts the arguments of a launch, with their names, into memory and numbers; those of the kernel follow the same order."""
+    """Sorts the arguments of a launch, with their names, into memory and numbers; the kernel's own arguments follow the same order."""
     launch = Launch(program, grid, settings, {}, [], [])
     left, taken = iter(program.kernel.body.arguments), 0
     for (name, argument), value in zip(given, left, strict=False):

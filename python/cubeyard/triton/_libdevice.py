@@ -10,7 +10,7 @@ FUNCTIONS = {
     "floor": "math.floor", "ceil": "math.ceil", "fma": "math.fma", "fmod": "arith.remf",
     "isnan": "ahbm.isnan", "isinf": "ahbm.isinf", "finite": "ahbm.isfinite",
 }  # fmt: skip
-"""Operations by the symbols of functions, without their ends; those of `ahbm` are this package's own."""
+"""Operations by the symbols of functions, without their ends; functions of `ahbm` belong to this package."""
 
 _SYMBOLS = {
     "__nv_fdiv_rn": "tt.precise_divf", "__nv_ddiv_rn": "tt.precise_divf", "__nv_fsqrt_rn": "tt.precise_sqrt",

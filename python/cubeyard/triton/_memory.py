@@ -123,7 +123,7 @@ def is_never(mask: Any) -> bool:
 def load_boxes(
     frame: Frame, parts: list[Box], shape: tuple[int, ...], element: str, fill: float = 0, into: Any = None
 ) -> Any:
-    """Loads boxes and joins them to one tile, whose other elements are those of `into`, or `fill`."""
+    """Loads boxes and joins them to one tile, whose other elements come from `into`, or are `fill`."""
     tl = frame.tl
     if len(parts) == 1 and parts[0].covers:
         return _load_box(tl, parts[0], fill)

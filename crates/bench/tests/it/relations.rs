@@ -31,7 +31,7 @@ struct Seen {
 }
 
 impl Case {
-    /// Runs the case; the error is that of a shape that does not fit the machine.
+    /// Runs the case; returns an error if the shape does not fit the machine.
     fn run(&self, data: bool, mode: Mode, ops: bool) -> Result<Seen, String> {
         let topology = Topology::read("the case", &self.machine.join("\n")).unwrap();
         let set = self.set.clone();

@@ -75,7 +75,7 @@ impl PePart {
         vec![(0..self.elements, order)]
     }
 
-    /// Returns the orders of parts that differ by at most one element, as those of ranks.
+    /// Returns one order for each of `count` parts, which differ in length by at most one element.
     pub(super) fn by_parts(self, count: usize, order: impl Fn(usize) -> Order) -> Orders {
         let all = (0..count).map(|index| (part(self.elements, index, count), index));
         let held = all.filter(|(range, _)| !range.is_empty());

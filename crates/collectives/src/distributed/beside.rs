@@ -17,7 +17,7 @@ use cubeyard_tl::launch::Launcher;
 pub struct Beside {
     /// Number of bursts of each PE, as far as they fit in a quarter of its tiles' TCM.
     pub bursts: u64,
-    /// HBM channel of the first PE, modulo the channels; that of others differs.
+    /// HBM channel of the first PE, modulo the number of channels; other PEs use other channels.
     pub channel: u64,
 }
 

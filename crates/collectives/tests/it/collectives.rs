@@ -125,7 +125,7 @@ impl Given {
     }
 }
 
-/// Rings of so many slots of 64 bytes in the TCM.
+/// Returns rings with this number of slots of 64 bytes in the TCM.
 fn ring(slots: u32) -> RingConfig {
     RingConfig { slot_bytes: cubeyard_memory::Bytes::new(64), slots, ..RingConfig::default() }
 }

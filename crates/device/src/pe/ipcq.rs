@@ -5,9 +5,9 @@
 //! the fabric when the receiver has taken the message out. Data and metadata travel together, so a message arrives
 //! all at once.
 //!
-//! Slots in a memory of several channels may be written and read in another order than that of the messages. A message
-//! is visible to the receiver when its slot and those of all earlier messages are written, and a slot becomes free when
-//! it and those of all earlier messages are read.
+//! Slots in a memory of several channels may be written and read in another order than the messages were sent. A
+//! message is visible to the receiver when its slot and the slots of all earlier messages are written. A slot becomes
+//! free when it and the slots of all earlier messages are read.
 //!
 //! A port is identified by its number at both ends, never by the sender: two PEs may have several channels
 //! between them, as in a ring of two.
@@ -89,7 +89,7 @@ pub enum PortError {
 /// A message in a slot that no command has taken.
 #[derive(Debug)]
 pub(super) struct Arrived {
-    /// Time at which its slot, and those of all earlier messages, are written.
+    /// Time at which its slot and the slots of all earlier messages are written.
     pub(super) at: Time,
     pub(super) bytes: u64,
     pub(super) format: FormatId,
@@ -127,9 +127,9 @@ pub(super) struct Port {
     pub(super) arrived: VecDeque<Arrived>,
     /// Messages in slots that were written before the slot of an earlier message.
     early: Vec<Arrived>,
-    /// Number of messages that became visible so far: the next is in this slot modulo the slots.
+    /// Number of messages that became visible so far. The next one is in the slot of this number, modulo the number of slots.
     landed: u64,
-    /// Time at which the last of them did.
+    /// Time at which the most recent message became visible.
     landed_at: Time,
     /// Slots from the first that is held on. The sender uses slots in turn, so they become free in turn.
     pub(super) taken: VecDeque<TakenSlot>,

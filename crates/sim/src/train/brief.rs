@@ -31,7 +31,7 @@ impl<M> Trains<M> {
         self.longest = times;
     }
 
-    /// Whether a leg of so many flits is long enough for a brief train.
+    /// Returns whether a leg of this number of flits is long enough for a brief train.
     pub(super) fn can_be_brief(flits: u32) -> bool {
         (LONG..=LONGEST_BRIEF).contains(&flits.into())
     }

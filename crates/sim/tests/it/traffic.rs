@@ -84,7 +84,7 @@ pub(crate) fn run<O: Observer<Box<Note>>>(
     run_with(traffic, EngineConfig { trains, buffers: None }, observer, pause, None)
 }
 
-/// Runs traffic as trains of at most so many times each, if they are not alone.
+/// Runs traffic as trains that keep at most this number of times, unless they are alone.
 pub(crate) fn run_limited(traffic: &Traffic, times: u64, pause: bool) -> Outcome {
     run_with(traffic, EngineConfig::default(), NullObserver, pause, Some(times))
 }

@@ -108,7 +108,7 @@ struct Case {
 }
 
 impl Case {
-    /// Returns the view and its elements among those of the tensor.
+    /// Returns the view, and the positions of its elements in the tensor.
     fn view(&self, tensor: &Tensor) -> (Tensor, Range<u64>) {
         let mut offset = 0;
         let mut cut = |tensor: &Tensor, [from, to]: [u32; 2]| {

@@ -61,7 +61,7 @@ impl SweepValues<'_> {
             as u64
     }
 
-    /// Returns the number of elements whose bits are not those of another rank.
+    /// Returns the number of elements whose bits differ between ranks.
     fn differing(&self, bytes: &[u8], first: &[u8]) -> u64 {
         let width = self.config.dtype.width();
         let pairs = bytes.chunks_exact(width).zip(first.chunks_exact(width));

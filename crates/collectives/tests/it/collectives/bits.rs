@@ -1,4 +1,4 @@
-//! The bits of reductions: those of the stated order, on every rank, in every memory, beside other traffic.
+//! Reductions give the bits of the stated order on every rank, in every memory, beside other traffic.
 
 use cubeyard_collectives::collective::{Order, PePart};
 use cubeyard_collectives::distributed::Ranks;
@@ -40,7 +40,7 @@ fn evaluated(op: ReduceOp, order: &Order, inputs: &[Array]) -> Vec<u8> {
     whole.to_bytes()
 }
 
-/// What all ranks get of a part that their PEs at one position hold, of which each rank has these bytes.
+/// Computes the result of all ranks for the part that their PEs at one position hold, from the bytes of each rank.
 fn stated(
     algorithm: &dyn Algorithm,
     operation: Operation,
@@ -65,7 +65,7 @@ fn stated(
     whole
 }
 
-/// Runs a reduction and compares the bits of each rank with those of the stated order.
+/// Runs a reduction and compares the bits of each rank with the stated order.
 fn check_bits(operation: Operation, bits: &Bits) -> Result<(), DistError> {
     let Case { machine, dtype, name, .. } = bits.case;
     let given = bits.case.given(operation);
