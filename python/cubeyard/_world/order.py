@@ -64,6 +64,8 @@ def stated(trees: Sequence[Tree], runs: Sequence[tuple[int, int, int]]) -> Order
     >>> [place.tolist() for place in stated([(0, 1), (1, 0)], [(0, 1, 1), (1, 3, 0)]).places]
     [[1, 2], [0]]
     """
+    if not runs:
+        return Order((), ())
     which = np.repeat([tree for _, _, tree in runs], [end - start for start, end, _ in runs])
     return Order(tuple(trees), tuple(_places(which, len(trees))))
 

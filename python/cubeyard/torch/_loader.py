@@ -5,8 +5,11 @@ Within `import torch` nothing may fail. What goes wrong is kept there, and raise
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import time
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -171,6 +174,29 @@ def _open(torch: Any, found: os.PathLike[str]) -> None:
             f"the compiled device {os.fspath(found)} cannot be loaded: {error}. Remove its folder and import torch again, "
             "which compiles it anew"
         ) from error
+    atexit.register(_end_autograd, torch)
+
+
+def _end_autograd(torch: Any) -> None:
+    """Ends the threads of the autograd engine, and waits until they are gone.
+
+    The thread that computes for the device releases Python objects after `backward` has returned. If the interpreter
+    ended first, Python would end that thread within C++, which aborts the process ("terminate called without an active
+    exception").
+    """
+    torch.ops.ahbm._stop_autograd()
+    for _ in range(1000):
+        if not any(_comm(task).startswith("pt_autograd") for task in Path("/proc/self/task").iterdir()):
+            return
+        time.sleep(0.001)
+
+
+def _comm(task: Path) -> str:
+    """Returns the name of a thread; nothing if it has ended."""
+    try:
+        return (task / "comm").read_text()
+    except OSError:
+        return ""
 
 
 def _register(torch: Any, module: ModuleType) -> None:

@@ -371,3 +371,21 @@ def test_compiled_training_steps_leave_nothing(device: str) -> None:
             held = torch.ahbm.memory_allocated()
     assert torch.ahbm.memory_allocated() == held
     torch._dynamo.reset()
+
+
+def test_the_threads_of_autograd_end_before_the_interpreter(script: Script) -> None:
+    """Now and then a program that ended right after `backward` aborted with "terminate called without an active
+    exception": the autograd thread of the device still had objects of Python to release when the interpreter ended."""
+    script(
+        """
+        import atexit, pathlib
+        def threads():
+            names = [file.read_text() for file in pathlib.Path("/proc/self/task").glob("*/comm")]
+            return [name for name in names if name.startswith("pt_autograd")]
+        leaf = torch.ones(1000, device="ahbm", requires_grad=True)
+        (leaf * 2).sum().backward()
+        assert threads()
+        atexit._run_exitfuncs()
+        assert not threads()
+        """
+    )

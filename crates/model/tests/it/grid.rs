@@ -13,6 +13,10 @@ use crate::{config, measured, tiny, work};
 /// nanoseconds more or less, as they do on a real machine.
 const ALIGNMENT: f64 = 0.02;
 
+/// Relative fall that is allowed where another algorithm of all-reduces is chosen. The choice follows an estimate, so that
+/// just below a change of algorithms the slower one may be taken.
+const CHOICE: f64 = 0.06;
+
 /// A workload of a model.
 #[derive(Clone, Debug)]
 struct Case {
@@ -62,17 +66,17 @@ impl Case {
         this
     }
 
-    fn ns(&self) -> f64 {
-        measured(&self.spec, self.work).total.ns()
+    /// Returns the time in nanoseconds, and the algorithms of all-reduces.
+    fn measured(&self) -> (f64, Vec<&'static str>) {
+        let report = measured(&self.spec, self.work);
+        (report.total.ns(), report.all_reduces)
     }
 }
 
 fn check(case: &Case, grown: &Case) {
-    let [before, after] = [case, grown].map(Case::ns);
-    assert!(
-        after >= before * (1.0 - ALIGNMENT),
-        "{before} ns to {after} ns: {case:?} to {grown:?}"
-    );
+    let [(before, chosen), (after, chosen_after)] = [case, grown].map(Case::measured);
+    let allowed = if chosen == chosen_after { ALIGNMENT } else { CHOICE };
+    assert!(after >= before * (1.0 - allowed), "{before} ns to {after} ns: {case:?} to {grown:?}");
 }
 
 /// Measures a model of `testdata/hf` on the default machine.

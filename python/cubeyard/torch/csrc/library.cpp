@@ -1,4 +1,5 @@
 // Operators of namespace ahbm: what the Python side needs and PyTorch's own interfaces do not have.
+#include <torch/csrc/autograd/engine.h>
 #include <torch/library.h>
 
 #include "shim.h"
@@ -58,6 +59,11 @@ void empty_host_cache() {
   host_allocator().empty_cache();
 }
 
+// Ends the threads of the autograd engine, which has one for each device.
+void stop_autograd() {
+  torch::autograd::Engine::get_default_engine().stop();
+}
+
 TORCH_LIBRARY(ahbm, m) {
   m.def("_block(Tensor self) -> int[]");
   m.impl("_block", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(block));
@@ -65,6 +71,7 @@ TORCH_LIBRARY(ahbm, m) {
   m.def("_default_generator(int device) -> Generator?", TORCH_FN(generator));
   m.def("_host_statistics() -> int[]", TORCH_FN(host_statistics));
   m.def("_empty_host_cache() -> ()", TORCH_FN(empty_host_cache));
+  m.def("_stop_autograd() -> ()", TORCH_FN(stop_autograd));
 }
 
 } // namespace
