@@ -140,6 +140,8 @@ def test_a_rank_that_sends_something_malformed_is_lost_by_name(sent: Any, named:
 class Losses:
     """A machine that keeps the ranks that it is said to have lost."""
 
+    size = 2
+
     def __init__(self) -> None:
         self.lost: list[tuple[int, str]] = []
         self.spans: list[Any] = []

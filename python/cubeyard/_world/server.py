@@ -127,7 +127,7 @@ class Server:
         number, process = _field(message, "hello", int), _field(message, "process", int)
         if not hmac.compare_digest(_field(message, "token", str).encode(), self.token.encode()):
             raise wire.Malformed("another token")
-        if not 0 <= number < self.members or number in self.joined or rank.connection.descriptors:
+        if not 0 <= number < self.machine.size or number in self.joined or rank.connection.descriptors:
             raise wire.Malformed(f"the number {number}")
         rank.number, rank.process = number, process
         rank.connection.longest = None
