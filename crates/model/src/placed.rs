@@ -28,7 +28,7 @@ impl Cut {
         narrow + (hidden * self.words() + table + cache) * self.work.dtype.size()
     }
 
-    /// Returns the elements of the caches of a PE, without those of sequences left over.
+    /// Returns the elements of the caches of a PE, without the caches of sequences left over.
     fn cached(&self) -> u64 {
         2 * self.spec.layers * self.held * self.heads.slots * self.room * self.spec.head_dim
     }

@@ -1,6 +1,6 @@
 """Random numbers: a generator for each device, of the numbers that the CPU's would give.
 
-The state of a generator begins with a seed and an offset, 8 bytes each, as those of other accelerators consist of. An
+The state of a generator begins with a seed and an offset, 8 bytes each, as on other accelerators. An
 offset that was not set is 0, and stands for the numbers of the CPU.
 """
 

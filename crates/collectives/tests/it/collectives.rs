@@ -180,7 +180,7 @@ fn owner(machine: Machine, sip: usize, shard: &Shard) -> (usize, usize) {
     machine.place(sip, shard.at.cube.index() * 2 + shard.at.pe.index())
 }
 
-/// The least time that links allow for an operation, if the larger of a SIP's tensors has so many bytes; in nanoseconds.
+/// Least time that links allow for an operation, in nanoseconds; `bytes` is the size of the larger of a SIP's tensors.
 fn least(topology: &Topology, group: &Group, operation: Operation, bytes: u64) -> f64 {
     let (map, world) = (group.rank_map(), group.world());
     let members: Vec<_> = (0..world.ranks).map(|rank| map.engines(topology, rank)).collect();
