@@ -1,6 +1,6 @@
 """Architectures of `transformers`, trained for three steps on the device and on the CPU, and compared.
 
-    python python/tests/pytorch/architectures.py              # all of them: the table of docs/pytorch.md
+    python python/tests/pytorch/architectures.py              # all of them: the table of docs/pytorch-coverage.md
     python python/tests/pytorch/architectures.py gpt2 t5      # some
 
 Each model has a tiny configuration and random weights; nothing is downloaded. Both runs have the same weights, batches

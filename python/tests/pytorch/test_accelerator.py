@@ -1,6 +1,6 @@
 """What PyTorch's tests of accelerators and of its example device ask for, on this device.
 
-docs/pytorch.md lists the behaviours with the tests of each, also of those in the other files.
+docs/pytorch-coverage.md lists the behaviours with the tests of each, also of those in the other files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-//! What `docs/kernels.md` draws of `cubeyard run` is what the report draws.
+//! What `docs/benches.md` draws of `cubeyard run` is what the report draws.
 
 use expect_test::expect_file;
 

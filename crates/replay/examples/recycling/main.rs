@@ -1,5 +1,5 @@
 //! What recycling memory and learned placement bring, and how many device calls they cost: the table
-//! in `docs/replay.md`.
+//! in `docs/replay-accuracy.md`.
 //!
 //! `cargo run --release -p cubeyard-replay --example recycling` prints, for each recorded trace, peak
 //! committed over peak live and the device calls for a thousand allocations. With `-- SEEDS` it then

@@ -1,5 +1,5 @@
-//! Fused chains in random kernels, against a slow model of a PE that is written from the costs that `docs/kernels.md`
-//! states, without the code that computes them.
+//! Fused chains in random kernels, against a slow model of a PE. The model is written from the costs that
+//! `docs/kernel-costs.md` states, without the code that computes them.
 
 mod program;
 mod reference;

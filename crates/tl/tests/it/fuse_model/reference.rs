@@ -1,4 +1,4 @@
-//! The time of a kernel by the costs of `docs/kernels.md`, word by word: one strip after the other, in picoseconds.
+//! The time of a kernel by the costs of `docs/kernel-costs.md`, word by word: one strip after the other, in picoseconds.
 
 use cubeyard_runtime::dtype::DType;
 
