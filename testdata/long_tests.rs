@@ -1,6 +1,6 @@
 //! Sizes of long tests, for the tests of every crate: `#[path = "…/testdata/long_tests.rs"] mod long_tests;`.
 //!
-//! With `CUBEYARD_LONG_TESTS=1`, as `scripts/test` sets it, random histories and sweeps run all of their cases; else a
+//! With `CUBEYARD_LONG_TESTS=1`, as `scripts/test --all` sets it, random histories and sweeps run all of their cases; else a
 //! part of them.
 
 #![allow(dead_code, reason = "a crate may need one of them only")]

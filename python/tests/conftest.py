@@ -91,7 +91,7 @@ def viewer(tmp_path_factory):
 @pytest.fixture(scope="session")
 def compute():
     """Computes numeric cases, all in one process."""
-    build = ["cargo", "build", "--quiet", "--release", "-p", "cubeyard-tl"]
+    build = ["cargo", "build", "--quiet", "-p", "cubeyard-tl"]
     messages = subprocess.run(
         [*build, "--example", "numeric", "--message-format", "json"],
         cwd=ROOT,

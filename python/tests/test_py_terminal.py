@@ -41,7 +41,7 @@ def on_terminal(*arguments):
 
 # Each takes seconds, most of them in its first step.
 LONG = [
-    (["run", "gemm-multi", "--set", "m=8192", "--set", "k=4096", "--set", "n=4096", "--set", "cubes=16"], "simulating gemm-multi"),
+    (["run", "gemm-multi", "--set", "m=8192", "--set", "k=2048", "--set", "n=2048", "--set", "cubes=16"], "simulating gemm-multi"),
     (["compare", "--with", "cubes.h=2", "--", "model", "--llm", "llama-70b", "--context", "4096", "--batch", "64"], "running A"),
     (["model", "--llm", "llama-70b", "--context", "4096", "--batch", "128"], "llama-70b, run"),
 ]  # fmt: skip

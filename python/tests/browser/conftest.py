@@ -69,7 +69,7 @@ def drawn(command, tmp_path_factory):
 def browser():
     path = os.environ.get("CUBEYARD_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if not path:
-        pytest.fail("no Chromium: install it (apt-get install chromium), or leave this step out: scripts/test --no-browser")
+        pytest.fail("no Chromium: install it (apt-get install chromium), or leave this step out: scripts/test --all --no-browser")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield browser

@@ -40,6 +40,12 @@ def device() -> Iterator[str]:
     assert after == before, "the test has left tensors in device memory"
 
 
+@pytest.fixture(scope="session")
+def library() -> torch.library.Library:
+    """Operators of the tests, in a namespace of their own. PyTorch 2.11 compiles nothing after a library has ended."""
+    return torch.library.Library("cubeyard_tests", "FRAGMENT")
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
     """Runs a program in a process of its own; its keywords are variables of the environment, `None` for none."""

@@ -594,17 +594,16 @@ def test_results_of_operators_are_memory_of_the_device_without_copies(device: st
     assert torch.accelerator.memory_stats()["allocation.all.allocated"] == 3 and result.sum().item() == 2000
 
 
-def test_an_operator_of_a_library_falls_back_to_its_cpu_kernel(device: str) -> None:
-    library = torch.library.Library("cubeyard_test", "DEF")
+def test_an_operator_of_a_library_falls_back_to_its_cpu_kernel(device: str, library: torch.library.Library) -> None:
     library.define("twice(Tensor self) -> Tensor")
     library.impl("twice", lambda tensor: tensor * 2, "CPU")
     library.define("nowhere(Tensor self) -> Tensor")
-    result = torch.ops.cubeyard_test.twice(torch.ones(3, device=device))
+    result = torch.ops.cubeyard_tests.twice(torch.ones(3, device=device))
     assert result.device == torch.device("ahbm:0") and result.tolist() == [2.0] * 3
-    with pytest.raises(NotImplementedError, match="cubeyard_test::nowhere is not implemented for device ahbm"):
-        torch.ops.cubeyard_test.nowhere(torch.ones(3, device=device))
+    with pytest.raises(NotImplementedError, match="cubeyard_tests::nowhere is not implemented for device ahbm"):
+        torch.ops.cubeyard_tests.nowhere(torch.ones(3, device=device))
     library.impl("nowhere", lambda tensor: tensor + 1, "PrivateUse1")
-    assert torch.ops.cubeyard_test.nowhere(torch.ones(3, device=device)).tolist() == [2.0] * 3
+    assert torch.ops.cubeyard_tests.nowhere(torch.ones(3, device=device)).tolist() == [2.0] * 3
 
 
 def test_a_copy_on_write_ends_at_the_first_write(device: str) -> None:

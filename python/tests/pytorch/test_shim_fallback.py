@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -315,13 +315,6 @@ def test_temporary_memory_of_kernels_is_given_back(device: str) -> None:
     assert torch.accelerator.memory_allocated() == before
 
 
-@pytest.fixture
-def library() -> Iterator[torch.library.Library]:
-    """Operators of a namespace of its own, which end with the test."""
-    with torch.library._scoped_library("shim_tests", "FRAGMENT") as made:
-        yield made
-
-
 def test_a_kernel_that_keeps_its_result_keeps_it(device: str, library: torch.library.Library) -> None:
     kept: list[torch.Tensor] = []
 
@@ -331,7 +324,7 @@ def test_a_kernel_that_keeps_its_result_keeps_it(device: str, library: torch.lib
 
     library.define("keeps_result(Tensor x) -> Tensor")
     library.impl("keeps_result", kernel, "CPU")
-    result = torch.ops.shim_tests.keeps_result(torch.ones(3, device=device))
+    result = torch.ops.cubeyard_tests.keeps_result(torch.ones(3, device=device))
     assert (result.device.type, kept[0].device.type) == ("ahbm", "cpu")
     result.add_(5)
     assert (result.tolist(), kept.pop().tolist()) == ([7, 7, 7], [2, 2, 2])
@@ -347,7 +340,7 @@ def test_a_kernel_that_keeps_its_argument_keeps_its_memory(device: str, library:
     library.define("keeps_argument(Tensor x) -> Tensor")
     library.impl("keeps_argument", kernel, "CPU")
     before = torch.accelerator.memory_allocated()
-    torch.ops.shim_tests.keeps_argument(torch.ones(3, device=device))
+    torch.ops.cubeyard_tests.keeps_argument(torch.ones(3, device=device))
     gc.collect()
     assert torch.accelerator.memory_allocated() == before + 128
     assert kept.pop().tolist() == [1, 1, 1]
@@ -360,7 +353,7 @@ def test_results_that_share_a_storage_share_it_on_the_device(device: str, librar
 
     library.define("shares(Tensor x) -> (Tensor, Tensor[])")
     library.impl("shares", kernel, "CPU")
-    one, (other, whole) = torch.ops.shim_tests.shares(torch.ones(3, device=device))
+    one, (other, whole) = torch.ops.cubeyard_tests.shares(torch.ones(3, device=device))
     one.add_(1)
     other.add_(2)
     assert whole.tolist() == [2, 2, 2, 3, 3, 3] and whole.device.type == "ahbm"
@@ -370,7 +363,7 @@ def test_results_in_other_memory_are_copied(device: str, library: torch.library.
     pinned = torch.full((3,), 4.0).pin_memory()
     library.define("elsewhere(Tensor x) -> Tensor")
     library.impl("elsewhere", lambda x: pinned[:2], "CPU")
-    result = torch.ops.shim_tests.elsewhere(torch.ones(3, device=device))
+    result = torch.ops.cubeyard_tests.elsewhere(torch.ones(3, device=device))
     result.zero_()
     assert (result.device.type, pinned.tolist()) == ("ahbm", [4, 4, 4])
 

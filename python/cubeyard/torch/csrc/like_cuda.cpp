@@ -89,7 +89,7 @@ void histc(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 // ---- Short floating-point numbers ---------------------------------------------------------------
 
 // Operators whose CPU kernels lack float16 and bfloat16.
-constexpr std::array<std::string_view, 20> kWidened = {
+constexpr std::array<std::string_view, 22> kWidened = {
     "aten::avg_pool3d", "aten::avg_pool3d.out", "aten::avg_pool3d_backward", "aten::avg_pool3d_backward.grad_input",
     "aten::_upsample_bilinear2d_aa", "aten::_upsample_bilinear2d_aa.out",
     "aten::_upsample_bilinear2d_aa_backward", "aten::_upsample_bilinear2d_aa_backward.grad_input",
@@ -97,7 +97,8 @@ constexpr std::array<std::string_view, 20> kWidened = {
     "aten::_upsample_bicubic2d_aa_backward", "aten::_upsample_bicubic2d_aa_backward.grad_input",
     "aten::multi_margin_loss", "aten::multi_margin_loss.out", "aten::multi_margin_loss_backward", "aten::multi_margin_loss_backward.grad_input",
     "aten::multilabel_margin_loss_forward", "aten::multilabel_margin_loss_forward.output",
-    "aten::multilabel_margin_loss_backward", "aten::multilabel_margin_loss_backward.grad_input"};
+    "aten::multilabel_margin_loss_backward", "aten::multilabel_margin_loss_backward.grad_input",
+    "aten::trace", "aten::trace.out"}; // trace: in 2.11
 
 bool is_short(const c10::IValue& value) {
   return value.isTensor() && value.toTensor().defined() && c10::isReducedFloatingType(value.toTensor().scalar_type());
