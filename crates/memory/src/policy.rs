@@ -1,7 +1,7 @@
 //! Strategies: the choice of a region for a block, and of a place in it.
 //!
 //! A strategy is one file here and one line in the table of its kind ([`BLOCK`] or [`REGION`]);
-//! nothing else knows them by name. The mechanism is below them: [`FreeIndex`] finds and keeps
+//! no other module of this crate knows them by name. The mechanism is below them: [`FreeIndex`] finds and keeps
 //! ranges, the allocator acquires regions.
 
 mod best_fit;
@@ -13,6 +13,11 @@ mod quick_fit;
 mod thread_home;
 
 use std::fmt;
+
+pub use best_fit::BEST_FIT;
+pub use first_fit::FIRST_FIT;
+pub use lifetime::LIFETIME;
+pub use quick_fit::QUICK_FIT;
 
 use crate::Bytes;
 use crate::index::{Block, BlockKey, FreeIndex, StaleBlock};
@@ -116,14 +121,13 @@ pub struct RegionPolicy {
 }
 
 /// All block strategies.
-pub static BLOCK: [&BlockPolicy; 4] =
-    [&first_fit::FIRST_FIT, &best_fit::BEST_FIT, &quick_fit::QUICK_FIT, &lifetime::LIFETIME];
+pub static BLOCK: [&BlockPolicy; 4] = [&FIRST_FIT, &BEST_FIT, &QUICK_FIT, &LIFETIME];
 
 /// All region strategies.
 pub static REGION: [&RegionPolicy; 3] =
     [&load_balancing::LOAD_BALANCING, &fill_first::FILL_FIRST, &thread_home::THREAD_HOME];
 
 /// The RFC's default: first fit.
-pub const DEFAULT_BLOCK: &BlockPolicy = &first_fit::FIRST_FIT;
+pub const DEFAULT_BLOCK: &BlockPolicy = &FIRST_FIT;
 /// The RFC's default: load balancing.
 pub const DEFAULT_REGION: &RegionPolicy = &load_balancing::LOAD_BALANCING;

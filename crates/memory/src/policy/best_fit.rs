@@ -3,7 +3,8 @@
 use super::{BlockPolicy, BlockStrategy, Request};
 use crate::index::{Block, Fit, FreeIndex};
 
-pub(super) static BEST_FIT: BlockPolicy = BlockPolicy {
+/// Best fit: the smallest free range that fits.
+pub static BEST_FIT: BlockPolicy = BlockPolicy {
     name: "best-fit",
     summary: "the smallest free range that fits; keeps large ranges whole",
     fragments_less: &["lifetime"],

@@ -31,7 +31,8 @@ use super::{BlockPolicy, BlockStrategy, Request};
 use crate::Bytes;
 use crate::index::{Block, BlockKey, Fit, FreeIndex, Hole, StaleBlock};
 
-pub(super) static LIFETIME: BlockPolicy = BlockPolicy {
+/// Lifetime: best fit, with blocks that are expected to die together beside each other.
+pub static LIFETIME: BlockPolicy = BlockPolicy {
     name: "lifetime",
     summary: "best fit; what is expected to be freed together is placed together",
     fragments_less: &[],
