@@ -14,7 +14,6 @@ mod lab;
 #[path = "../../../../testdata/long_tests.rs"]
 mod long_tests;
 mod many_pes;
-mod model;
 mod needs;
 mod pages;
 mod parts;
@@ -23,3 +22,4 @@ mod rates;
 mod records;
 mod relations;
 mod small;
+mod transformer_layer;

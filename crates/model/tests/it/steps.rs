@@ -1,10 +1,8 @@
-//! Steps of language models: their numbers, and what they take.
+//! Times and memory of a step, by hand and in relation to each other.
 
 use std::rc::Rc;
 
-use cubeyard_bench::{RunConfig, find, run};
 use cubeyard_device::topology::Topology;
-use cubeyard_model::cut::ExpertPlacement;
 use cubeyard_model::report::ModelReport;
 use cubeyard_model::{
     Cut, Driver, HfModel, MeasureConfig, ModelError, ModelSpec, Phase, StepPart, Tensors, Workload,
@@ -13,43 +11,9 @@ use cubeyard_model::{
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Context, ContextConfig};
 use cubeyard_sim::Span;
-use cubeyard_tl::launch::{Launcher, Mode};
+use cubeyard_tl::launch::Launcher;
 
-/// Two SIPs of two cubes with two PEs.
-const SMALL: &str = "sips: {count: 2}\ncubes: {w: 2, h: 1}\npe: {routers: [r0c0, r0c1]}\n";
-
-fn small() -> Topology {
-    Topology::read("small", SMALL).unwrap()
-}
-
-/// A model that the small machine can divide: a head of K and V for each SIP.
-fn tiny() -> ModelSpec {
-    let text = b"{name: tiny, layers: 3, hidden: 256, ffn: 512, heads: 8, kv_heads: 2, head_dim: 32, vocab: 64}";
-    ModelSpec::read_bytes("tiny", text).unwrap()
-}
-
-fn work(phase: Phase, batch: u64, context: u64) -> Workload {
-    Workload {
-        phase,
-        batch,
-        context,
-        chunk: 32,
-        dtype: DType::F16,
-        weights: DType::F16,
-        experts: ExpertPlacement::Split,
-    }
-}
-
-fn config(work: Workload) -> MeasureConfig {
-    MeasureConfig {
-        spec: tiny(),
-        work,
-        topology: small(),
-        layers: 1,
-        positions: None,
-        notes: Vec::new(),
-    }
-}
+use crate::{SMALL, config, small, tiny, work};
 
 fn measured(config: &MeasureConfig) -> ModelReport {
     measure(config, &mut |_, _| ()).unwrap()
@@ -59,39 +23,6 @@ fn measured(config: &MeasureConfig) -> ModelReport {
 fn apart(one: &ModelReport, other: &ModelReport) -> f64 {
     let [one, other] = [one, other].map(|report| report.total.ps() as f64);
     (one - other).abs() / other
-}
-
-#[test]
-fn a_layer_has_the_numbers_of_its_reference_however_sequences_are_dealt() {
-    let bench = find("transformer-layer").unwrap();
-    let shape = ["hidden=64", "ffn=64", "heads=8", "kv-heads=2"];
-    for more in [
-        // Parts of one sequence, more parts than tokens, PEs without a token of it, some PEs idle, a sequence each, several
-        // each.
-        &["batch=1", "context=50"][..],
-        &["batch=1", "context=1"],
-        &["batch=1", "context=5"],
-        &["batch=1", "context=6"],
-        &["batch=3", "context=9"],
-        &["batch=4", "context=20"],
-        &["batch=9", "context=5"],
-        &["phase=prefill", "batch=1", "chunk=12", "context=40"],
-        &["phase=prefill", "batch=2", "chunk=64", "context=22"],
-        &["phase=prefill", "batch=4", "chunk=16", "context=20"],
-    ] {
-        let times = ["launches=one", "launches=parts"].map(|launches| {
-            let set = shape.iter().chain(more).chain([&launches]).map(ToString::to_string);
-            let (topology, mode, sips) = (small(), Mode::Recorded, Vec::new());
-            let set = set.collect();
-            let config = RunConfig { topology, set, data: true, mode, sips, ops: false };
-            let run = run(&*bench, &config).unwrap_or_else(|error| panic!("{more:?}: {error}"));
-            let check = run.report.check.expect("it was run with data");
-            assert!(check.passed() && check.elements > 0, "{more:?} {launches}: {check:?}");
-            assert!(run.findings.is_empty(), "{more:?} {launches}: {}", run.findings[0]);
-            run.report.kernel
-        });
-        assert!(times[0] < times[1], "{more:?}: one launch is faster: {times:?}");
-    }
 }
 
 /// The times of a layer as one launch, and of its parts, each alone, together.
@@ -128,15 +59,15 @@ fn a_layer_of_8b_takes_less_than_its_kernels_one_by_one() {
 #[test]
 fn all_layers_take_as_long_as_one_taken_as_often() {
     for work in [work(Phase::Decode, 3, 40), work(Phase::Prefill, 2, 32)] {
-        let one = measured(&config(work));
-        let all = measured(&MeasureConfig { layers: 3, ..config(work) });
+        let one = measured(&config(tiny(), work));
+        let all = measured(&MeasureConfig { layers: 3, ..config(tiny(), work) });
         assert!(apart(&one, &all) < 0.01, "{:?} {:?}", one.total, all.total);
     }
 }
 
 #[test]
 fn attention_at_some_positions_stands_for_all() {
-    let config = config(work(Phase::Prefill, 1, 512));
+    let config = config(tiny(), work(Phase::Prefill, 1, 512));
     let all = measured(&MeasureConfig { positions: Some(u64::MAX), ..config.clone() });
     assert_eq!(all.positions, (16, 16));
     let some = measured(&MeasureConfig { positions: Some(5), ..config });
@@ -152,7 +83,7 @@ fn parts_and_launches_add_up_and_none_is_faster_than_its_bound() {
         work(Phase::Prefill, 1, 100),
         work(Phase::Prefill, 6, 16),
     ] {
-        let report = measured(&config(work));
+        let report = measured(&config(tiny(), work));
         let parts: u64 = report.parts.iter().map(|part| part.total.ps()).sum();
         assert_eq!(parts + report.launching.ps(), report.total.ps());
         for part in &report.parts {
@@ -191,7 +122,7 @@ fn weights_stream_at_the_rate_of_the_matrix_engine() {
     let text = b"{name: wide, layers: 1, hidden: 2048, ffn: 4096, heads: 2, kv_heads: 1, head_dim: 64, vocab: 64}";
     let spec = ModelSpec::read_bytes("wide", text).unwrap();
     let work = work(Phase::Decode, 1, 16);
-    let report = measured(&MeasureConfig { spec, topology, ..config(work) });
+    let report = measured(&MeasureConfig { spec, topology, ..config(tiny(), work) });
     let of = |part| report.parts.iter().find(|it| it.part == part).unwrap().total.ns();
     // A tile of 64 × 32 weights is 4096 bytes: 16 ns at 256 GB/s, but 16.384 in the engine.
     let tiles = |rows: f64, columns: f64| rows / 64.0 * columns / 32.0 * 16.384;
@@ -205,7 +136,7 @@ fn weights_stream_at_the_rate_of_the_matrix_engine() {
 
 #[test]
 fn what_a_model_takes_of_each_pe_is_what_was_allocated() {
-    let report = measured(&config(work(Phase::Decode, 4, 64)));
+    let report = measured(&config(tiny(), work(Phase::Decode, 4, 64)));
     let (spec, memory) = (tiny(), report.memory);
     // Both SIPs have the embedding, and norms are in the weights of what follows.
     let weights =
@@ -220,11 +151,11 @@ fn what_a_model_takes_of_each_pe_is_what_was_allocated() {
 #[test]
 fn a_model_that_does_not_fit_needs_more_sips() {
     // 405B in bf16 is 0.81 TB, and a SIP has 0.82 TB.
-    let text = include_bytes!("../../../model/testdata/hf/llama-3.1-405b.json");
+    let text = include_bytes!("../../testdata/hf/llama-3.1-405b.json");
     let spec = HfModel::read_bytes("405b.json", text).unwrap().spec;
     let of = |batch, context| {
         let (spec, topology) = (spec.clone(), Topology::embedded());
-        MeasureConfig { spec, topology, ..config(work(Phase::Decode, batch, context)) }
+        MeasureConfig { spec, topology, ..config(tiny(), work(Phase::Decode, batch, context)) }
     };
     assert_eq!(of(1, 2048).least_sips(), Some(1));
     // A token takes 2 × 126 × 8 × 128 × 2 bytes in the cache: 2.16 TB in all.
@@ -235,8 +166,10 @@ fn a_model_that_does_not_fit_needs_more_sips() {
 #[test]
 fn what_does_not_fit_says_so_with_the_report_of_the_allocator() {
     let topology = Topology::read("full", &format!("{SMALL}hbm: {{bytes_per_cube: 2 MiB}}\n"));
-    let config =
-        MeasureConfig { topology: topology.unwrap(), ..config(work(Phase::Decode, 64, 512)) };
+    let config = MeasureConfig {
+        topology: topology.unwrap(),
+        ..config(tiny(), work(Phase::Decode, 64, 512))
+    };
     let error = measure(&config, &mut |_, _| ()).unwrap_err();
     assert!(error.is_exhausted());
     let text = error.to_string();
@@ -257,88 +190,10 @@ fn what_the_machine_cannot_divide_is_named() {
     assert!(matches!(error, ModelError::Nothing("batch")));
 }
 
-/// Runs a layer with data, and checks its numbers.
-fn check_layer(set: &[&str]) {
-    for launches in ["launches=one", "launches=parts"] {
-        check_launches(&[set, &[launches]].concat());
-    }
-}
-
-fn check_launches(set: &[&str]) {
-    let bench = find("transformer-layer").unwrap();
-    let (topology, sips) = (small(), Vec::new());
-    let set = set.iter().map(ToString::to_string).collect();
-    let config = RunConfig { topology, set, data: true, mode: Mode::Recorded, sips, ops: false };
-    let run = run(&*bench, &config).unwrap_or_else(|error| panic!("{:?}: {error}", config.set));
-    let check = run.report.check.expect("it was run with data");
-    assert!(check.passed() && check.elements > 0, "{:?}: {check:?}", config.set);
-    assert!(run.findings.is_empty(), "{:?}: {}", config.set, run.findings[0]);
-}
-
-const PHASES: [&[&str]; 4] = [
-    &["batch=1", "context=50"],
-    &["batch=9", "context=5"],
-    &["phase=prefill", "batch=1", "chunk=12", "context=40"],
-    &["phase=prefill", "batch=4", "chunk=16", "context=20"],
-];
-
-#[test]
-fn a_layer_that_the_machine_does_not_divide_has_the_numbers_of_its_reference() {
-    for shape in [
-        // Three quarters of a head for each cube; several heads in a slot; padding of heads.
-        ["hidden=64", "ffn=64", "heads=6", "kv-heads=2", "head-dim=16"],
-        ["hidden=64", "ffn=64", "heads=12", "kv-heads=6", "head-dim=16"],
-        ["hidden=64", "ffn=64", "heads=9", "kv-heads=3", "head-dim=6"],
-        // One head of K and V, copied to both SIPs; five heads of Q over them.
-        ["hidden=64", "ffn=64", "heads=5", "kv-heads=1", "head-dim=16"],
-        // Features that the PEs do not divide.
-        ["hidden=63", "ffn=71", "heads=4", "kv-heads=2", "head-dim=10"],
-    ] {
-        for phase in PHASES {
-            check_layer(&[&shape, phase].concat());
-        }
-    }
-}
-
-#[test]
-fn layers_of_all_families_have_the_numbers_of_their_reference() {
-    for family in ["family=qwen2", "family=qwen3", "family=gemma2"] {
-        for phase in PHASES {
-            let shape = ["hidden=64", "ffn=64", "heads=8", "kv-heads=2", family];
-            check_layer(&[&shape, phase].concat());
-        }
-    }
-}
-
-#[test]
-fn layers_with_weights_of_8_bits_have_the_numbers_of_their_reference() {
-    for weights in ["weights=fp8", "weights=int8"] {
-        for phase in PHASES {
-            let shape = ["hidden=64", "ffn=64", "heads=8", "kv-heads=2", weights];
-            check_layer(&[&shape, phase].concat());
-        }
-    }
-}
-
-#[test]
-fn layers_of_experts_have_the_numbers_of_their_reference_wherever_experts_are() {
-    let shape = ["hidden=64", "ffn=64", "heads=8", "kv-heads=2", "experts=6"];
-    for placement in ["placement=split", "placement=sip", "placement=cube"] {
-        for phase in PHASES {
-            check_layer(&[&shape, phase, &[placement]].concat());
-        }
-    }
-    // Three experts of each token; features that PEs do not divide; weights of 8 bits.
-    for more in [["ffn=64", "active=3"], ["ffn=71", "active=2"], ["ffn=64", "weights=int8"]] {
-        let shape = ["hidden=64", "heads=8", "kv-heads=2", "experts=6", "placement=sip"];
-        check_layer(&[&shape, PHASES[1], &more].concat());
-    }
-}
-
 /// Mixtral 8x7B by hand: one token of a batch of 1 uses 2 experts, 32 tokens all 8.
 #[test]
 fn a_step_of_mixtral_reads_the_experts_that_its_tokens_use() {
-    let text = include_bytes!("../../../model/testdata/hf/mixtral-8x7b.json");
+    let text = include_bytes!("../../testdata/hf/mixtral-8x7b.json");
     let spec = HfModel::read_bytes("mixtral.json", text).unwrap().spec;
     let machine = Topology::embedded();
     for (batch, used) in [(1, 2), (2, 4), (32, 8)] {
@@ -362,7 +217,7 @@ fn weights_of_8_bits_halve_the_memory_but_not_the_time_of_the_matrix_engine() {
     let measured_with = |weights| {
         let work = Workload { weights, dtype: DType::Bf16, ..work(Phase::Decode, 1, 16) };
         let (spec, topology) = (spec.clone(), topology.clone());
-        measured(&MeasureConfig { spec, topology, ..config(work) })
+        measured(&MeasureConfig { spec, topology, ..config(tiny(), work) })
     };
     let [wide, narrow] = [DType::Bf16, DType::Fp8E4m3].map(measured_with);
     let of = |report: &ModelReport, part| {
@@ -384,9 +239,9 @@ fn weights_of_8_bits_halve_the_memory_but_not_the_time_of_the_matrix_engine() {
 
 #[test]
 fn the_host_takes_its_time_for_each_launch() {
-    let without = measured(&config(work(Phase::Decode, 1, 64)));
+    let without = measured(&config(tiny(), work(Phase::Decode, 1, 64)));
     let topology = Topology::read("host", &format!("{SMALL}host: {{launch_ns: 1000}}\n")).unwrap();
-    let with = measured(&MeasureConfig { topology, ..config(work(Phase::Decode, 1, 64)) });
+    let with = measured(&MeasureConfig { topology, ..config(tiny(), work(Phase::Decode, 1, 64)) });
     // The first launch begins the step; all others come a microsecond later.
     let later = (with.total - without.total).ns();
     assert!((later / 1000.0 - (with.launches - 1) as f64).abs() < 0.01, "{later} ns");
