@@ -30,8 +30,8 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use cubeyard_device::input::PlainValue;
 use cubeyard_device::topology::Topology;
+use cubeyard_yaml::PlainValue;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

@@ -137,7 +137,7 @@ pub fn find(name: &str) -> Result<Box<dyn Bench>, BenchError> {
     if let Some(place) = names.iter().position(|known| *known == name) {
         return Ok(all.swap_remove(place));
     }
-    let nearest = cubeyard_device::input::nearest(name, names.into_iter());
+    let nearest = cubeyard_yaml::nearest(name, names.into_iter());
     let nearest = nearest.map(str::to_owned);
     Err(BenchError::NoSuchBench { name: name.to_owned(), nearest })
 }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use cubeyard_device::input::nearest;
 use cubeyard_runtime::dtype::DType;
+use cubeyard_yaml::nearest;
 use thiserror::Error;
 
 /// A parameter of a bench.

@@ -122,7 +122,7 @@ fn refused(error: &PlacementError) -> anyhow::Error {
 }
 
 fn draw(layout: &Layout, path: &Path, options: OutputOptions) -> Result<()> {
-    output::write(path, "--draw", &layout.draw())?;
+    output::write(path, "--draw", &cubeyard_diagrams::placement(layout))?;
     options.remark(&format!("wrote {}", path.display()));
     Ok(())
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
-use cubeyard_device::topology::{DEFAULT, Topology, View};
+use cubeyard_device::topology::{DEFAULT, Topology};
+use cubeyard_diagrams::{View, machine};
 
 use crate::machine::MachineOptions;
 use crate::output::Files;
@@ -76,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         draw(&topology, folder, arguments)?;
     }
     if let Some(level) = arguments.view {
-        return terminal::print(&topology.draw(level.into()));
+        return terminal::print(&machine(&topology, level.into()));
     }
     let text = |colours| table::render(&topology, colours);
     arguments.output.print(text, || json::render(&topology))
@@ -84,8 +85,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Draws all pictures before it writes any, and writes all before it renames any.
 fn draw(topology: &Topology, folder: &Path, arguments: &Arguments) -> Result<()> {
-    let pictures =
-        View::ALL.map(|view| (folder.join(format!("{}.svg", view.name())), topology.draw(view)));
+    let pictures = View::ALL
+        .map(|view| (folder.join(format!("{}.svg", view.name())), machine(topology, view)));
     fs::create_dir_all(folder).map_err(|error| {
         let name = folder.display();
         anyhow!("{name}: cannot be written: {error}\n  help: name another folder with --draw")

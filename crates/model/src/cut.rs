@@ -24,9 +24,9 @@ pub use heads::Heads;
 
 use std::collections::BTreeMap;
 
-use cubeyard_device::input::NoSuchName;
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
+use cubeyard_yaml::NoSuchName;
 
 use super::error::ModelError;
 use super::spec::ModelSpec;

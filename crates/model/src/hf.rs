@@ -5,8 +5,8 @@
 
 mod keys;
 
-use cubeyard_device::input::{Document, Field, InputError, InputProblem, Map, text};
 use cubeyard_runtime::dtype::DType;
+use cubeyard_yaml::{Document, Field, InputError, InputProblem, Map, text};
 
 use super::spec::{Activation, Experts, Family, ModelSpec};
 use keys::notes;

@@ -10,8 +10,8 @@ use cubeyard_collectives::collective::{Operation, Order, Orders, ReduceOp};
 use cubeyard_collectives::distributed::{
     CclConfig, DistError, Distributed, ProcessGroup, Spawned, WorkHandle, Worker,
 };
-use cubeyard_device::input::NoSuchName;
 use cubeyard_runtime::Tensor as DeviceTensor;
+use cubeyard_yaml::NoSuchName;
 use pyo3::prelude::*;
 
 use crate::context::Context;

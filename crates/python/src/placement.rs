@@ -27,7 +27,7 @@ fn layout(
         let layout = placement.resolve(shape, dtype, &topology.topology);
         let layout = layout.map_err(cubeyard_runtime::RuntimeError::from).or_raise()?;
         let json = cubeyard_cli::layout_json(&layout);
-        Ok((json, cubeyard_cli::layout_text(&layout), layout.draw()))
+        Ok((json, cubeyard_cli::layout_text(&layout), cubeyard_diagrams::placement(&layout)))
     })
 }
 

@@ -1,6 +1,6 @@
 //! Plain data between Python and the crates below: dictionaries, lists, numbers, text.
 
-use cubeyard_device::input::PlainValue;
+use cubeyard_yaml::PlainValue;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyMapping, PySequence, PyString};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use cubeyard_bench::record::{FORMAT, Record, RecordError};
 use cubeyard_cli::results::{ComparedRecords, read_record as read_record_of_file};
-use cubeyard_device::input::{Document, Field, InputError};
+use cubeyard_yaml::{Document, Field, InputError};
 use pyo3::prelude::*;
 use serde_json::{Map, Value, json};
 

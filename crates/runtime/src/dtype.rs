@@ -28,7 +28,7 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
-use cubeyard_device::input::NoSuchName;
+use cubeyard_yaml::NoSuchName;
 use thiserror::Error;
 
 pub use element::Element;

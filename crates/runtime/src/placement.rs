@@ -31,7 +31,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod draw;
 mod error;
 mod layout;
 mod mapping;

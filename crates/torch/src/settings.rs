@@ -6,9 +6,9 @@ use std::env::{self, VarError};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 
-use cubeyard_device::input::PlainValue;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
+use cubeyard_yaml::PlainValue;
 use rustix::system::sysinfo;
 
 /// Share of the host's memory that all devices have together, in percent, unless the environment says otherwise.

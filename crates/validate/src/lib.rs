@@ -15,7 +15,7 @@
 //! let all = checks(&small);
 //! let local = all.iter().find(|check| check.name().starts_with("pe0 reads its own HBM")).unwrap();
 //! assert_eq!(local.run().verdict, Verdict::Passed);
-//! # Ok::<(), cubeyard_device::input::InputError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub mod collectives;

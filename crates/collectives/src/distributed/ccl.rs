@@ -25,9 +25,9 @@ mod read;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use cubeyard_device::input::{self, Document, InputError, nearest};
 use cubeyard_device::topology::{SipTopology, Topology};
 use cubeyard_sim::Span;
+use cubeyard_yaml::{Document, InputError, nearest};
 
 use super::config::GroupConfig;
 use super::error::DistError;
@@ -111,7 +111,7 @@ impl CclConfig {
 
     /// As [`read`](Self::read), from bytes that may not be text.
     pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, InputError> {
-        Self::read(name, input::text(name, bytes)?)
+        Self::read(name, cubeyard_yaml::text(name, bytes)?)
     }
 
     /// Returns the algorithm and group settings for an operation of this size: the forced one, or of those that

@@ -14,11 +14,9 @@ use std::collections::BTreeMap;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Span, Stop, Time, Wait};
+use cubeyard_yaml::{Document, Field, InputError, InputProblem, Map, nearest, text_up_to};
 
 use super::{Hop, Measured, RunError, measured, route};
-use crate::input::nearest;
-use crate::input::reader::{Field, Map};
-use crate::input::{InputError, InputProblem, yaml};
 use crate::log::Watch;
 use crate::machine::Machine;
 use crate::message::{Direction, RequestId};
@@ -106,8 +104,9 @@ pub struct LinkUse {
 impl Pattern {
     /// Reads a pattern for a machine. Errors call the file `name`.
     pub fn read(name: &str, bytes: &[u8], topology: &Topology) -> Result<Self, InputError> {
-        let tree = yaml::parse(name, yaml::text(name, bytes, LONGEST)?)?;
-        let mut root = Field::root(&tree).map()?;
+        let text = text_up_to(name, bytes, LONGEST)?;
+        let document = Document::parse(name, text, LONGEST)?;
+        let mut root = document.root().map()?;
         root.only(&["transfers"])?;
         let list = root.required("transfers")?.list("transfers")?;
         let mut reader = Reader { topology, next: BTreeMap::new() };

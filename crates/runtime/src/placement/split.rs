@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use cubeyard_device::input::NoSuchName;
+use cubeyard_yaml::NoSuchName;
 
 /// Distribution of a part of a tensor over the members of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

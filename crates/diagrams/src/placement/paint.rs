@@ -1,6 +1,6 @@
 //! Colours of shards: a hue by cube, a shade by PE.
 
-use super::super::{Layout, Shard, Split};
+use cubeyard_runtime::placement::{Layout, Shard, Split};
 
 /// Levels that determine hue and shade: 0 for SIPs, 1 for cubes, 2 for PEs, each with its count.
 #[derive(Clone, Copy, Debug)]
@@ -13,8 +13,8 @@ impl Hues {
     /// Takes the first two of cubes, PEs and SIPs that split the tensor.
     pub(super) fn new(layout: &Layout) -> Self {
         let mut levels = [1, 2, 0].into_iter().filter_map(|level: usize| {
-            let count = layout.shards.iter().map(|shard| number(shard, level) + 1).max()?;
-            (layout.splits[level] != Split::Replicate && count > 1).then_some((level, count))
+            let count = layout.shards().iter().map(|shard| number(shard, level) + 1).max()?;
+            (layout.splits()[level] != Split::Replicate && count > 1).then_some((level, count))
         });
         Self { hue: levels.next(), shade: levels.next() }
     }

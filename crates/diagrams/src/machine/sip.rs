@@ -1,10 +1,10 @@
 //! Diagram of a SIP: its cubes and IO chiplets.
 
+use cubeyard_device::topology::{Side, Spec, geometry};
 use cubeyard_draw::svg::Area;
 
-use super::super::{Side, Spec, layout};
 use super::diagram::{Anchor, Diagram, EDGE, Paint, TOP};
-use super::{counted, wire};
+use super::{chiplets, counted, wire};
 
 const CUBE: f64 = 112.0;
 /// Distance between the centres of adjacent cubes.
@@ -15,7 +15,7 @@ const CHIPLET: f64 = 112.0;
 const PORT: f64 = 22.0;
 
 pub(super) fn draw(spec: &Spec) -> String {
-    let (cubes, chiplets) = (spec.cube_count(), layout::number(spec.io.chiplets.len()));
+    let (cubes, chiplets) = (spec.cube_count(), chiplets(spec));
     let title = format!("A SIP: {}, {}", counted(cubes, "cube"), counted(chiplets, "IO chiplet"));
     let remark = "Cube y · w + x is in column x, row y. Traffic goes along the row first, then along the column.";
     let mut diagram = Diagram::new(&title, remark);
@@ -76,7 +76,7 @@ fn legend(spec: &Spec) -> Vec<(Paint, &'static str, String)> {
 }
 
 fn middle(spec: &Spec, origin: (f64, f64), cube: u32) -> (f64, f64) {
-    let at = layout::cube_position(spec, cube);
+    let at = geometry::cube_position(spec, cube);
     let along = |start: f64, place: u32| start + CUBE / 2.0 + f64::from(place) * PITCH;
     (along(origin.0, at.column), along(origin.1, at.row))
 }
@@ -102,7 +102,7 @@ fn cube(diagram: &mut Diagram, spec: &Spec, origin: (f64, f64), cube: u32) {
         &lines,
     );
     for side in Side::ALL {
-        let beside = layout::cube_beside(spec, cube, side);
+        let beside = geometry::cube_beside(spec, cube, side);
         if beside.is_none() && !spec.io.chiplets.contains(&side) {
             continue;
         }
@@ -120,9 +120,9 @@ fn port_box(diagram: &mut Diagram, (x, y): (f64, f64), name: &str) {
 }
 
 fn chiplet(diagram: &mut Diagram, spec: &Spec, origin: (f64, f64), io: usize, side: Side) {
-    let ports = layout::io_ports(spec, side);
-    let first = middle(spec, origin, layout::io_cube(spec, side, 0));
-    let last = middle(spec, origin, layout::io_cube(spec, side, ports - 1));
+    let ports = geometry::io_ports(spec, side);
+    let first = middle(spec, origin, geometry::io_cube(spec, side, 0));
+    let last = middle(spec, origin, geometry::io_cube(spec, side, ports - 1));
     // The chiplet is as long as the row or column of cubes, and as far away as they are from each other.
     let distance = CUBE / 2.0 + (PITCH - CUBE) + CHIPLET / 2.0;
     let (dx, dy) = match side {
@@ -136,7 +136,7 @@ fn chiplet(diagram: &mut Diagram, spec: &Spec, origin: (f64, f64), io: usize, si
     diagram.area(Paint::Frame, Area::centred(x, y, across, along));
     parts(diagram, (x, y), side, &format!("io{io}"), across > 2.0 * CHIPLET);
     for number in 0..ports {
-        let cube = middle(spec, origin, layout::io_cube(spec, side, number));
+        let cube = middle(spec, origin, geometry::io_cube(spec, side, number));
         let at = port((cube.0 + dx, cube.1 + dy), CHIPLET / 2.0, side.opposite());
         diagram.wire(Paint::Port, &[at, port(cube, CUBE / 2.0, side)]);
         port_box(diagram, at, &number.to_string());

@@ -1,13 +1,12 @@
 //! Diagram of the SIPs and the switch between them.
 
+use cubeyard_device::topology::{Side, SipTopology, Topology};
 use cubeyard_draw::svg::Area;
-
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::SipId;
 
-use super::super::{Side, SipTopology, Topology};
 use super::diagram::{Diagram, EDGE, Paint, TOP};
-use super::{counted, wire};
+use super::{chiplets, counted, wire};
 
 const WIDTH: f64 = 226.0;
 const HEIGHT: f64 = 112.0;
@@ -66,7 +65,7 @@ fn figures(topology: &Topology, sip: SipId) -> Vec<String> {
     let spec = topology.spec();
     let (cubes, pes) = (spec.cube_count(), spec.cube_count() * spec.pe_count());
     let hbm = Bytes::new(spec.hbm.capacity.get() * u64::from(cubes));
-    let io = super::super::layout::number(spec.io.chiplets.len());
+    let io = chiplets(spec);
     let beside: Vec<_> = Side::ALL
         .into_iter()
         .filter_map(|side| {

@@ -1,11 +1,10 @@
 //! Typed values of a tree, with errors that name the place and the expected value.
 
-use cubeyard_memory::Bytes;
-use cubeyard_sim::{Bandwidth, Span};
+use cubeyard_units::{Bandwidth, Bytes, Span};
 
 use super::nearest;
 use super::numbers::{bytes, decimal, digits};
-use super::yaml::{MapEntry, TextMark, Tree, Value, join};
+use super::tree::{MapEntry, TextMark, Tree, Value, join};
 use super::{InputError, InputProblem};
 
 /// A value with its key.
@@ -128,7 +127,7 @@ impl<'a> Field<'a> {
 
     /// Rejects a value that is no mapping where `default` has one. Laid over another file it would replace the mapping,
     /// and keys of the default would be missing.
-    pub(crate) fn keeps_mappings(&self, default: &Field<'_>) -> Result<(), InputError> {
+    pub fn keeps_mappings(&self, default: &Field<'_>) -> Result<(), InputError> {
         let Value::Map(known) = &default.tree.value else { return Ok(()) };
         let Value::Map(given) = &self.tree.value else { return Err(self.unexpected("a mapping")) };
         for entry in given {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use cubeyard_sim::Time;
+use cubeyard_units::Time;
 
 use super::{TraceError, TraceWriter, TrackId};
 
@@ -13,8 +13,8 @@ use super::{TraceError, TraceWriter, TrackId};
 /// others are named after it: `DMA #2`, `DMA #3`.
 ///
 /// ```
-/// use cubeyard_device::trace::{Lanes, TraceWriter};
-/// use cubeyard_sim::Time;
+/// use cubeyard_perfetto::{Lanes, TraceWriter};
+/// use cubeyard_units::Time;
 ///
 /// let mut trace = TraceWriter::new(Vec::new());
 /// let mut dma = Lanes::new(&mut trace, "DMA", None)?;
@@ -24,7 +24,7 @@ use super::{TraceError, TraceWriter, TrackId};
 ///     trace.slice(lane, start, end, "read")?;
 /// }
 /// assert_eq!(dma.tracks().len(), 2);
-/// # Ok::<(), cubeyard_device::trace::TraceError>(())
+/// # Ok::<(), cubeyard_perfetto::TraceError>(())
 /// ```
 #[derive(Debug)]
 pub struct Lanes {

@@ -1,7 +1,7 @@
-//! Reads YAML files whose keys and values know their lines, as typed values.
+//! YAML files as typed values. Keys and values know their lines, so that errors name them.
 //!
 //! ```
-//! use cubeyard_device::input::{Document, InputError};
+//! use cubeyard_yaml::{Document, InputError};
 //!
 //! fn seats(name: &str, text: &str) -> Result<u32, InputError> {
 //!     let document = Document::overlaid("defaults", "seats: 4\n", name, text)?;
@@ -18,15 +18,15 @@
 //! );
 //! ```
 
-pub(crate) mod document;
+mod document;
 mod error;
 mod nearest;
 mod numbers;
 mod plain;
-pub(crate) mod reader;
-pub(crate) mod yaml;
+mod reader;
+mod tree;
 
-pub use document::{Document, text};
+pub use document::{Document, LONGEST, text, text_up_to};
 pub use error::{InputError, InputProblem};
 pub use nearest::{NoSuchName, nearest};
 pub use plain::PlainValue;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use cubeyard_sim::Time;
+use cubeyard_units::Time;
 
 /// Error that kept an event from being written. All but [`Io`](Self::Io) leave the trace unchanged.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! What a slice costs in a trace: nanoseconds and bytes, and those of Chrome's JSON beside it.
 //!
-//! `cargo bench -p cubeyard-device --bench perfetto`. Each figure is the lower quartile of the chunks of
+//! `cargo bench -p cubeyard-perfetto --bench perfetto`. Each figure is the lower quartile of the chunks of
 //! all rounds; the ratio is within one run.
 
 #![expect(
@@ -12,8 +12,8 @@
 use std::io::Write;
 use std::time::Instant;
 
-use cubeyard_device::trace::{Lanes, TraceEvent, TraceFlow, TraceWriter, TrackId};
-use cubeyard_sim::Time;
+use cubeyard_perfetto::{Lanes, TraceEvent, TraceFlow, TraceWriter, TrackId};
+use cubeyard_units::Time;
 
 const CHUNK: u64 = 2000;
 const CHUNKS: u64 = 100;

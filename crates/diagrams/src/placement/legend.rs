@@ -1,8 +1,7 @@
 //! The legend: colours and figures.
 
-use cubeyard_memory::Bytes;
-
 use cubeyard_draw::svg::Area;
+use cubeyard_memory::Bytes;
 
 use super::labels::LEVELS;
 use super::{Picture, Split};
@@ -55,11 +54,11 @@ impl Picture<'_> {
     /// Describes the split at each level, then the bytes in a PE.
     fn figures(&self) -> Vec<String> {
         let layout = self.layout;
-        let counts = [layout.sips.len(), layout.cubes.len(), layout.placed_pes];
+        let counts = [layout.sips().len(), layout.cubes().len(), layout.placed_pes()];
         let names = ["SIP", "cube", "PE"];
-        let levels = layout.splits.iter().zip(counts).zip(names);
+        let levels = layout.splits().into_iter().zip(counts).zip(names);
         let mut lines: Vec<String> = levels
-            .map(|((&split, count), name)| match (split, count) {
+            .map(|((split, count), name)| match (split, count) {
                 (_, 1) => format!("one {name}"),
                 (Split::Replicate, _) => format!("a copy in each of {count} {name}s"),
                 (Split::RowWise, _) => format!("rows over {count} {name}s"),
@@ -77,7 +76,8 @@ impl Picture<'_> {
         } else {
             format!("{least} to {most} in a PE")
         });
-        let idle = layout.sips.len() * layout.cubes.len() * layout.placed_pes - layout.shards.len();
+        let idle = layout.sips().len() * layout.cubes().len() * layout.placed_pes()
+            - layout.shards().len();
         if idle > 0 {
             lines.push(format!("{idle} PEs have nothing left to hold"));
         }

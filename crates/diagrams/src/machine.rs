@@ -6,7 +6,7 @@ mod pe;
 mod sip;
 mod system;
 
-use super::{Topology, WireSpec};
+use cubeyard_device::topology::{Spec, Topology, WireSpec};
 
 /// Level of a machine that a diagram shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,15 +36,13 @@ impl View {
     }
 }
 
-impl Topology {
-    /// Draws one level of the machine as SVG.
-    pub fn draw(&self, view: View) -> String {
-        match view {
-            View::System => system::draw(self),
-            View::Sip => sip::draw(self.spec()),
-            View::Cube => cube::draw(self.spec()),
-            View::Pe => pe::draw(self.spec()),
-        }
+/// Draws one level of a machine as SVG.
+pub fn machine(topology: &Topology, view: View) -> String {
+    match view {
+        View::System => system::draw(topology),
+        View::Sip => sip::draw(topology.spec()),
+        View::Cube => cube::draw(topology.spec()),
+        View::Pe => pe::draw(topology.spec()),
     }
 }
 
@@ -56,4 +54,9 @@ fn wire(wire: WireSpec) -> String {
 /// Formats a count, e.g. `1 PE` or `8 PEs`.
 fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Returns the number of IO chiplets of a SIP.
+fn chiplets(spec: &Spec) -> u32 {
+    u32::try_from(spec.io.chiplets.len()).expect("a SIP has four sides")
 }

@@ -1,9 +1,9 @@
 //! Diagram of a cube: its routers and the components attached to them.
 
+use cubeyard_device::topology::geometry::{self, connection_router, has_router};
+use cubeyard_device::topology::{Position, Side, Spec};
 use cubeyard_draw::svg::Area;
 
-use super::super::build::connection_router;
-use super::super::{Position, Side, Spec, mesh};
 use super::diagram::{Anchor, Diagram, EDGE, Paint, TOP};
 use super::{counted, wire};
 
@@ -21,7 +21,7 @@ const PORT: f64 = 30.0;
 const SHOWN: usize = 4;
 
 pub(super) fn draw(spec: &Spec) -> String {
-    let routers = u32::try_from(mesh::all(&spec.routers).count()).unwrap_or(u32::MAX);
+    let routers = u32::try_from(geometry::routers(&spec.routers).count()).unwrap_or(u32::MAX);
     let title =
         format!("A cube: {}, {}", counted(routers, "router"), counted(spec.pe_count(), "PE"));
     let remark = "Traffic goes along the row first, then along the column, and around where there is no router.";
@@ -36,7 +36,7 @@ pub(super) fn draw(spec: &Spec) -> String {
         let (x, y) = middle(at);
         diagram.gap(Area::centred(x, y, 74.0, ROUTER.1), "no router");
     }
-    for at in mesh::all(&spec.routers) {
+    for at in geometry::routers(&spec.routers) {
         router(&mut diagram, spec, at, middle);
     }
     for side in Side::ALL {
@@ -54,7 +54,7 @@ fn router(
 ) {
     let (x, y) = middle(at);
     for side in [Side::East, Side::South] {
-        let beside = mesh::step(at, side).filter(|&beside| mesh::has(&spec.routers, beside));
+        let beside = geometry::step(at, side).filter(|&beside| has_router(&spec.routers, beside));
         if let Some(beside) = beside {
             diagram.wire(Paint::Router, &[(x, y), middle(beside)]);
         }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use super::InputError;
 use super::numbers::{bytes, decimal};
 use super::reader::Field;
-use super::yaml::{self, Tree, Value};
+use super::tree::{self, Tree, Value};
 
 /// Largest whole number below which every one is an `f64`.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -16,12 +16,12 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 /// so is `32.0`.
 ///
 /// ```
-/// use cubeyard_device::input::PlainValue;
+/// use cubeyard_yaml::PlainValue;
 ///
 /// let value = PlainValue::read("mine.yaml", "hbm:\n  bytes_per_cube: 2 KiB\n  rows: none\n")?;
 /// assert_eq!(value.to_string(), "{hbm: {bytes_per_cube: 2048, rows: none}}");
 /// assert_eq!(PlainValue::read("again", &value.to_string())?, value);
-/// # Ok::<(), cubeyard_device::input::InputError>(())
+/// # Ok::<(), cubeyard_yaml::InputError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlainValue {
@@ -42,8 +42,8 @@ pub enum PlainValue {
 impl PlainValue {
     /// Reads YAML. Errors call it `name`.
     pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
-        yaml::check_length(name, text.len(), super::document::LONGEST)?;
-        yaml::parse(name, text).map(|tree| Self::of(&tree))
+        tree::check_length(name, text.len(), super::document::LONGEST)?;
+        tree::parse(name, text).map(|tree| Self::of(&tree))
     }
 
     /// Returns the value that an unquoted text stands for: `true`, a number, a number of bytes such as `48 GiB`, or a
@@ -74,7 +74,7 @@ impl PlainValue {
             Value::Scalar { text, .. } => Self::of_text(text),
             Value::List(list) => Self::List(list.iter().map(Self::of).collect()),
             Value::Map(entries) => {
-                let entry = |entry: &yaml::MapEntry<'_>| (entry.key.clone(), Self::of(&entry.tree));
+                let entry = |entry: &tree::MapEntry<'_>| (entry.key.clone(), Self::of(&entry.tree));
                 Self::Map(entries.iter().map(entry).collect())
             }
         }
@@ -87,7 +87,7 @@ impl PlainValue {
     }
 
     /// Sets the value of a key of a mapping; adds the key at the end if it is not there.
-    pub(crate) fn set(&mut self, key: &str, value: Self) {
+    pub fn set(&mut self, key: &str, value: Self) {
         let Self::Map(entries) = self else { return };
         match entries.iter_mut().find(|(name, _)| name == key) {
             Some((_, known)) => *known = value,
@@ -97,7 +97,7 @@ impl PlainValue {
 
     /// Returns the value with keys in alphabetical order and without those that are `none`: one form of all files that
     /// say the same.
-    pub(crate) fn normal(&self) -> Self {
+    pub fn normal(&self) -> Self {
         let is_none = |value: &Self| matches!(value, Self::Text(text) if text == "none");
         match self {
             Self::Map(entries) => {

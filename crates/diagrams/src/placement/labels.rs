@@ -2,8 +2,8 @@
 
 use cubeyard_draw::svg::{Area, MIDDLE, SOFT};
 use cubeyard_memory::Bytes;
+use cubeyard_runtime::placement::Split;
 
-use super::super::Split;
 use super::paint::number;
 use super::{Picture, Shard};
 
@@ -43,10 +43,10 @@ impl Picture<'_> {
 
     /// Returns the name of a shard from the levels that split the tensor.
     fn name(&self, shard: &Shard, levels: usize) -> String {
-        let split = (0..levels).filter(|&level| self.layout.splits[level] != Split::Replicate);
+        let split = (0..levels).filter(|&level| self.layout.splits()[level] != Split::Replicate);
         let names = split.map(|level| format!("{}{}", LEVELS[level], number(shard, level)));
         let name = names.collect::<Vec<_>>().join(" ");
-        let everywhere = self.layout.splits.iter().all(|&split| split == Split::Replicate);
+        let everywhere = self.layout.splits().iter().all(|&split| split == Split::Replicate);
         if everywhere { "all of it in each PE".to_owned() } else { name }
     }
 

@@ -1,6 +1,6 @@
 //! Numbers as YAML writes them.
 
-use cubeyard_memory::Bytes;
+use cubeyard_units::Bytes;
 
 pub(super) fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?

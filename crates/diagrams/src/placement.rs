@@ -6,8 +6,8 @@ mod paint;
 
 use cubeyard_draw::svg::{Area, Canvas, END, INK, MIDDLE, SOFT};
 use cubeyard_memory::Bytes;
+use cubeyard_runtime::placement::{Layout, Shard, Split};
 
-use super::{Layout, Shard, Split};
 use paint::Hues;
 
 /// Smallest left edge of the matrix.
@@ -32,45 +32,43 @@ struct Picture<'a> {
     canvas: Canvas,
 }
 
-impl Layout {
-    /// Draws the layout as SVG: a rectangle for each part, coloured and labelled by the PEs that hold it.
-    pub fn draw(&self) -> String {
-        let (rows, columns) = drawn(self);
-        let height = WIDTH * rows as f64 / columns as f64;
-        let height = height.clamp(LEAST_HEIGHT, GREATEST_HEIGHT).round();
-        // Room for the numbers of rows.
-        let left = LEAST_LEFT.max(EDGE + 8.0 + 7.0 * rows.to_string().len() as f64);
-        let (hues, canvas) = (Hues::new(self), Canvas::default());
-        let mut picture = Picture { layout: self, hues, left, height, canvas };
-        picture.heading();
-        picture.parts();
-        picture.outlines();
-        picture.axes();
-        picture.labels();
-        let below = picture.legend(left + WIDTH + 32.0, TOP);
-        picture.finish(below.max(TOP + height + 10.0))
-    }
+/// Draws a layout as SVG: a rectangle for each part, coloured and labelled by the PEs that hold it.
+pub fn placement(layout: &Layout) -> String {
+    let (rows, columns) = drawn(layout);
+    let height = WIDTH * rows as f64 / columns as f64;
+    let height = height.clamp(LEAST_HEIGHT, GREATEST_HEIGHT).round();
+    // Room for the numbers of rows.
+    let left = LEAST_LEFT.max(EDGE + 8.0 + 7.0 * rows.to_string().len() as f64);
+    let (hues, canvas) = (Hues::new(layout), Canvas::default());
+    let mut picture = Picture { layout, hues, left, height, canvas };
+    picture.heading();
+    picture.parts();
+    picture.outlines();
+    picture.axes();
+    picture.labels();
+    let below = picture.legend(left + WIDTH + 32.0, TOP);
+    picture.finish(below.max(TOP + height + 10.0))
 }
 
 /// Returns rows and columns as drawn: at least one of each.
 fn drawn(layout: &Layout) -> (u64, u64) {
-    let (rows, columns) = layout.shape.matrix();
+    let (rows, columns) = layout.shape().matrix();
     (rows.max(1), columns.max(1))
 }
 
 impl Picture<'_> {
     fn heading(&mut self) {
         let layout = self.layout;
-        let size = Bytes::new(layout.nbytes);
-        let holders = layout.shards.len();
+        let size = Bytes::new(layout.nbytes());
+        let holders = layout.shards().len();
         let title = format!(
             "{} {}, {size}, in {holders} PE{}",
-            layout.shape,
-            layout.dtype,
+            layout.shape(),
+            layout.dtype(),
             if holders == 1 { "" } else { "s" }
         );
-        let [sip, cube, pe] = layout.splits;
-        let times = match layout.copies {
+        let [sip, cube, pe] = layout.splits();
+        let times = match layout.copies() {
             1 => "every byte is held once".to_owned(),
             copies => format!("every byte is held {copies} times"),
         };
@@ -104,7 +102,7 @@ impl Picture<'_> {
 
     /// Outlines the rectangles of cubes, and more strongly those of SIPs, where these split the tensor.
     fn outlines(&mut self) {
-        let [sip, cube, _] = self.layout.splits;
+        let [sip, cube, _] = self.layout.splits();
         if cube != Split::Replicate {
             for area in self.unions(2) {
                 self.canvas.rect(area, "fill=\"none\" stroke=\"#57606a\" stroke-width=\"1\"");
@@ -122,7 +120,7 @@ impl Picture<'_> {
 
     /// Writes the first row of parts to the left and their first column above, where there is room.
     fn axes(&mut self) {
-        let (rows, columns) = self.layout.shape.matrix();
+        let (rows, columns) = self.layout.shape().matrix();
         for row in self.marks(rows, |shard| shard.rows.start, 15.0 / self.height) {
             let y = TOP + self.height * row as f64 / drawn(self.layout).0 as f64;
             self.canvas.text(
@@ -163,7 +161,7 @@ impl Picture<'_> {
 
     fn finish(self, below: f64) -> String {
         let width = self.left + WIDTH + 32.0 + LEGEND + EDGE;
-        let title = format!("{} {}: who holds what", self.layout.shape, self.layout.dtype);
+        let title = format!("{} {}: who holds what", self.layout.shape(), self.layout.dtype());
         self.canvas.finish(&title, width, (below + EDGE).ceil())
     }
 }

@@ -1,8 +1,8 @@
 //! Diagram of a PE and its slice of the HBM.
 
+use cubeyard_device::topology::Spec;
 use cubeyard_draw::svg::Area;
 
-use super::super::Spec;
 use super::diagram::{Anchor, Diagram, EDGE, Paint, TOP};
 use super::wire;
 

@@ -6,10 +6,10 @@
 use std::fs::File;
 use std::path::Path;
 
-use cubeyard_device::trace::{
+use cubeyard_perfetto::{
     Arg, CounterUnit, Lanes, TraceError, TraceEvent, TraceFlow, TraceWriter, TrackId,
 };
-use cubeyard_sim::Time;
+use cubeyard_units::Time;
 
 fn main() -> Result<(), TraceError> {
     let folder = std::env::args_os().nth(1).expect("the folder to write into");

@@ -1,6 +1,6 @@
 use std::io::{self, Write};
 
-use cubeyard_sim::Time;
+use cubeyard_units::Time;
 
 use super::{Arg, CounterUnit, Lanes, TraceError, TraceEvent, TraceFlow, TraceWriter};
 
