@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cubeyard::{Failure, Front, Status, call};
+use cubeyard_capi::{Failure, Front, Status, call};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::device::RegionId;
 

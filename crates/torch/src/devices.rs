@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use cubeyard::{Failure, Front, Status};
+use cubeyard_capi::{Failure, Front, Status};
 use cubeyard_memory::device::AddressMode;
 use cubeyard_memory::flex::StreamEvents;
 use cubeyard_memory::{Bytes, FlexAllocator, FlexConfig};
@@ -81,7 +81,7 @@ impl Devices {
             self.space.get_or_init(|| reserve(self.count()).map_err(|failure| failure.to_string()));
         let reserved =
             reserved.as_ref().map_err(|problem| Failure::new(Status::Io, problem.clone()))?;
-        cubeyard::check_forks(reserved.forks, "the memory of the devices")?;
+        cubeyard_capi::check_forks(reserved.forks, "the memory of the devices")?;
         Ok(&reserved.space)
     }
 
@@ -115,7 +115,7 @@ impl Devices {
         let events: Arc<dyn StreamEvents> = Arc::clone(&streams) as _;
         let allocator = FlexAllocator::builder(Arc::clone(&memory) as _)
             .config(self.config.clone())
-            .clock(cubeyard::microseconds)
+            .clock(cubeyard_capi::microseconds)
             .events(events)
             .build()?;
         let front = Pointer(Front::hand_out(allocator.clone())?);
@@ -135,7 +135,7 @@ fn make() -> Result<Devices, Failure> {
         settings::read().map_err(|error| Failure::new(Status::Config, error.to_string()))?;
     let mut config = FlexConfig::default();
     config.fallback_sizes = fallback_sizes(settings.capacity);
-    let (config, mode) = cubeyard::read_environment(config)?;
+    let (config, mode) = cubeyard_capi::read_environment(config)?;
     let places = (0..settings.topology.summary().sips).map(|_| OnceLock::new()).collect();
     Ok(Devices { settings, space: OnceLock::new(), config, mode, made: places })
 }
@@ -148,7 +148,7 @@ fn reserve(devices: u32) -> Result<Reserved, Failure> {
         )
     };
     let space = Arc::new(Space::reserve(devices).map_err(cannot)?);
-    Ok(Reserved { space, forks: cubeyard::watch_forks()? })
+    Ok(Reserved { space, forks: cubeyard_capi::watch_forks()? })
 }
 
 /// Returns a device.

@@ -10,6 +10,7 @@ mod header;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use expect_test::expect;
 
@@ -18,10 +19,24 @@ fn file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The folder that cargo has put the library into, beside this test.
+/// The folder of `libcubeyard`, which is built once, in the folder and the profile of this test.
 fn library() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(built).clone()
+}
+
+fn built() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its file");
-    test.parent().expect("a file is in a folder").to_owned()
+    let profile = test.ancestors().nth(2).expect("a test is in `deps` of its profile");
+    let target = profile.parent().expect("a profile is in the target folder");
+    let release = profile.ends_with("release").then_some("--release");
+    run(Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--offline", "--package", "cubeyard-clib"])
+        .args(release)
+        .arg("--target-dir")
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR")));
+    profile.to_owned()
 }
 
 /// Runs a command to its good end.
