@@ -1,5 +1,7 @@
 //! Benches: kernels with inputs, a check of their results, and bounds on their time.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A bench is a file and a line in [`catalogue`]. It declares its [`Parameter`]s, makes its tensors on the
 //! [`Lab`], launches kernels of the [`library`](cubeyard_kernels), and compares the results with a reference of
 //! its own. Times, bounds and limits are computed for all benches by [`run`](fn@run).

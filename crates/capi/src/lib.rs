@@ -1,5 +1,7 @@
 //! The Flex allocator for C.
 //!
+//! Internal: programs in C use `libcubeyard`, programs in Rust the crate `cubeyard`.
+//!
 //! The contract is `include/cubeyard.h`, function by function. What is public here is for fronts in Rust that
 //! hand their allocators to C, or add functions to those of the header. Each
 //! function converts its arguments (`argument`), calls [`cubeyard_memory`], and converts the answer

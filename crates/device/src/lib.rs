@@ -1,5 +1,7 @@
 //! Simulates one accelerator system.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A [`Topology`](topology::Topology) has the components and the wires between them; a
 //! [`Machine`](machine::Machine) of it runs in simulated time. It accepts requests, and reports when each was done
 //! and how its time was spent. First one read on an idle machine:
@@ -84,8 +86,3 @@ pub mod request;
 pub mod topology;
 pub mod trace;
 mod wiring;
-
-/// The examples of the page about this crate, as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/machine.md")]
-struct Pages;

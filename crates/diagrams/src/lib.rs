@@ -1,5 +1,7 @@
 //! Diagrams of machines and of the placement of tensors, as self-contained SVG.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! ```
 //! use cubeyard_device::topology::Topology;
 //! use cubeyard_diagrams::{View, machine, placement};

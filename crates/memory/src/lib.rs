@@ -1,5 +1,7 @@
 //! Carves device memory into blocks and accounts for every byte.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A device hands out a few large regions; a [`FlexAllocator`] carves blocks out of them. The device
 //! here is a simulated card, which counts memory and has none; yours is what implements
 //! [`device::DeviceMemory`].
@@ -99,8 +101,3 @@ pub use flex::{Allocation, FlexAllocator, FlexConfig, VirtualAddress};
 pub use free_list::{Checking, FreeList};
 pub use pe::{CubeSram, PeMemory};
 pub use virtual_space::{DeviceVa, VirtualAllocator};
-
-/// The examples of the page about this crate, as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/memory.md")]
-struct Pages;

@@ -1,5 +1,7 @@
 //! Time of one step of a language model on a machine: its layers, composed of kernels and collectives.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A [`ModelSpec`] describes the model, a [`Cut`] its distribution over the machine. [`measure`](fn@measure)
 //! allocates the whole model on a machine, runs one step in a single timeline with one of its identical layers,
 //! and reports the time of the step, part by part.

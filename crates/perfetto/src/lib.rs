@@ -1,5 +1,7 @@
 //! Traces in the format of Perfetto (`.pftrace`), written packet by packet.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! ```
 //! use cubeyard_perfetto::{TraceEvent, TraceFlow, TraceWriter};
 //! use cubeyard_units::Time;

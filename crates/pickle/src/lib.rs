@@ -1,5 +1,7 @@
 //! Reader and writer of plain data in Python's pickle format; the reader trusts no input.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A pickle is a program for a small stack machine, and Python's own reader lets that program call any function.
 //! [`read`] builds plain data only (none, booleans, numbers, text, bytes, lists, tuples and dictionaries) and
 //! rejects every other opcode by name. Its time and memory are proportional to its input, and its memory never

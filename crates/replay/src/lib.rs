@@ -1,5 +1,7 @@
 //! Replay of recorded allocations under several allocation policies.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! [`trace`] reads recordings of PyTorch, RMM and scripts. A [`Target`] is an allocator under replay; [`run`] feeds it a
 //! trace and counts bytes. [`POLICIES`] lists the policies to compare. A [`Report`] has the results of one trace under
 //! several of them, [`advice()`] recommends one, and [`chart`] draws them.
@@ -89,9 +91,3 @@ pub trait Target {
         0
     }
 }
-
-/// Examples of the pages about this crate, as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-#[doc = include_str!("../../../docs/replay.md")]
-struct Pages;

@@ -1,5 +1,7 @@
 //! A deterministic event engine whose network moves transfers flit by flit. It knows no hardware.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A machine is a [`Network`] of nodes and directed links, with a [`Component`] at each node that does more than
 //! forward. The fabric moves transfers along their routes; a component is called when a transfer has arrived, and gives
 //! orders. Here a memory answers every question of a reader after 8 ns with 1 KiB:

@@ -1,5 +1,7 @@
 //! The language in which kernels are written, modelled on Triton's `tl`.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A kernel is an `async` function of a [`Tl`] and its [arguments](crate::kernel::Args). It runs once for each
 //! PE of a launch, and its calls become commands for the PE's engines: [`Tl::load`] and [`Tl::store`] move
 //! tiles between memory and the TCM, [`Tl::dot`] and the functions of [`math`] compute, and [`Tl::gemm`],
@@ -247,8 +249,3 @@ impl KernelState {
         self.tape.borrow_mut().uses[value as usize] += 1;
     }
 }
-
-/// Runs the examples of the documentation page about this crate as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/kernels.md")]
-struct Pages;

@@ -1,5 +1,7 @@
 //! Devices as PyTorch has them: one for each SIP of a machine, with memory that the host can reach.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! | module | contents |
 //! |---|---|
 //! | [`space`] | addresses of device memory, and the host's view of them |

@@ -1,5 +1,7 @@
 //! Quantities and their text: bytes, simulated times, bandwidths.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! Sizes, instants and rates are types, so that a size is never added to a time, and each prints in the unit that
 //! fits it. [`text`] formats bare numbers in the same manner.
 //!

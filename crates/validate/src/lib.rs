@@ -1,5 +1,7 @@
 //! Compares known figures with simulated ones.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A [`Check`] has an expected figure, its source and its tolerance; running it measures ours on a fresh
 //! machine or engine and gives a [`Row`]. No expected figure comes from the code under test. Some are
 //! published figures or textbook laws. The others are [our own arithmetic](Check::own): worked out by hand,

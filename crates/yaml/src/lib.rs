@@ -1,5 +1,7 @@
 //! YAML files as typed values. Keys and values know their lines, so that errors name them.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! ```
 //! use cubeyard_yaml::{Document, InputError};
 //!

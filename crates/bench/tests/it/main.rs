@@ -7,7 +7,6 @@
 
 mod benches;
 mod bounds;
-mod five_steps;
 #[path = "../../../tl/tests/it/lab.rs"]
 #[allow(dead_code, reason = "shared with the tests of the language")]
 mod lab;
@@ -15,7 +14,6 @@ mod lab;
 mod long_tests;
 mod many_pes;
 mod needs;
-mod pages;
 mod parts;
 mod paths;
 mod rates;

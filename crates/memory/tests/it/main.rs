@@ -9,7 +9,6 @@
 )]
 
 mod conformance;
-mod examples;
 mod flex;
 mod index;
 #[path = "../../../../testdata/long_tests.rs"]

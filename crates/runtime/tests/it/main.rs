@@ -2,7 +2,6 @@
 
 mod decisions;
 mod deploy;
-mod examples;
 mod failures;
 mod flex;
 mod host;

@@ -4,6 +4,7 @@ use cubeyard_memory::Bytes;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, ContextConfig, RuntimeError, TensorId};
+use cubeyard_sim::Span;
 use proptest::prelude::*;
 
 pub(crate) fn with_data() -> Context {
@@ -144,4 +145,18 @@ fn a_snapshot_says_what_lies_where() {
     assert_eq!(shard.shard, second.shards().unwrap()[0]);
     let holes = [(0, 512), (1024, (6 << 30) - 1024)];
     assert_eq!(pe.holes, holes.map(|(offset, size)| (Bytes::new(offset), Bytes::new(size))));
+}
+
+/// The rows of a tensor over a SIP are read back, and its memory is returned.
+#[test]
+fn a_tensor_over_a_sip_comes_back() -> Result<(), Box<dyn std::error::Error>> {
+    let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
+    let over_a_sip = Placement { cube: Split::RowWise, pe: Split::RowWise, ..Placement::default() };
+    let values: Vec<f32> = (0..1024).map(|value| value as f32).collect();
+    let tensor = context.from_slice(&[256, 4], &values)?.to(&over_a_sip)?; // two rows in each of 128 PEs
+    assert_eq!(tensor.read::<f32>()?, values);
+    assert!(tensor.mapping_latency()? > Span::ZERO);
+    drop(tensor); // unmaps through the fabric, and returns addresses and memory
+    assert!(context.is_pristine());
+    Ok(())
 }

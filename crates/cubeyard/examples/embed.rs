@@ -1,7 +1,7 @@
 //! A backend with the allocator inside: a device and streams of its own, a cache that gives way, a
 //! launch, a request that cannot be served, and a snapshot.
 //!
-//! `cargo run -p cubeyard-memory --example embed -- [SNAPSHOT]`; `docs/memory.md` explains it.
+//! `cargo run -p cubeyard --example embed -- [SNAPSHOT]`; `docs/memory.md` explains it.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -9,12 +9,11 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use cubeyard_memory::device::{
-    AddressMode, DeviceMemory, HostMemory, MemoryInfo, RegionHandle, RegionId, TableInfo,
+use cubeyard::memory::{
+    AddressMode, AllocateError, Allocation, Bytes, DeviceMemory, EventId, FlexAllocator,
+    HostMemory, MemoryInfo, Program, RegionHandle, RegionId, Request, StreamEvents, TableInfo,
+    VirtualAddress,
 };
-use cubeyard_memory::flex::{AllocateError, EventId, Program, StreamEvents};
-use cubeyard_memory::policy::Request;
-use cubeyard_memory::{Allocation, Bytes, FlexAllocator, VirtualAddress};
 
 /// The stream that kernels run on, and the one that copies results to the host.
 const COMPUTE: u32 = 0;

@@ -1,13 +1,12 @@
 //! A matrix over the PEs of a SIP: placed, read by a PE that does not hold it, and dropped.
 //!
-//! `cargo run --release -p cubeyard-runtime --example deploy` prints where its parts are, what it took to
+//! `cargo run --release -p cubeyard --example deploy` prints where its parts are, what it took to
 //! tell all MMUs, what a PE reads through its own, and that every allocator is empty in the end.
 
 use std::error::Error;
 use std::io::{self, Write};
 
-use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{Context, ContextConfig, Tensor};
+use cubeyard::tensors::{Context, ContextConfig, Placement, Split, Tensor};
 
 fn main() -> Result<(), Box<dyn Error>> {
     run(&mut io::stdout().lock())

@@ -1,22 +1,17 @@
 //! A layer norm in five steps, from operations one by one to units that work at the same time. `docs/kernels.md` goes
 //! through them.
 //!
-//! `cargo run --release -p cubeyard-bench --example five_steps` runs each on one PE, and prints its time and its limit.
+//! `cargo run --release -p cubeyard --example five_steps` runs each on one PE, and prints its time and its limit.
 
 use std::error::Error;
 use std::io::{self, Write};
 
-use cubeyard_bench::report::RunReport;
-use cubeyard_bench::{
-    Bench, BenchError, Lab, Needs, Outcome, Parameter, RunConfig, Values, Work, run,
+use cubeyard::bench::{
+    Bench, BenchError, Lab, Needs, Outcome, Parameter, RunConfig, RunReport, Values, Work, run,
 };
-use cubeyard_device::topology::Topology;
-use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{RuntimeError, Tensor};
-use cubeyard_tl::kernel::{Args, Kernel};
-use cubeyard_tl::launch::Mode;
-use cubeyard_tl::{Tile, Tl};
+use cubeyard::kernels::{Args, Kernel, Mode, Tile, Tl};
+use cubeyard::machine::Topology;
+use cubeyard::tensors::{DType, Placement, RuntimeError, Split, Tensor};
 
 /// Rows and columns of the matrix.
 const SHAPE: [u64; 2] = [512, 1024];

@@ -1,14 +1,12 @@
 //! What ranks are told when something is wrong, word for word; and a ring of two, where both neighbours are one.
 //!
-//! `cargo run --release -p cubeyard-collectives --example mistakes`
+//! `cargo run --release -p cubeyard --example mistakes`
 
 use std::error::Error;
 use std::io::{self, Write};
 
-use cubeyard_collectives::collective::ReduceOp;
-use cubeyard_collectives::distributed::{CclConfig, DistError, Distributed, Worker};
-use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::{Context, ContextConfig};
+use cubeyard::collectives::{CclConfig, DistError, Distributed, ReduceOp, Worker};
+use cubeyard::tensors::{Context, ContextConfig, DType};
 
 /// Two SIPs whose ranks do something together.
 async fn reduce(worker: &Worker, elements: u64, dtype: DType) -> Result<(), DistError> {

@@ -1,14 +1,13 @@
 //! A worker for each SIP, written like a script for PyTorch's `DistributedDataParallel`, and what each rank sees.
 //!
-//! `cargo run --release -p cubeyard-collectives --example ddp`
+//! `cargo run --release -p cubeyard --example ddp`
 
 use std::cell::RefCell;
 use std::error::Error;
 use std::io::{self, Write};
 
-use cubeyard_collectives::collective::ReduceOp;
-use cubeyard_collectives::distributed::{DistError, Distributed, Worker};
-use cubeyard_runtime::{Context, ContextConfig};
+use cubeyard::collectives::{DistError, Distributed, ReduceOp, Worker};
+use cubeyard::tensors::{Context, ContextConfig};
 
 /// Gradients of each rank: 8 KiB for each of the 128 PEs of a SIP.
 const ELEMENTS: usize = 262_144;

@@ -4,12 +4,12 @@ use expect_test::expect;
 
 #[path = "../../examples/embed.rs"]
 #[expect(dead_code, reason = "its `main` is for those who run it alone")]
-mod embed;
+mod example;
 
 #[test]
 fn the_toy_backend_does_what_docs_memory_md_says() {
     let (mut text, mut snapshot) = (Vec::new(), Vec::new());
-    embed::run(&mut text, &mut snapshot).unwrap();
+    example::run(&mut text, &mut snapshot).unwrap();
     expect![[r#"
         weights at 0x0+0x0, 12000000 bytes for 12000000
         program at 0x1+0x0, 32 B of corrections at 0x1+0x400
@@ -54,6 +54,6 @@ fn docs_memory_md_quotes_the_toy_backend_word_for_word() {
         assert!(example.windows(part.len()).any(|window| window == part), "not there:\n{quote}");
     }
     let mut output = Vec::new();
-    embed::run(&mut output, &mut std::io::sink()).unwrap();
+    example::run(&mut output, &mut std::io::sink()).unwrap();
     assert!(page.contains(&format!("```text\n{}```", String::from_utf8(output).unwrap())));
 }

@@ -7,7 +7,7 @@ const COLLECTIVES: &str = include_str!("../../../../docs/collectives.md");
 const COVERAGE: &str = include_str!("../../../../docs/kernel-coverage.md");
 const PAGE: &str = include_str!("../../../../docs/kernels.md");
 const EXAMPLE: &str = concat!(
-    include_str!("../../../tl/examples/first_kernel.rs"),
+    include_str!("../../examples/first_kernel.rs"),
     include_str!("../../examples/five_steps.rs")
 );
 
@@ -31,7 +31,7 @@ fn docs_kernels_md_quotes_the_examples_word_for_word() {
 
 #[test]
 fn docs_collectives_md_quotes_the_worker_of_the_example() {
-    let body = include_str!("../../../collectives/examples/ddp.rs");
+    let body = include_str!("../../examples/ddp.rs");
     let body = body.split("async fn train").nth(1).unwrap().split("\n}\n").next().unwrap();
     assert!(
         COLLECTIVES.contains(&format!("async fn train{body}\n}}\n")),

@@ -1,23 +1,17 @@
 //! Kernels from nothing, each a little more than the one before. `docs/kernels.md` goes through them.
 //!
-//! `cargo run --release -p cubeyard-tl --example first_kernel` runs them with their numbers, and prints how
+//! `cargo run --release -p cubeyard --example first_kernel` runs them with their numbers, and prints how
 //! long each took.
 
 use std::error::Error;
 use std::io::{self, Write};
 
-use cubeyard_device::request::PeRef;
-use cubeyard_device::topology::Topology;
-use cubeyard_memory::address::{CubeId, PeId, SipId};
-use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{
-    Argument, Channel, ChannelEnd, Context, ContextConfig, Launch, RingConfig, Tensor,
+use cubeyard::kernels::{
+    Args, Argument, Binary, Channel, ChannelEnd, Epilogue, Kernel, Launch, Launcher, Mode, Port,
+    RingConfig, Tile, Tl, Unary,
 };
-use cubeyard_tl::kernel::{Args, Kernel};
-use cubeyard_tl::launch::{Launcher, Mode};
-use cubeyard_tl::numeric::{Binary, Unary};
-use cubeyard_tl::{Epilogue, Port, Tile, Tl};
+use cubeyard::machine::{CubeId, PeId, PeRef, SipId, Topology};
+use cubeyard::tensors::{Context, ContextConfig, DType, Placement, Split, Tensor};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
