@@ -33,19 +33,18 @@ pub(super) fn svg(study: &Study) -> String {
 }
 
 pub(super) fn title(study: &Study) -> String {
-    let keys: Vec<_> = study.grid.axes.iter().map(|(key, _)| key.as_str()).collect();
+    let keys: Vec<_> = study.grid.keys().collect();
     format!("{} over {}", study.title, keys.join(", "))
 }
 
 pub(super) fn series(study: &Study) -> Vec<Series> {
     let mut lines: Vec<Series> = Vec::new();
-    let rest: usize = study.grid.len() / study.grid.axes[0].1.len();
+    let rest: usize = study.grid.len() / study.grid.axes()[0].1.len();
     let is_named = is_named(study);
-    for (place, (point, outcome)) in study.grid.points().zip(&study.outcomes).enumerate() {
+    for (place, (point, outcome)) in study.points().enumerate() {
         let Ok(recorded) = outcome else { continue };
-        let named = study.grid.named(&point);
         let others: Vec<_> =
-            named[1..].iter().map(|(key, value)| format!("{key}={value}")).collect();
+            point[1..].iter().map(|(key, value)| format!("{key}={value}")).collect();
         for measured in Measured::all(&recorded.record) {
             let own = (is_named || others.is_empty()).then(|| measured.name.clone());
             let name: Vec<_> = own.into_iter().chain(others.clone()).collect();
@@ -60,7 +59,7 @@ pub(super) fn series(study: &Study) -> Vec<Series> {
 }
 
 fn draw(canvas: &mut Canvas, study: &Study, lines: &[Series], most: f64) {
-    let (key, values) = &study.grid.axes[0];
+    let (key, values) = &study.grid.axes()[0];
     let (places, most) = (positions(values), most * 1.06);
     let y = |ps: f64| AREA.bottom() - ps / most * AREA.height;
     let unit = TimeUnit::of(spanned(most));

@@ -20,7 +20,7 @@ pub(super) fn page_of(study: &Study) -> String {
     let verdict = if failed == 0 { String::new() } else { format!("{failed} points failed.") };
     let main = [
         header(&title, &format!("{} points", study.grid.len()), &verdict),
-        section(&format!("Time over {}", study.grid.axes[0].0), &figure(study)),
+        section(&format!("Time over {}", study.grid.axes()[0].0), &figure(study)),
         section("Points", &points(study)),
     ];
     page(&title, "", &main.concat(), "")
@@ -29,7 +29,7 @@ pub(super) fn page_of(study: &Study) -> String {
 /// Returns a chart if the values of the first key are numbers that grow, and else the picture.
 fn figure(study: &Study) -> String {
     let (picture, lines) = (svg(study), series(study));
-    let Some(positions) = growing(&study.grid.axes[0].1).filter(|_| !lines.is_empty()) else {
+    let Some(positions) = growing(&study.grid.axes()[0].1).filter(|_| !lines.is_empty()) else {
         return format!("<div class=\"wide\">{picture}</div>\n");
     };
     let is_wide =
@@ -51,10 +51,10 @@ fn line(at: usize, (name, points): &Series, positions: usize) -> Line {
 }
 
 fn points(study: &Study) -> String {
-    let keys = study.grid.axes.iter().map(|(key, _)| key.as_str());
+    let keys = study.grid.keys();
     let heading: Vec<_> = keys.chain(["of", "time", "of bound"]).collect();
-    let rows = study.grid.points().zip(&study.outcomes).flat_map(|(point, outcome)| {
-        let values: Vec<_> = point.iter().map(ToString::to_string).collect();
+    let rows = study.points().flat_map(|(point, outcome)| {
+        let values: Vec<_> = point.iter().map(|(_, value)| (*value).clone()).collect();
         results(outcome).into_iter().map(move |cells| [values.clone(), cells.into()].concat())
     });
     plain_table("All points", &heading, &rows.collect::<Vec<_>>(), heading.len() - 2)

@@ -1,0 +1,3 @@
+//! Studies as a whole.
+
+mod records;
