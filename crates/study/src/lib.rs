@@ -4,7 +4,7 @@
 //! [`on_threads`], or processes and clusters of another language. [`Records`] keeps a
 //! [`Record`](cubeyard_bench::record::Record) of each point, by the [key](cubeyard_bench::record::Record::key) of its
 //! inputs, and writes it to a file at once, so that a study that was interrupted goes on where it was. A
-//! [`SweepFile`] names all of this in YAML.
+//! [`SweepFile`] names all of this in YAML. [`collectives`] measures collectives over sizes and algorithms.
 //!
 //! ```
 //! use cubeyard_bench::record::Record;
@@ -30,6 +30,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod collectives;
 mod grid;
 mod records;
 mod sweep_file;
