@@ -15,7 +15,7 @@ use cubeyard_collectives::distributed::ccl::DEFAULT;
 use cubeyard_collectives::distributed::{CclConfig, DistError, Ranks};
 use cubeyard_device::topology::{SipGrid, SipTopology, SipsOverlay, Topology};
 use cubeyard_runtime::dtype::DType;
-use cubeyard_study::collectives::{CHECKED, Row, Sizes, Sweep, SweepConfig, Which, page, svg};
+use cubeyard_study::collectives::{CHECKED, Row, Sizes, Sweep, SweepConfig, Which, chart, page};
 use serde_json::json;
 
 use crate::grid::bytes;
@@ -270,7 +270,7 @@ fn check_outputs(arguments: &Arguments) -> Result<()> {
 }
 
 fn draw(path: &Path, sweep: &Sweep, options: OutputOptions) -> Result<()> {
-    let picture = if output::is_page(path)? { page(sweep) } else { svg(sweep) };
+    let picture = if output::is_page(path)? { page(sweep) } else { chart(sweep).svg() };
     output::write(path, "--plot", &picture)?;
     options.remark(&format!("wrote {}", path.display()));
     Ok(())

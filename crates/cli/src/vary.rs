@@ -191,7 +191,8 @@ fn write_files(study: &Study, options: &StudyOptions, output: OutputOptions) -> 
         files.write(path, "--csv", |file| file.write_all(table::csv(study).as_bytes()))?;
     }
     if let Some(path) = &options.chart {
-        let text = if output::is_page(path)? { page::page_of(study) } else { chart::svg(study) };
+        let text =
+            if output::is_page(path)? { page::page_of(study) } else { chart::chart(study).svg() };
         files.write(path, "--chart", |file| file.write_all(text.as_bytes()))?;
     }
     if let Some(path) = &options.save {

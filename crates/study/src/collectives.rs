@@ -5,7 +5,6 @@
 
 mod chart;
 mod explain;
-mod lines;
 mod measure;
 mod page;
 mod shape;
@@ -25,7 +24,7 @@ use cubeyard_tl::Needs;
 use measure::row;
 use shape::PeElements;
 
-pub use chart::svg;
+pub use chart::chart;
 pub use explain::Explained;
 pub use page::page;
 pub use sizes::{BadSizes, Sizes};

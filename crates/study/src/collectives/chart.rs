@@ -1,33 +1,37 @@
-//! Picture of a sweep: bus bandwidth over size, both logarithmic, a line for each algorithm, with the bound.
+//! Chart of a sweep: bus bandwidth over size, both logarithmic, a line for each algorithm, with the bound.
+
+use cubeyard_draw::chart::{Axis, Chart, Line, Quantity, Shape, Spacing};
 
 use super::Sweep;
-use super::lines::{AlgorithmLine, lines};
-use cubeyard_draw::axis::LogAxis;
-use cubeyard_draw::plot::{Label, Plot};
-use cubeyard_draw::svg::{Area, Canvas};
-use cubeyard_units::text::{bytes, quantity};
 
-const WIDTH: f64 = 1000.0;
-const HEIGHT: f64 = 460.0;
-const LEFT: f64 = 90.0;
-const RIGHT: f64 = 740.0;
-const TOP: f64 = 56.0;
-const BOTTOM: f64 = 400.0;
-const PLOT: Plot = Plot {
-    area: Area { x: LEFT, y: TOP, width: RIGHT - LEFT, height: BOTTOM - TOP },
-    right: WIDTH - 16.0,
-};
-/// Style of the bound and of its leader.
-const BOUND: &str = "class=\"axis\" stroke=\"#59636e\" stroke-dasharray=\"7 5\"";
+/// Relative difference up to which two values look the same in a chart.
+const SAME: f64 = 0.01;
+/// Length of a stripe of one colour, in pixels.
+const STRIPE: usize = 7;
+/// Beginning of the dashes of a line in stripes.
+pub(super) const STRIPED: &str = "0 ";
 
-/// Draws a self-contained SVG chart.
-pub fn svg(sweep: &Sweep) -> String {
-    let (mut canvas, title) = (Canvas::default(), title(sweep));
-    canvas.text(LEFT, 26.0, "font-size=\"16\"", &title);
-    if let Some(chart) = Chart::new(sweep) {
-        chart.draw(&mut canvas);
+/// Returns the chart of a sweep, with a line for each algorithm and one for the bound.
+pub fn chart(sweep: &Sweep) -> Chart {
+    let measured = || sweep.rows.iter().filter_map(|row| Some((row, row.figures.as_ref().ok()?)));
+    let mut positions: Vec<_> = measured().map(|(row, _)| row.bytes as f64).collect();
+    positions.sort_by(f64::total_cmp);
+    positions.dedup();
+    let mut lines: Vec<Line> = Vec::new();
+    for (row, figures) in measured() {
+        let place = lines.iter().position(|line| line.name == row.algorithm).unwrap_or(lines.len());
+        if place == lines.len() {
+            let values = vec![f64::NAN; positions.len()];
+            lines.push(Line::new(place, row.algorithm.clone(), values));
+        }
+        let at = positions.partition_point(|position| *position < row.bytes as f64);
+        lines[place].values[at] = figures.bus_bandwidth;
     }
-    canvas.finish(&title, WIDTH, HEIGHT)
+    stripe(&mut lines);
+    lines.extend(sweep.bound.as_ref().map(|it| bound(it.bus, positions.len())));
+    let size = Axis::new("size", Quantity::Bytes, Spacing::Binary);
+    let rate = Axis::new("bus bandwidth", Quantity::BytesPerSecond, Spacing::Decimal);
+    Chart { lines, ..Chart::new(title(sweep), [size, rate], positions) }
 }
 
 pub(super) fn title(sweep: &Sweep) -> String {
@@ -35,73 +39,59 @@ pub(super) fn title(sweep: &Sweep) -> String {
     format!("{} of {}, {ranks} {kind}: bus bandwidth", sweep.operation, sweep.dtype)
 }
 
-struct Chart<'a> {
-    lines: Vec<AlgorithmLine<'a>>,
-    sizes: (f64, f64),
-    rates: LogAxis,
-    bound: Option<f64>,
+fn bound(rate: f64, positions: usize) -> Line {
+    let (colour, dash) = ("#8a97a6".to_owned(), "8 6".to_owned());
+    let (width, shape) = (1.5, Shape::Stepped);
+    Line { colour, dash, width, shape, ..Line::new(0, "bound".to_owned(), vec![rate; positions]) }
 }
 
-impl<'a> Chart<'a> {
-    /// Makes the chart; `None` if nothing was measured.
-    fn new(sweep: &'a Sweep) -> Option<Self> {
-        let lines = lines(sweep);
-        let points = || lines.iter().flat_map(|line| &line.points);
-        let low = points().map(|point| point.0).reduce(f64::min)?;
-        let high = points().map(|point| point.0).fold(low * 2.0, f64::max);
-        let bound = sweep.bound.as_ref().map(|bound| bound.bus);
-        let rates: Vec<_> =
-            points().map(|point| point.1).chain(bound).filter(|rate| *rate > 0.0).collect();
-        let rates = if rates.is_empty() { vec![1.0] } else { rates };
-        let rates = LogAxis::around(&rates, BOTTOM, TOP);
-        Some(Self { lines, sizes: (low, high), rates, bound })
-    }
+/// Returns whether one of two lines would hide the other: they look the same at two sizes in a row that the first has,
+/// or at its only one.
+fn hides(line: &Line, other: &Line) -> bool {
+    let pairs = line.values.iter().zip(&other.values).filter(|(value, _)| value.is_finite());
+    let same: Vec<_> = pairs.map(|(value, it)| (it - value).abs() <= SAME * value.abs()).collect();
+    same.windows(2).any(|pair| pair == [true, true]) || same == [true]
+}
 
-    fn x(&self, size: f64) -> f64 {
-        let (low, high) = self.sizes;
-        LEFT + (size / low).log2() / (high / low).log2() * (RIGHT - LEFT)
+/// Gives lines that coincide dashes that alternate, so that together they are a line in stripes of all their colours.
+fn stripe(lines: &mut [Line]) {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for at in 0..lines.len() {
+        let coincides =
+            |other: &usize| hides(&lines[at], &lines[*other]) || hides(&lines[*other], &lines[at]);
+        let (mut joined, apart): (Vec<_>, Vec<_>) =
+            groups.into_iter().partition(|group| group.iter().any(coincides));
+        let mut group: Vec<_> = joined.drain(..).flatten().collect();
+        group.push(at);
+        groups = apart;
+        groups.push(group);
     }
-
-    fn y(&self, bandwidth: f64) -> f64 {
-        self.rates.position(bandwidth)
-    }
-
-    fn draw(&self, canvas: &mut Canvas) {
-        let rates = self.rates.decades().into_iter();
-        let rates = rates.map(|(y, power)| (y, quantity(10_f64.powi(power), "B/s")));
-        let sizes = sizes(self.sizes).into_iter().map(|size| (self.x(size as f64), bytes(size)));
-        let (sizes, rates): (Vec<_>, Vec<_>) = (sizes.collect(), rates.collect());
-        PLOT.axes(canvas, &sizes, &rates, ["size", ""]);
-        let mut labels = Vec::new();
-        for AlgorithmLine { name, points, colour, dash } in &self.lines {
-            let places: Vec<_> = points.iter().map(|(x, y)| (self.x(*x), self.y(*y))).collect();
-            let stroke = format!("stroke=\"{colour}\"");
-            let dashed = format!("{stroke} stroke-dasharray=\"{dash}\"");
-            canvas.line(name, &places, &dashed, Some(colour));
-            labels.extend(points.last().map(|point| self.label(name, point.1, &stroke)));
-        }
-        if let Some(bound) = self.bound {
-            canvas.path(&format!("M{LEFT} {:.1}H{RIGHT}", self.y(bound)), BOUND);
-            labels.push(self.label("bound", bound, BOUND));
-        }
-        PLOT.labels(canvas, &labels);
-    }
-
-    fn label(&self, name: &str, bandwidth: f64, leader: &str) -> Label {
-        Label {
-            name: name.to_owned(),
-            figures: quantity(bandwidth, "B/s"),
-            from: (RIGHT, self.y(bandwidth)),
-            leader: leader.to_owned(),
-            bold: false,
+    for group in groups.iter().filter(|group| group.len() > 1) {
+        for (place, &at) in group.iter().enumerate().skip(1) {
+            let (before, after) = (STRIPE * place, STRIPE * (group.len() - 1 - place));
+            lines[at].dash = format!("{STRIPED}{before} {STRIPE} {after}");
         }
     }
 }
 
-/// Returns powers of two between two sizes, at most nine.
-fn sizes((low, high): (f64, f64)) -> Vec<u64> {
-    let inside = (0..=50_u32).map(|power| 1_u64 << power);
-    let inside: Vec<_> = inside.filter(|size| (low..=high).contains(&(*size as f64))).collect();
-    let every = inside.len().div_ceil(9).max(1);
-    inside.into_iter().step_by(every).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_coincide_alternate_and_others_are_solid() {
+        let values = [[1.0, 2.0, 9.0], [8.0, 2.0, 1.0], [1.0, 2.001, 3.0], [5.0, 2.001, 3.0]];
+        let mut lines = values.map(|values| Line::new(0, String::new(), values.to_vec()));
+        stripe(&mut lines);
+        let dashes: Vec<_> = lines.iter().map(|line| line.dash.as_str()).collect();
+        assert_eq!(dashes, ["", "", "0 7 7 7", "0 14 7 0"]);
+    }
+
+    #[test]
+    fn lines_of_other_sizes_hide_nothing() {
+        let mut lines = [[1.0, f64::NAN, 2.0], [f64::NAN, 1.0, f64::NAN]]
+            .map(|values| Line::new(0, String::new(), values.to_vec()));
+        stripe(&mut lines);
+        assert!(lines.iter().all(|line| line.dash.is_empty()));
+    }
 }
