@@ -12,12 +12,10 @@ use cubeyard_bench::compare::Measured;
 use cubeyard_bench::record::Record;
 use cubeyard_collectives::collective::{Operation, ReduceOp};
 use cubeyard_collectives::distributed::ccl::DEFAULT;
-use cubeyard_collectives::distributed::sweep::{
-    CHECKED, Row, Sizes, Sweep, SweepConfig, Which, page, svg,
-};
 use cubeyard_collectives::distributed::{CclConfig, DistError, Ranks};
 use cubeyard_device::topology::{SipGrid, SipTopology, SipsOverlay, Topology};
 use cubeyard_runtime::dtype::DType;
+use cubeyard_study::collectives::{CHECKED, Row, Sizes, Sweep, SweepConfig, Which, chart, page};
 use serde_json::json;
 
 use crate::grid::bytes;
@@ -272,7 +270,7 @@ fn check_outputs(arguments: &Arguments) -> Result<()> {
 }
 
 fn draw(path: &Path, sweep: &Sweep, options: OutputOptions) -> Result<()> {
-    let picture = if output::is_page(path)? { page(sweep) } else { svg(sweep) };
+    let picture = if output::is_page(path)? { page(sweep) } else { chart(sweep).svg() };
     output::write(path, "--plot", &picture)?;
     options.remark(&format!("wrote {}", path.display()));
     Ok(())

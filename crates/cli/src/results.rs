@@ -9,10 +9,10 @@
 //! assert!(results::topology_text(&Topology::embedded()).starts_with("2 SIPs (ring_1d"));
 //! ```
 
-use cubeyard_collectives::distributed::sweep::Sweep;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
 use cubeyard_model::report::ModelReport;
+use cubeyard_study::collectives::Sweep;
 use cubeyard_validate::Row;
 
 use crate::{ccl, memory, model, topology, validate};

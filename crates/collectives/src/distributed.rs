@@ -32,7 +32,6 @@ mod kernel_channels;
 mod point;
 mod process_group;
 mod rank_map;
-pub mod sweep;
 mod worker;
 
 pub use beside::Beside;

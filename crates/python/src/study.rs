@@ -2,11 +2,11 @@
 
 use cubeyard_cli::results;
 use cubeyard_collectives::collective::Operation;
-use cubeyard_collectives::distributed::sweep::{CHECKED, Sizes, Sweep, SweepConfig, Which, page};
 use cubeyard_collectives::distributed::{CclConfig, Ranks};
 use cubeyard_model::cut::ExpertPlacement;
 use cubeyard_model::{HfModel, MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
 use cubeyard_runtime::dtype::DType;
+use cubeyard_study::collectives::{CHECKED, Sizes, Sweep, SweepConfig, Which, page};
 use cubeyard_tl::{Needs, TooLarge};
 use pyo3::prelude::*;
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! Sweeps as JSON.
 
 use anyhow::Result;
-use cubeyard_collectives::distributed::sweep::{Row, Sweep, Winner};
 use cubeyard_device::topology::Topology;
+use cubeyard_study::collectives::{Row, Sweep, Winner};
 use serde_json::{Value, json};
 
 use crate::record::stamped;

@@ -1,6 +1,5 @@
 //! Steps of models through the public interface: relations between the times of different workloads.
 
-mod all_reduce;
 mod grid;
 mod layout;
 #[path = "../../../../testdata/long_tests.rs"]

@@ -1,6 +1,6 @@
 //! Which algorithm the cost model chooses for each operation, world and size, beside what all of them take.
 //!
-//! `cargo run --release -p cubeyard-collectives --example ccl_choice [OPERATION [WORLD]]` prints a line for each: times
+//! `cargo run --release -p cubeyard-study --example ccl_choice [OPERATION [WORLD]]` prints a line for each: times
 //! in nanoseconds, estimates in brackets, and how much longer the chosen one takes than the quickest.
 
 use std::error::Error;
@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use cubeyard_collectives::collective::{Operation, ReduceOp};
-use cubeyard_collectives::distributed::sweep::{Row, Sweep, SweepConfig, Which};
 use cubeyard_collectives::distributed::{CclConfig, DistError, Ranks};
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
+use cubeyard_study::collectives::{Row, Sweep, SweepConfig, Which};
 
 /// The worlds: how SIPs lie, and what a rank is.
 const WORLDS: [(&str, &str, Ranks); 5] = [

@@ -1,10 +1,10 @@
 //! Whether the algorithm that the cost model chooses is about the quickest there is.
 
 use cubeyard_collectives::collective::{Operation, ReduceOp};
-use cubeyard_collectives::distributed::sweep::{Row, Sweep, SweepConfig, Which};
 use cubeyard_collectives::distributed::{CclConfig, Ranks};
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
+use cubeyard_study::collectives::{Row, Sweep, SweepConfig, Which};
 
 const ALL_REDUCE: Operation = Operation::AllReduce(ReduceOp::Sum);
 

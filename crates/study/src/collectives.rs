@@ -5,29 +5,26 @@
 
 mod chart;
 mod explain;
-mod lines;
 mod measure;
 mod page;
 mod shape;
 mod sizes;
 mod values;
 
+use cubeyard_collectives::collective::Operation;
+use cubeyard_collectives::collective::bound::{Bound, Spread, bound};
+use cubeyard_collectives::distributed::ccl::{CclAlgorithm, Resolved};
+use cubeyard_collectives::distributed::{CclConfig, DistError, RankMap, Ranks};
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
 
-use super::ccl::{CclAlgorithm, CclConfig, Resolved};
-use super::config::Ranks;
-use super::error::DistError;
-use super::rank_map::RankMap;
-use crate::collective::Operation;
-use crate::collective::bound::{Bound, Spread, bound};
 use cubeyard_tl::Needs;
 
 use measure::row;
 use shape::PeElements;
 
-pub use chart::svg;
+pub use chart::chart;
 pub use explain::Explained;
 pub use page::page;
 pub use sizes::{BadSizes, Sizes};

@@ -2,21 +2,19 @@
 
 use std::rc::Rc;
 
+use cubeyard_collectives::collective::Algorithm;
+use cubeyard_collectives::collective::bound::Bound;
+use cubeyard_collectives::distributed::ccl::Resolved;
+use cubeyard_collectives::distributed::{
+    Beside, CollectiveReport, DistError, Group, GroupConfig, RankMap,
+};
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, ContextConfig, RingConfig, SlotKind, Tensor};
+use cubeyard_tl::launch::Launcher;
 
 use super::shape::PeElements;
 use super::{Explained, Figures, ResultCheck, Row, SweepConfig, values};
-use crate::collective::Algorithm;
-use crate::collective::bound::Bound;
-use crate::distributed::beside::Beside;
-use crate::distributed::ccl::Resolved;
-use crate::distributed::config::GroupConfig;
-use crate::distributed::error::DistError;
-use crate::distributed::group::{CollectiveReport, Group};
-use crate::distributed::rank_map::RankMap;
-use cubeyard_tl::launch::Launcher;
 
 /// Measures one size and algorithm. If simulated memory or time runs out, the row says so.
 pub(super) fn row(
@@ -126,7 +124,7 @@ impl SweepRun {
         let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
         let group = Group::new(&context, group, Box::new(algorithm), 0)?;
         let mut tensors = Vec::new();
-        for (index, &sip) in map.sips.iter().enumerate() {
+        for (index, &sip) in map.sips().iter().enumerate() {
             let input = if data {
                 values.input(&context, index)?
             } else {
@@ -154,7 +152,7 @@ fn empty(
     map: &RankMap,
     elements: u64,
 ) -> Result<Tensor, DistError> {
-    let rows = (map.cubes.len() * map.pes.len()) as u64;
+    let rows = map.pes_per_sip() as u64;
     Ok(context.zeros(&[rows, elements], config.dtype)?)
 }
 

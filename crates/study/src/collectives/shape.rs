@@ -1,8 +1,9 @@
 //! Elements per PE of a row of a sweep.
 
+use cubeyard_collectives::collective::Operation;
+use cubeyard_collectives::distributed::RankMap;
+
 use super::SweepConfig;
-use crate::collective::Operation;
-use crate::distributed::rank_map::RankMap;
 
 /// Elements per PE of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,15 +3,14 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use cubeyard_collectives::collective::{Operation, ReduceOp};
+use cubeyard_collectives::distributed::{DistError, RankMap};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Context, Tensor};
+use cubeyard_tl::numeric::rounding;
 
 use super::shape::PeElements;
 use super::{ResultCheck, SweepConfig};
-use crate::collective::{Operation, ReduceOp};
-use crate::distributed::error::DistError;
-use crate::distributed::rank_map::RankMap;
-use cubeyard_tl::numeric::rounding;
 
 /// Inputs and results of a row.
 pub(super) struct SweepValues<'a> {
@@ -69,7 +68,7 @@ impl SweepValues<'_> {
     }
 
     fn rows(&self) -> usize {
-        self.map.cubes.len() * self.map.pes.len()
+        self.map.pes_per_sip()
     }
 
     /// Returns the rank of a PE of a SIP, and its position there.

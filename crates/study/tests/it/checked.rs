@@ -6,9 +6,9 @@ use cubeyard_collectives::collective::{
     Algorithm, Direct, Job, Operation, ReduceOp, Schedule, Wire, World, port_to,
 };
 use cubeyard_collectives::distributed::CclConfig;
-use cubeyard_collectives::distributed::sweep::{ResultCheck, Sweep, SweepConfig, Which};
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
+use cubeyard_study::collectives::{ResultCheck, Sweep, SweepConfig, Which};
 use cubeyard_tl::Tl;
 use cubeyard_tl::kernel::{Args, Kernel};
 

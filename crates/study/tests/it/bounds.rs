@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use cubeyard_bench::report::RunReport;
 use cubeyard_bench::{RunConfig, catalogue, find, run};
 use cubeyard_collectives::collective::{Operation, ReduceOp};
-use cubeyard_collectives::distributed::sweep::{Sweep, SweepConfig, Which};
 use cubeyard_collectives::distributed::{CclConfig, Ranks};
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
+use cubeyard_study::collectives::{Sweep, SweepConfig, Which};
 use cubeyard_tl::launch::Mode;
 
 use crate::long_tests;

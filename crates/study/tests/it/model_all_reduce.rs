@@ -1,13 +1,18 @@
 //! The all-reduce of a model is the one that the chooser of collectives takes.
 
 use cubeyard_collectives::collective::{Operation, ReduceOp};
-use cubeyard_collectives::distributed::sweep::{Sweep, SweepConfig, Which};
 use cubeyard_collectives::distributed::{CclConfig, Ranks};
 use cubeyard_device::topology::Topology;
-use cubeyard_model::{MeasureConfig, Phase, StepPart, measure};
+use cubeyard_model::cut::ExpertPlacement;
+use cubeyard_model::{MeasureConfig, ModelSpec, Phase, StepPart, Workload, measure};
 use cubeyard_runtime::dtype::DType;
+use cubeyard_study::collectives::{Sweep, SweepConfig, Which};
 
-use crate::{tiny, work};
+/// A model that a machine of two cubes can divide.
+fn tiny() -> ModelSpec {
+    let text = b"{name: tiny, layers: 3, hidden: 256, ffn: 512, heads: 8, kv_heads: 2, head_dim: 32, vocab: 64}";
+    ModelSpec::read_bytes("tiny", text).unwrap()
+}
 
 /// SIPs of two cubes with two PEs.
 fn machine(sips: u32) -> Topology {
@@ -40,7 +45,15 @@ fn an_all_reduce_takes_as_long_as_the_one_that_ccl_chooses() {
         let (topology, spec) = (machine(sips), tiny());
         let config = MeasureConfig {
             spec: spec.clone(),
-            work: work(Phase::Decode, batch, 16),
+            work: Workload {
+                phase: Phase::Decode,
+                batch,
+                context: 16,
+                chunk: 32,
+                dtype: DType::F16,
+                weights: DType::F16,
+                experts: ExpertPlacement::Split,
+            },
             topology: topology.clone(),
             layers: 1,
             positions: None,

@@ -1,15 +1,10 @@
 //! The page of a sweep: the chart with its table below.
 
-use super::chart::{svg, title};
-use super::lines::{AlgorithmLine, lines};
+use super::chart::{STRIPED, chart, title};
 use super::{Row, Sweep};
-use cubeyard_draw::chart::{Axis, Chart, Line, Quantity, Shape, Spacing};
 use cubeyard_draw::{header, plain_table, remark, section};
 use cubeyard_units::text::{bytes, percent_column, quantity};
 
-const SIZE: Axis = Axis { label: "size", quantity: Quantity::Bytes, spacing: Spacing::Binary };
-const BANDWIDTH: Axis =
-    Axis { label: "bus bandwidth", quantity: Quantity::BytesPerSecond, spacing: Spacing::Decimal };
 const HEADING: [&str; 8] =
     ["algorithm", "size", "bytes", "time µs", "algbw GB/s", "busbw GB/s", "of bound", "wrong"];
 
@@ -20,7 +15,7 @@ pub fn page(sweep: &Sweep) -> String {
     let table = plain_table("Sizes and algorithms", &HEADING, &rows, 1);
     let main = [
         header(&title, &summary(sweep), &verdict(sweep)),
-        section("Bus bandwidth over size", &figure(sweep, &title)),
+        section("Bus bandwidth over size", &figure(sweep)),
         section("Measurements", &(table + &left_out(sweep))),
     ];
     cubeyard_draw::page(&title, "", &main.concat(), "")
@@ -44,47 +39,15 @@ fn verdict(sweep: &Sweep) -> String {
     format!("Fastest: {fastest}.{}", bound.unwrap_or_default())
 }
 
-fn figure(sweep: &Sweep, title: &str) -> String {
-    let lines = lines(sweep);
-    let mut positions: Vec<f64> =
-        lines.iter().flat_map(|line| &line.points).map(|it| it.0).collect();
-    positions.sort_by(f64::total_cmp);
-    positions.dedup();
-    if positions.len() < 2 {
-        return format!("<div class=\"wide\">{}</div>\n", svg(sweep));
-    }
-    let mut drawn: Vec<_> = lines.iter().map(|line| drawn(line, &positions)).collect();
-    drawn.extend(sweep.bound.as_ref().map(|bound| Line {
-        name: "bound".to_owned(),
-        colour: "#8a97a6".to_owned(),
-        dash: "8 6".to_owned(),
-        width: 1.5,
-        shape: Shape::Stepped,
-        values: vec![bound.bus; positions.len()],
-    }));
-    let title = title.to_owned();
-    let chart = Chart { title, across: SIZE, up: BANDWIDTH, positions, lines: drawn };
-    let striped = lines.iter().any(|line| !line.dash.is_empty());
-    let figure = chart.figure(&svg(sweep));
-    if striped {
-        return figure + &remark("Lines that coincide are drawn in stripes of their colours.");
-    }
-    figure
-}
-
-fn drawn(line: &AlgorithmLine<'_>, positions: &[f64]) -> Line {
-    let value = |position: &f64| {
-        let at = line.points.iter().find(|point| point.0.total_cmp(position).is_eq());
-        at.map_or(f64::NAN, |point| point.1)
+fn figure(sweep: &Sweep) -> String {
+    let chart = chart(sweep);
+    let striped = chart.lines.iter().any(|line| line.dash.starts_with(STRIPED));
+    let note = if striped {
+        remark("Lines that coincide are drawn in stripes of their colours.")
+    } else {
+        String::new()
     };
-    Line {
-        name: line.name.to_owned(),
-        colour: line.colour.to_owned(),
-        dash: line.dash.clone(),
-        width: 2.5,
-        shape: Shape::Dotted,
-        values: positions.iter().map(value).collect(),
-    }
+    chart.figure() + &note
 }
 
 fn cells(row: &Row) -> Vec<String> {

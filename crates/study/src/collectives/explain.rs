@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use cubeyard_collectives::distributed::CollectiveReport;
 use cubeyard_device::pe::{OpCause, OpLog, OpUnit, Stretch};
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Context;
 use cubeyard_sim::{Span, Time};
-
-use crate::distributed::group::CollectiveReport;
 
 /// Name of the part in which a message, or the credit for a slot, is on its way.
 const MESSAGE: &str = "message";
