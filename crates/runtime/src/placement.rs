@@ -36,6 +36,7 @@ mod error;
 mod layout;
 mod mapping;
 mod names;
+mod report;
 mod resolve;
 mod split;
 #[cfg(test)]

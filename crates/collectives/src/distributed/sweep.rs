@@ -8,6 +8,7 @@ mod explain;
 mod lines;
 mod measure;
 mod page;
+mod report;
 mod shape;
 mod sizes;
 mod values;
@@ -15,6 +16,7 @@ mod values;
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
+use serde::Serialize;
 
 use super::ccl::{CclAlgorithm, CclConfig, Resolved};
 use super::config::Ranks;
@@ -81,7 +83,7 @@ impl From<&str> for Which {
     }
 }
 
-/// Results of a sweep.
+/// Report of `cubeyard ccl`: results of a sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// The measured operation.
@@ -164,13 +166,15 @@ impl ResultCheck {
 }
 
 /// A range of sizes for which one algorithm is the fastest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Winner {
     /// Name of the algorithm.
     pub algorithm: String,
     /// The first size, in bytes.
+    #[serde(rename = "from_bytes")]
     pub from: u64,
     /// The last size, in bytes.
+    #[serde(rename = "to_bytes")]
     pub to: u64,
 }
 
