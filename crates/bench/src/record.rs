@@ -28,7 +28,7 @@ use cubeyard_sim::Span;
 use cubeyard_tl::program::Finding;
 use cubeyard_yaml::PlainValue;
 
-use crate::json::checked;
+use crate::figures::checked;
 use crate::report::{Bound, RunReport, SliceKind, UnitUse};
 use crate::{Run, RunInputs, Value};
 

@@ -1,6 +1,5 @@
 //! `cubeyard ccl`: collectives over sizes and algorithms, in the form of nccl-tests.
 
-pub(crate) mod json;
 pub(crate) mod table;
 
 use crate::code::{Code, Exhausted};
@@ -22,7 +21,7 @@ use crate::grid::bytes;
 use crate::machine::MachineOptions;
 use crate::page::PageOptions;
 use crate::progress::Busy;
-use crate::record::{self, Recorded, StudyOptions};
+use crate::record::{self, Recorded, StudyOptions, stamped};
 use crate::terminal::OutputOptions;
 use crate::{input, memory, output, terminal};
 
@@ -133,10 +132,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     }
     arguments.page.write(arguments.output, || page(&sweep))?;
     record::save(&arguments.study, arguments.output, || saved(arguments, &config, &sweep))?;
-    let stamped = || json::render(&sweep, &config.topology);
+    let report = || stamped(&sweep, &config.topology);
     match rows.end(&sweep) {
         Some(rest) => terminal::print(&rest)?,
-        None => arguments.output.print(|colours| table::render(&sweep, colours), stamped)?,
+        None => arguments.output.print(|colours| table::render(&sweep, colours), report)?,
     }
     if sweep.is_exhausted() {
         terminal::note(&format!("error: {EXHAUSTED}"));

@@ -40,9 +40,9 @@ pub use input::{Input, MemoryExceeded, Names, bundled as bundled_trace};
 pub use input::{parse as parse_traces, read as read_traces};
 pub use memory::Limited;
 pub use own::{BuiltIn, FrontError, OwnBenches};
-pub use placement::{layout_json, layout_text};
+pub use placement::layout_text;
 pub use processor_time::clock as processor_clock;
-pub use replay::{HolderOptions, check_memory as check_replay_memory, render as replay_json};
+pub use replay::check_memory as check_replay_memory;
 pub use run::explained;
 pub use sweep::SweepRequest;
 

@@ -1,7 +1,6 @@
 //! `cubeyard topology`: checks a topology file and shows its machine.
 
-pub(crate) mod json;
-mod page;
+pub(crate) mod page;
 pub(crate) mod table;
 
 use std::fs;
@@ -16,6 +15,7 @@ use cubeyard_diagrams::{View, machine};
 use crate::machine::MachineOptions;
 use crate::output::Files;
 use crate::page::PageOptions;
+use crate::record::Stamped;
 use crate::terminal::OutputOptions;
 use crate::{output, terminal};
 
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return terminal::print(&machine(&topology, level.into()));
     }
     let text = |colours| table::render(&topology, colours);
-    arguments.output.print(text, || json::render(&topology))
+    arguments.output.print(text, || Stamped::new(topology.report(), &topology))
 }
 
 /// Draws all pictures before it writes any, and writes all before it renames any.

@@ -67,10 +67,7 @@ pub(crate) fn run(
     let outcomes = all(command, &commands, study, front, &mut Told::new(&grid, options));
     let study_of = Study { title: title(name, words), grid, outcomes };
     write_files(&study_of, study, options)?;
-    options.print(
-        |colours| table::render(&study_of, colours),
-        || Ok(serde_json::to_string_pretty(&json(&study_of))? + "\n"),
-    )?;
+    options.print(|colours| table::render(&study_of, colours), || json(&study_of))?;
     let well = study_of.outcomes.iter().all(|it| it.as_ref().is_ok_and(|it| it.is_well));
     Ok(if well { Code::Done } else { Code::Failed })
 }

@@ -83,6 +83,7 @@ pub mod pe;
 pub mod probe;
 pub mod race;
 pub mod request;
+pub mod serial;
 pub mod topology;
 pub mod trace;
 mod wiring;

@@ -27,12 +27,14 @@ use std::collections::BTreeMap;
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_yaml::NoSuchName;
+use serde::Serialize;
 
 use super::error::ModelError;
 use super::spec::ModelSpec;
 
 /// The phase of inference to which a step belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// Processing of prompts: many tokens of each sequence at once.
     Prefill,

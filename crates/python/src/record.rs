@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use serde_json::{Map, Value};
 
 use crate::error::{IntoPyErr, Kind, OrRaise};
+use crate::plain;
 
 /// Makes the record of a function without figures; inputs are a JSON object.
 #[pyfunction]
@@ -58,9 +59,9 @@ impl RecordComparison {
         Ok(Self(ComparedRecords::new(names, [a.or_raise()?, b.or_raise()?])))
     }
 
-    /// Returns the comparison as JSON.
-    fn json(&self) -> String {
-        self.0.json().to_string()
+    /// Returns the report of `cubeyard compare`.
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        plain::report(py, &self.0)
     }
 
     /// Returns the tables and the cause.

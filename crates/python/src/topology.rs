@@ -56,7 +56,7 @@ impl Topology {
 
     /// Returns the figures of `cubeyard topology --format json`.
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        plain::json(py, &results::topology_json(&self.topology))
+        plain::report(py, &self.topology.report())
     }
 
     /// Returns the tables of `cubeyard topology`.

@@ -35,6 +35,7 @@ mod error;
 mod layout;
 mod mapping;
 mod names;
+mod report;
 mod resolve;
 mod split;
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod chart;
 mod explain;
 mod measure;
 mod page;
+mod report;
 mod shape;
 mod sizes;
 mod values;
@@ -18,6 +19,7 @@ use cubeyard_collectives::distributed::{CclConfig, DistError, RankMap, Ranks};
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
+use serde::Serialize;
 
 use cubeyard_tl::Needs;
 
@@ -78,7 +80,7 @@ impl From<&str> for Which {
     }
 }
 
-/// Results of a sweep.
+/// Report of `cubeyard ccl`: results of a sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// The measured operation.
@@ -161,13 +163,15 @@ impl ResultCheck {
 }
 
 /// A range of sizes for which one algorithm is the fastest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Winner {
     /// Name of the algorithm.
     pub algorithm: String,
     /// The first size, in bytes.
+    #[serde(rename = "from_bytes")]
     pub from: u64,
     /// The last size, in bytes.
+    #[serde(rename = "to_bytes")]
     pub to: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Sweeps in YAML: a bench, a grid, and the file of records.
 
-use cubeyard_device::input::{Document, Field, InputError};
+use cubeyard_yaml::{Document, Field, InputError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

@@ -33,10 +33,10 @@ mod wires;
 
 pub use expected::{CheckKind, Expected, Relation};
 
-use std::cmp::Ordering;
 use std::fmt;
 
 use cubeyard_device::topology::Topology;
+use serde::{Serialize, Serializer};
 
 /// Reason for leaving out a check of the default machine on another one.
 const OTHER_MACHINE: &str = "the figure is for the default topology";
@@ -70,9 +70,10 @@ impl<'t> Check<'t> {
         let row = Row {
             family: "",
             name: name.into(),
-            kind,
             expected,
             ours: None,
+            deviation: None,
+            kind,
             verdict: Verdict::LeftOut,
             source,
             own: false,
@@ -136,7 +137,8 @@ impl<'t> Check<'t> {
             CheckKind::Exact => within(0.0),
             CheckKind::Calibrated | CheckKind::Predicted => within(expected::TOLERANCE),
         };
-        Row { ours: Some(ours), verdict, ..self.row.clone() }
+        let deviation = self.row.expected.deviation(ours);
+        Row { ours: Some(ours), deviation, verdict, ..self.row.clone() }
     }
 }
 
@@ -153,20 +155,36 @@ pub enum Verdict {
     LeftOut,
 }
 
-/// Result of a check.
-#[derive(Clone, Debug, PartialEq)]
+/// Whether the check passed; null if it is not judged.
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Passed => to.serialize_bool(true),
+            Self::Failed => to.serialize_bool(false),
+            Self::Shown | Self::LeftOut => to.serialize_none(),
+        }
+    }
+}
+
+/// Report of `cubeyard validate`: the result of a check.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Family of the check.
     pub family: &'static str,
     /// Name of the measured quantity.
     pub name: String,
-    /// Tolerance of the comparison.
-    pub kind: CheckKind,
     /// Expected figure, with its relation and unit.
+    #[serde(flatten)]
     pub expected: Expected,
     /// Measured figure; `None` if the check was left out.
     pub ours: Option<f64>,
+    /// Relative deviation from the expected figure, or from the bound if it is violated. `None` if nothing was measured,
+    /// or if the expected figure is zero and ours is not.
+    pub deviation: Option<f64>,
+    /// Tolerance of the comparison.
+    pub kind: CheckKind,
     /// Outcome of the check.
+    #[serde(rename = "ok")]
     pub verdict: Verdict,
     /// Source of the expected figure.
     pub source: &'static str,
@@ -174,23 +192,6 @@ pub struct Row {
     pub own: bool,
     /// Reason for which the check is indicative or was left out, or another remark.
     pub reason: Option<&'static str>,
-}
-
-impl Row {
-    /// Returns the relative deviation from the expected figure, or from the bound if it is violated. `None`
-    /// if nothing was measured, or if the expected figure is zero and ours is not.
-    pub fn deviation(&self) -> Option<f64> {
-        let difference = self.ours? - self.expected.value;
-        let off = match self.expected.relation {
-            Relation::Equal => difference,
-            Relation::AtMost => difference.max(0.0),
-            Relation::AtLeast => difference.min(0.0),
-        };
-        if off.abs().total_cmp(&0.0) == Ordering::Equal {
-            return Some(0.0);
-        }
-        Some(off / self.expected.value).filter(|relative| relative.is_finite())
-    }
 }
 
 /// Constructor of the checks of a family.

@@ -10,7 +10,7 @@ struct CaseLine {
 }
 
 /// Draws the figure; empty without cases.
-pub(super) fn figure(reports: &[&CaseReport]) -> String {
+pub(super) fn figure(reports: &[CaseReport]) -> String {
     let lines = lines(reports);
     if lines.is_empty() {
         return String::new();
@@ -25,7 +25,7 @@ pub(super) fn figure(reports: &[&CaseReport]) -> String {
 }
 
 /// Returns a line for each case; cases with the same values share one.
-fn lines(reports: &[&CaseReport]) -> Vec<CaseLine> {
+fn lines(reports: &[CaseReport]) -> Vec<CaseLine> {
     let mut lines: Vec<CaseLine> = Vec::new();
     for report in reports {
         let values: Vec<_> = report.sweep.iter().map(|it| it.gb_per_second() * 1e9).collect();

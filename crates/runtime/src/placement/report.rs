@@ -1,16 +1,13 @@
-//! Placements as JSON.
+//! Report of a placement.
 
-use anyhow::Result;
 use cubeyard_device::request::PeRef;
-use cubeyard_device::topology::Topology;
-use cubeyard_runtime::placement::{Layout, MappingGroup, Shard};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use crate::record::Stamped;
+use super::{Layout, MappingGroup, Shard, Split};
 
-/// Record of a placement. Ranges exclude their end. `mapping_groups.shards` are indices into `shards`.
-#[derive(Debug, Serialize)]
-struct Record {
+/// Report of `cubeyard placement`. Ranges exclude their end. `mapping_groups.shards` are indices into `shards`.
+#[derive(Serialize)]
+struct LayoutRecord {
     shape: Vec<u64>,
     dtype: &'static str,
     sip: &'static str,
@@ -25,7 +22,7 @@ struct Record {
     mapping_groups: Vec<GroupRecord>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 struct ShardRecord {
     sip: u32,
     cube: u32,
@@ -36,27 +33,22 @@ struct ShardRecord {
     nbytes: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 struct GroupRecord {
     pes: Vec<String>,
     shards: Vec<usize>,
 }
 
-/// Renders a placement on a machine.
-pub(super) fn render(layout: &Layout, topology: &Topology) -> Result<String> {
-    let stamped = Stamped::new(record(layout), topology);
-    Ok(serde_json::to_string_pretty(&stamped)? + "\n")
+impl Serialize for Layout {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        record(self).serialize(to)
+    }
 }
 
-/// Renders a placement alone.
-pub(super) fn render_alone(layout: &Layout) -> Result<String> {
-    Ok(serde_json::to_string_pretty(&record(layout))? + "\n")
-}
-
-fn record(layout: &Layout) -> Record {
-    let [sip, cube, pe] = layout.splits().map(cubeyard_runtime::placement::Split::name);
+fn record(layout: &Layout) -> LayoutRecord {
+    let [sip, cube, pe] = layout.splits().map(Split::name);
     let (least, most) = layout.bytes_of_holders();
-    Record {
+    LayoutRecord {
         shape: layout.shape().dimensions().to_vec(),
         dtype: layout.dtype().name(),
         sip,
