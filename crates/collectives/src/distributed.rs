@@ -23,6 +23,7 @@
 //! ```
 
 mod algorithms;
+mod alone;
 mod beside;
 pub mod ccl;
 mod config;
@@ -32,6 +33,7 @@ mod kernel_channels;
 mod point;
 mod process_group;
 mod rank_map;
+mod shape;
 pub mod sweep;
 mod worker;
 

@@ -6,11 +6,11 @@ use std::ops::Range;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Context, Tensor};
 
-use super::shape::PeElements;
 use super::{ResultCheck, SweepConfig};
 use crate::collective::{Operation, ReduceOp};
 use crate::distributed::error::DistError;
 use crate::distributed::rank_map::RankMap;
+use crate::distributed::shape::PeElements;
 use cubeyard_tl::numeric::rounding;
 
 /// Inputs and results of a row.

@@ -1,12 +1,14 @@
-//! Elements per PE of a row of a sweep.
+//! Elements per PE of a collective of some size.
 
-use super::SweepConfig;
+use cubeyard_runtime::dtype::DType;
+
+use super::rank_map::RankMap;
 use crate::collective::Operation;
-use crate::distributed::rank_map::RankMap;
 
 /// Elements per PE of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PeElements {
+    /// Size in bytes, rounded up to a whole number of elements for each PE.
     pub(super) bytes: u64,
     /// Number of elements of each PE's input and output.
     pub(super) input: u64,
@@ -14,11 +16,11 @@ pub(super) struct PeElements {
 }
 
 impl PeElements {
-    pub(super) fn new(config: &SweepConfig, map: &RankMap, size: u64) -> Self {
+    pub(super) fn new(operation: Operation, dtype: DType, map: &RankMap, size: u64) -> Self {
         let ranks = map.world().ranks as u64;
-        let element = map.positions() as u64 * config.dtype.size();
-        let (grows, shrinks) = config.operation.growth(ranks);
-        let parts = match config.operation {
+        let element = map.positions() as u64 * dtype.size();
+        let (grows, shrinks) = operation.growth(ranks);
+        let parts = match operation {
             Operation::AllReduce(_) | Operation::Reduce(..) | Operation::Broadcast(_) => 1,
             _ => ranks,
         };
