@@ -10,10 +10,10 @@ use proptest::test_runner::RngSeed;
 use crate::long_tests::cases;
 use crate::{config, measured, tiny, work};
 
-/// Relative fall that is allowed. A third sequence of three tokens lets each sequence have one PE: two PEs that share a
-/// sequence read each other's memories, which takes 1.3 % longer than the work of the third. Rows whose addresses are no
-/// multiples of a burst, or lie in other channels, take some nanoseconds more or less.
-const FALL: f64 = 0.02;
+/// Relative fall that is allowed. PEs that share a short sequence take longer than one PE would: prefill of two sequences
+/// of three tokens by four PEs takes up to 2.4 % longer than of three, each of which has a PE. Attention then reads its own
+/// memory alone, 166 ns in place of 300. Other falls are below 1.2 %: rows begin within a burst, or lie in other channels.
+const FALL: f64 = 0.03;
 
 /// A workload of a model.
 #[derive(Clone, Debug)]
