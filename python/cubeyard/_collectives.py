@@ -146,7 +146,7 @@ def sweep(
 
     Args:
         op: all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather or scatter.
-        algorithm: "all" that support the operation, "auto" for the one that ccl.yaml or the cost model selects, or one
+        algorithm: "all" that support the operation, "auto" for the fastest or the one that ccl.yaml selects, or one
             of ccl.yaml by name.
         sizes: Bytes, as a number, a range such as "256:1M" or "1K:1M:4" (each size 2 or 4 times the one before), or a
             list of both.

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// Root rank of reduce, broadcast, gather and scatter
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     root: usize,
-    /// Algorithms to run: all that support the operation, auto for the one that ccl.yaml or the cost model
+    /// Algorithms to run: all that support the operation, auto for the fastest or the one that ccl.yaml
     /// selects, or one of ccl.yaml by name
     #[arg(long, value_name = "all|auto|NAME", default_value = "all")]
     algorithm: String,

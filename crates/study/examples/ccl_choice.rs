@@ -1,7 +1,7 @@
-//! Which algorithm the cost model chooses for each operation, world and size, beside what all of them take.
+//! The algorithm that `auto` chooses for each world, operation and size, beside the times of all of them.
 //!
 //! `cargo run --release -p cubeyard-study --example ccl_choice [OPERATION [WORLD]]` prints a line for each: times
-//! in nanoseconds, estimates in brackets, and how much longer the chosen one takes than the quickest.
+//! in nanoseconds, estimates in brackets, and how much longer the chosen one takes than the fastest.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -13,14 +13,29 @@ use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_study::collectives::{Row, Sweep, SweepConfig, Which};
 
-/// The worlds: how SIPs lie, and what a rank is.
-const WORLDS: [(&str, &str, Ranks); 5] = [
+/// Worlds: name, machine, and the unit that is a rank.
+const WORLDS: [(&str, &str, Ranks); 15] = [
     ("2 SIPs", "sips: {count: 2}\n", Ranks::Sip),
+    ("3 SIPs", "sips: {count: 3}\n", Ranks::Sip),
     ("4 SIPs", "sips: {count: 4}\n", Ranks::Sip),
     ("6 SIPs", "sips: {count: 6, topology: torus_2d, w: 3, h: 2}\n", Ranks::Sip),
-    ("16 cubes", "sips: {count: 1}\n", Ranks::Cube),
+    ("8 SIPs", "sips: {count: 8}\n", Ranks::Sip),
+    ("16 SIPs", "sips: {count: 16}\n", Ranks::Sip),
+    ("1x2 cubes", "sips: {count: 1}\ncubes: {w: 1, h: 2}\n", Ranks::Cube),
+    ("2x2 cubes", "sips: {count: 1}\ncubes: {w: 2, h: 2}\n", Ranks::Cube),
+    ("2x3 cubes", "sips: {count: 1}\ncubes: {w: 2, h: 3}\n", Ranks::Cube),
+    ("4x4 cubes", "sips: {count: 1}\n", Ranks::Cube),
+    ("32 cubes", "sips: {count: 2}\n", Ranks::Cube),
     ("96 cubes", "sips: {count: 6, topology: torus_2d, w: 3, h: 2}\n", Ranks::Cube),
+    ("8 PEs", "sips: {count: 1}\ncubes: {w: 1, h: 1}\n", Ranks::Pe),
+    ("32 PEs", "sips: {count: 1}\ncubes: {w: 2, h: 2}\n", Ranks::Pe),
+    ("48 PEs", "sips: {count: 1}\ncubes: {w: 2, h: 3}\n", Ranks::Pe),
 ];
+
+/// Powers of four from 64 B to 4 MiB.
+fn sizes() -> Vec<u64> {
+    (3..12).map(|power| 4_u64.pow(power)).collect()
+}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
@@ -48,7 +63,7 @@ fn config(topology: Topology, ranks: Ranks, operation: Operation) -> SweepConfig
         which: Which::All,
         operation,
         dtype: DType::F16,
-        sizes: vec![256, 4 << 10, 32 << 10, 256 << 10, 1 << 20],
+        sizes: sizes(),
         check_up_to: 0,
         every_memory: false,
     }
@@ -66,7 +81,7 @@ fn line(config: &SweepConfig, rows: &[Row]) -> Result<String, DistError> {
         let _ = write!(line, "  {algorithm} {:.0} ({estimate})", figures.time.ns());
         best = best.min(figures.time.ns());
     }
-    let chosen = config.ccl.resolve(&config.topology, bytes, config.operation)?.name;
+    let chosen = config.ccl.resolve(&config.topology, config.operation, config.dtype, bytes)?.name;
     let its = timed.clone().find(|(algorithm, _)| **algorithm == chosen);
     let more = its.map(|(_, figures)| (figures.time.ns() / best - 1.0) * 100.0);
     let more = more.map_or_else(|| "not measured".to_owned(), |more| format!("{more:+.0} %"));

@@ -8,14 +8,13 @@ mod explain;
 mod measure;
 mod page;
 mod report;
-mod shape;
 mod sizes;
 mod values;
 
 use cubeyard_collectives::collective::Operation;
 use cubeyard_collectives::collective::bound::{Bound, Spread, bound};
 use cubeyard_collectives::distributed::ccl::{CclAlgorithm, Resolved};
-use cubeyard_collectives::distributed::{CclConfig, DistError, RankMap, Ranks};
+use cubeyard_collectives::distributed::{CclConfig, DistError, PeElements, RankMap, Ranks};
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
@@ -24,7 +23,6 @@ use serde::Serialize;
 use cubeyard_tl::Needs;
 
 use measure::row;
-use shape::PeElements;
 
 pub use chart::chart;
 pub use explain::Explained;
@@ -61,7 +59,7 @@ pub struct SweepConfig {
 pub enum Which {
     /// All that are enabled and support the operation.
     All,
-    /// For each size the one that the file or the cost model chooses.
+    /// For each size the fastest, or the one that the file forces.
     Auto,
     /// The algorithm of this name.
     Named(String),
@@ -184,11 +182,13 @@ impl SweepConfig {
         let all = self.ccl.algorithms.iter().map(|it| &it.config).chain([&self.ccl.defaults]);
         let slot = all.map(|config| config.ring.slot_bytes.get()).max().unwrap_or(1).max(1);
         let pes = (map.world().ranks * map.positions()) as u64;
-        let PeElements { input, output, .. } = PeElements::new(self, &map, size);
+        let PeElements { input, output, .. } =
+            PeElements::new(self.operation, self.dtype, &map, size);
         // Each piece of a PE's input or output is moved twice, into its TCM and out of it.
         let pieces = (input.min(output) * self.dtype.size()).div_ceil(slot);
         let held = checked.map_or(Needs::default(), |size| {
-            let PeElements { input, output, .. } = PeElements::new(self, &map, size);
+            let PeElements { input, output, .. } =
+                PeElements::new(self.operation, self.dtype, &map, size);
             Needs::elements([pes, input + output])
         });
         Ok(held + Needs::commands([2, pes, pieces]))
@@ -283,8 +283,7 @@ fn measured(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistEr
 
 /// Returns the reason not to measure an algorithm that was not named: too many channels.
 fn crowded(config: &SweepConfig, algorithm: &Resolved) -> Result<Option<String>, DistError> {
-    let map = RankMap::new(&config.topology, &algorithm.config)?;
-    let channels = algorithm.algorithm.wires(map.world()).len() * map.positions();
+    let channels = algorithm.channels(&config.topology)?;
     let why = || format!("it needs {channels} channels; it is run if asked for by name");
     Ok((channels > MOST_CHANNELS).then(why))
 }
@@ -296,7 +295,7 @@ fn chosen(
 ) -> Result<Vec<Resolved>, DistError> {
     let (topology, operation) = (&config.topology, config.operation);
     if config.which == Which::Auto {
-        return Ok(vec![config.ccl.resolve(topology, size, operation)?]);
+        return Ok(vec![config.ccl.resolve(topology, operation, config.dtype, size)?]);
     }
     algorithms.iter().map(|algorithm| algorithm.resolved(topology, size, operation)).collect()
 }

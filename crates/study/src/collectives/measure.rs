@@ -6,14 +6,11 @@ use cubeyard_collectives::collective::Algorithm;
 use cubeyard_collectives::collective::bound::Bound;
 use cubeyard_collectives::distributed::ccl::Resolved;
 use cubeyard_collectives::distributed::{
-    Beside, CollectiveReport, DistError, Group, GroupConfig, RankMap,
+    Alone, Beside, CollectiveReport, DistError, Group, GroupConfig, PeElements, RankMap,
 };
-use cubeyard_memory::address::SipId;
-use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{Context, ContextConfig, RingConfig, SlotKind, Tensor};
+use cubeyard_runtime::{Context, ContextConfig, RingConfig, SlotKind};
 use cubeyard_tl::launch::Launcher;
 
-use super::shape::PeElements;
 use super::{Explained, Figures, ResultCheck, Row, SweepConfig, values};
 
 /// Measures one size and algorithm. If simulated memory or time runs out, the row says so.
@@ -25,7 +22,7 @@ pub(super) fn row(
     explains: bool,
 ) -> Result<Row, DistError> {
     let map = RankMap::new(&config.topology, &resolved.config)?;
-    let shape = PeElements::new(config, &map, size);
+    let shape = PeElements::new(config.operation, config.dtype, &map, size);
     let ranks = map.world().ranks;
     let (algorithm, estimate) = (resolved.name.clone(), resolved.estimate);
     let mut explained = None;
@@ -62,8 +59,8 @@ fn measure(
 ) -> Result<(CollectiveReport, Option<ResultCheck>, Option<Explained>), DistError> {
     let values = values::SweepValues { config, map, shape };
     let data = shape.bytes <= config.check_up_to;
-    let algorithm: Rc<dyn Algorithm> = resolved.algorithm.into();
-    let run = SweepRun::new(&values, &resolved.config, Rc::clone(&algorithm), data)?;
+    let algorithm = resolved.algorithm;
+    let run = alone(&values, &resolved.config, Rc::clone(&algorithm), data)?;
     if explains {
         run.context.keep_ops();
     }
@@ -73,15 +70,15 @@ fn measure(
     if !data {
         return Ok((report, None, explained));
     }
-    let mut check = run.check(&values)?;
+    let mut checked = check(&values, &run)?;
     if config.every_memory {
         for (_, kind) in SlotKind::NAMES {
             let ring = RingConfig { kind, ..resolved.config.ring };
             let config = GroupConfig { ring, ..resolved.config.clone() };
-            check.add(check_beside(&values, &config, Rc::clone(&algorithm))?);
+            checked.add(check_beside(&values, &config, Rc::clone(&algorithm))?);
         }
     }
-    Ok((report, Some(check), explained))
+    Ok((report, Some(checked), explained))
 }
 
 /// Traffic beside which results are checked.
@@ -93,10 +90,10 @@ fn check_beside(
     config: &GroupConfig,
     algorithm: Rc<dyn Algorithm>,
 ) -> Result<Option<ResultCheck>, DistError> {
-    let checked = SweepRun::new(values, config, algorithm, true).and_then(|run| {
+    let checked = alone(values, config, algorithm, true).and_then(|run| {
         let launcher = Launcher::new(&run.context);
         BESIDE.run(&run.group, &launcher, values.config.operation, &run.pairs())?;
-        run.check(values)
+        check(values, &run)
     });
     match checked {
         Ok(check) => Ok(Some(check)),
@@ -105,58 +102,22 @@ fn check_beside(
     }
 }
 
-/// A machine of its own with the group and the tensors of a row.
-struct SweepRun {
-    tensors: Vec<(Tensor, Tensor)>,
-    group: Group,
-    context: Context,
+/// Sets up a row on a machine of its own.
+fn alone(
+    values: &values::SweepValues<'_>,
+    group: &GroupConfig,
+    algorithm: Rc<dyn Algorithm>,
+    data: bool,
+) -> Result<Alone, DistError> {
+    let topology = values.config.topology.clone();
+    let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
+    let group = Group::new(&context, group, Box::new(algorithm), 0)?;
+    Alone::new(context, group, values.config.dtype, values.shape, |context, sip| {
+        data.then(|| values.input(context, sip)).transpose()
+    })
 }
 
-impl SweepRun {
-    fn new(
-        values: &values::SweepValues<'_>,
-        group: &GroupConfig,
-        algorithm: Rc<dyn Algorithm>,
-        data: bool,
-    ) -> Result<Self, DistError> {
-        let values::SweepValues { config, map, shape } = values;
-        let topology = config.topology.clone();
-        let context = Context::new(ContextConfig { topology, data, ..ContextConfig::default() });
-        let group = Group::new(&context, group, Box::new(algorithm), 0)?;
-        let mut tensors = Vec::new();
-        for (index, &sip) in map.sips().iter().enumerate() {
-            let input = if data {
-                values.input(&context, index)?
-            } else {
-                empty(config, &context, map, shape.input)?
-            };
-            let output = empty(config, &context, map, shape.output)?;
-            tensors.push((input.to(&placement(sip))?, output.to(&placement(sip))?));
-        }
-        Ok(Self { tensors, group, context })
-    }
-
-    fn pairs(&self) -> Vec<(&Tensor, &Tensor)> {
-        self.tensors.iter().map(|(input, output)| (input, output)).collect()
-    }
-
-    fn check(&self, values: &values::SweepValues<'_>) -> Result<ResultCheck, DistError> {
-        let outputs: Vec<_> = self.tensors.iter().map(|(_, output)| output).collect();
-        values.check(&outputs)
-    }
-}
-
-fn empty(
-    config: &SweepConfig,
-    context: &Context,
-    map: &RankMap,
-    elements: u64,
-) -> Result<Tensor, DistError> {
-    let rows = map.pes_per_sip() as u64;
-    Ok(context.zeros(&[rows, elements], config.dtype)?)
-}
-
-/// Returns a placement with one row for each PE of a SIP.
-fn placement(sip: SipId) -> Placement {
-    Placement { cube: Split::RowWise, pe: Split::RowWise, sips: vec![sip], ..Placement::default() }
+fn check(values: &values::SweepValues<'_>, alone: &Alone) -> Result<ResultCheck, DistError> {
+    let outputs: Vec<_> = alone.tensors.iter().map(|(_, output)| output).collect();
+    values.check(&outputs)
 }

@@ -4,12 +4,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use cubeyard_collectives::collective::{Operation, ReduceOp};
-use cubeyard_collectives::distributed::{DistError, RankMap};
+use cubeyard_collectives::distributed::{DistError, PeElements, RankMap};
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Context, Tensor};
 use cubeyard_tl::numeric::rounding;
 
-use super::shape::PeElements;
 use super::{ResultCheck, SweepConfig};
 
 /// Inputs and results of a row.
