@@ -40,11 +40,11 @@ def facts(kernel: Kernel) -> Facts:
     atomics = [one for one in all_of if one.name in _ATOMICS]
     reason = ""
     if deciding:
-        reason = f"{kernel.lines[deciding[0][0].line]}: {deciding[0][0].name} depends on loaded values"
+        reason = f"{deciding[0][0].line}: {deciding[0][0].name} depends on loaded values"
     elif asserting := [one for one in all_of if one.name == "tt.assert" and one.operands[0] in loaded]:
-        reason = f"{kernel.lines[asserting[0].line]}: tl.device_assert depends on loaded values"
+        reason = f"{asserting[0].line}: tl.device_assert depends on loaded values"
     elif atomics:
-        reason = f"{kernel.lines[atomics[0].line]}: {atomics[0].name} depends on the order of programs"
+        reason = f"{atomics[0].line}: {atomics[0].name} depends on the order of programs"
     wanted = _behind({value for _, value in deciding}, sources)
     return Facts(reason, bool(deciding), frozenset(wanted), _written(kernel, all_of, sources), bool(atomics))
 
@@ -70,7 +70,7 @@ def _decides(operation: Operation) -> list[int]:
     if operation.name == "tt.make_tensor_descriptor":
         return of
     if operation.name in ("tt.descriptor_load", "tt.descriptor_store"):
-        return of[: 1 + operation.attributes["indices"]]
+        return of[: 1 + operation.attributes["listed"]]
     return []
 
 

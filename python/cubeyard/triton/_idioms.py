@@ -82,7 +82,7 @@ def _softmax(quotient: Operation, known: _Uses) -> tuple[Operation, list[Operati
     if most.attributes["axis"] != total.attributes["axis"] or any(known.uses.get(one.results[0]) != n for one, n in wanted):
         return None
     replaced = [powers, difference, total, most, *spread_sum, *spread_most]
-    return Operation(SOFTMAX, [x], quotient.results, quotient.line, {"axis": most.attributes["axis"]}), replaced
+    return Operation(SOFTMAX, quotient.line, [x], quotient.results, {"axis": most.attributes["axis"]}), replaced
 
 
 @lowers(SOFTMAX)

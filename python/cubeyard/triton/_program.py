@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import pickle
 from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,9 +18,7 @@ from cubeyard.triton._chains import tile_of
 from cubeyard.triton._frame import Builder, Frame, Steps, run, run_plain, uses_of
 from cubeyard.triton._idioms import recognized
 from cubeyard.triton._ir import Kernel as KernelBody
-from cubeyard.triton._ir import Line, unpack
 from cubeyard.triton._schedule import Schedule, program
-from cubeyard.triton._voice import located, moved
 
 __all__ = ["LaunchedKernel", "Notes", "Program", "Work"]
 
@@ -76,7 +74,8 @@ class Program:
 
     def __init__(self, name: str, data: bytes) -> None:
         """Reads a kernel; operations without a counterpart are errors when it is launched first."""
-        self.name, self.kernel = name, unpack(data)
+        self.name = name
+        self.kernel: KernelBody = pickle.loads(data)
         self.kernel.body = recognized(self.kernel.body, uses_of(self.kernel.body))
         self._steps: dict[bool, Steps] = {}
         self._kernels: dict[Hashable, LaunchedKernel] = {}
@@ -103,23 +102,16 @@ class Program:
             self._steps[live] = Builder(self.kernel, live, self.facts.wanted).steps(self.kernel.body)
         return self._steps[live]
 
-    @property
-    def line(self) -> Line:
-        """The line of the kernel's definition."""
-        return next((line for line in self.kernel.lines if line.line), self.kernel.lines[0])
-
     def function(self, work: Work) -> Callable[..., Any]:
         """Returns the kernel of a launch, to be called by a PE with the launch's tensors."""
         steps = self.steps(work.live)
-        made = _live(self.kernel, steps, work) if work.live else _recorded(self.kernel, steps, work)
-        return moved(made, self.line.file, self.line.line)
+        return _live(self.kernel, steps, work) if work.live else _recorded(self.kernel, steps, work)
 
 
 def _frame(kernel: KernelBody, work: Work, tensors: tuple[Any, ...], tl: Any) -> tuple[Frame, range]:
     """Returns the frame of a PE with its arguments, and its programs."""
-    line = next((line for line in kernel.lines if line.line), kernel.lines[0])
     grid = work.grid
-    frame = Frame(tl, located(line.file, line.line), len(kernel.types), grid, (work.masks, work.notes, work.reserved), work.live)
+    frame = Frame(tl, kernel.line, len(kernel.types), grid, (work.masks, work.notes, work.reserved), work.live)
     for value, given in work.values.items():
         frame.env[value] = given
     for value, (number, offset) in zip(work.pointers, work.places, strict=True):
@@ -153,7 +145,6 @@ def _live(kernel: KernelBody, steps: Steps, work: Work) -> Any:
             frame.pid = program(number, work.grid)
             await _driven(run(steps, frame), frame)
 
-    assert inspect.iscoroutinefunction(live)
     return live
 
 

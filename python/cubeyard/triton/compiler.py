@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 from dataclasses import dataclass, fields
 from typing import Any
 
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend
 
-from cubeyard.triton import _decode, _version
+from cubeyard.triton import _version
+from cubeyard.triton._ir import FORMAT
+from cubeyard.triton._parse import parse
 
 __all__ = ["AhbmBackend", "AhbmOptions"]
 
@@ -74,7 +77,7 @@ class AhbmBackend(BaseBackend):
 
     def hash(self) -> str:
         """Returns a key of the backend, for Triton's cache."""
-        return f"ahbm-{_decode.FORMAT}-{_version.found()}"
+        return f"ahbm-{FORMAT}-{_version.found()}"
 
     def parse_options(self, options: dict[str, Any]) -> AhbmOptions:
         """Takes the options that Triton passes; those that the backend does not know are ignored."""
@@ -143,4 +146,4 @@ def _decoded(module: Any, metadata: dict[str, Any]) -> bytes:
     """Returns the kernel as bytes of this package."""
     metadata["name"] = module.get_entry_func_name() if hasattr(module, "get_entry_func_name") else ""
     metadata.setdefault("shared", 0)
-    return _decode.pack(_decode.decode(str(module)))
+    return pickle.dumps(parse(str(module)))
