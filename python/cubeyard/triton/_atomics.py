@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from cubeyard.triton._chains import tile_of
-from cubeyard.triton._elements import SIZES, UNSIGNED, bits_of, is_float
+from cubeyard.triton._elements import SIZES, UNSIGNED, Array, bits_of, is_float
 from cubeyard.triton._frame import Builder, Flow, Frame, Step, lowers
 from cubeyard.triton._ir import Operation
 from cubeyard.triton._memory import Box, boxes, known, load_boxes, store_boxes
 from cubeyard.triton._tiles import unsigned_operand
 from cubeyard.triton._values import Node, Uniform, array_of, of_elements
-from cubeyard.triton._vectors import Array
 
 __all__: list[str] = []
 

@@ -12,7 +12,6 @@ from cubeyard.triton._frame import Builder, Frame, Step, lowers
 from cubeyard.triton._ir import Line, Operation
 from cubeyard.triton._tiles import names, tiles
 from cubeyard.triton._values import Bools, Index, Node, Uniform
-from cubeyard.triton._vectors import vector
 
 __all__: list[str] = []
 
@@ -38,7 +37,7 @@ class Elementwise:
         given = (operation.name, of.element, words, source.element)
         self.name, self.shape, self.element = operation.name, of.shape, of.element
         self.relation = words[0] if operation.name == "arith.cmpi" else ""
-        self.scalar, self.vector, self.tiles = scalar(*given), vector(*given), tiles(*given)
+        self.scalar, self.vector, self.tiles = scalar(*given), _index.vector(*given), tiles(*given)
         self.line, self.uses = build.line(operation), build.uses.get(operation.results[0], 0)
         if self.tiles is None and self.scalar is None:
             raise build.unsupported(operation)

@@ -9,18 +9,51 @@ from functools import cached_property
 from typing import Any
 
 from cubeyard._native import KernelKey
+from cubeyard.errors import InputError
 from cubeyard.kernel import Kernel
 
 # Each of them registers the operations that it lowers.
-from cubeyard.triton import _atomics, _descriptors, _dot, _elementwise, _flow, _memory, _reduce, _shapes  # noqa: F401
-from cubeyard.triton._analysis import Facts, facts
+from cubeyard.triton import _atomics, _descriptors, _elementwise, _flow, _memory, _reduce, _shapes  # noqa: F401
+from cubeyard.triton._analysis import Facts, facts, recognized
 from cubeyard.triton._chains import tile_of
 from cubeyard.triton._frame import Builder, Frame, Steps, run, run_plain, uses_of
-from cubeyard.triton._idioms import recognized
 from cubeyard.triton._ir import Kernel as KernelBody
-from cubeyard.triton._schedule import Schedule, program
 
-__all__ = ["LaunchedKernel", "Notes", "Program", "Work"]
+__all__ = ["SCHEDULES", "LaunchedKernel", "Notes", "Program", "Schedule", "Work", "find_schedule"]
+
+Schedule = Callable[[int, int, int], range]
+"""Returns the programs of a PE, given its number, the number of PEs, and the number of programs."""
+
+
+def waves(pe: int, pes: int, programs: int) -> range:
+    """Gives programs to the PEs in turn: the first to the first PE, and again from the first PE when all have one."""
+    return range(pe, programs, pes)
+
+
+def blocks(pe: int, pes: int, programs: int) -> range:
+    """Gives each PE programs that follow each other, as a placement by rows gives it rows."""
+    share = -(-programs // pes)
+    return range(min(pe * share, programs), min((pe + 1) * share, programs))
+
+
+SCHEDULES: dict[str, Schedule] = {"waves": waves, "blocks": blocks}
+"""Schedules by name."""
+
+
+def find_schedule(schedule: str | Schedule) -> Schedule:
+    """Returns a schedule by name, or the given function."""
+    if callable(schedule):
+        return schedule
+    if schedule not in SCHEDULES:
+        raise InputError(f"schedule={schedule!r}: expected one of {', '.join(SCHEDULES)}, or a function")
+    return SCHEDULES[schedule]
+
+
+def _position(number: int, grid: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Returns the position of a program in the grid; the first axis counts fastest."""
+    x, y, _ = grid
+    return number % x, number // x % y, number // (x * y)
+
 
 Description = tuple[list[int], list[int], float]
 """Shape, strides in elements, and what is read outside of a tensor."""
@@ -124,11 +157,11 @@ def _frame(kernel: KernelBody, work: Work, tensors: tuple[Any, ...], tl: Any) ->
     return frame, work.schedule(number, within * cubes * work.sips, grid[0] * grid[1] * grid[2])
 
 
-def _recorded(kernel: KernelBody, steps: Steps, work: Work) -> Any:
+def _recorded(kernel: KernelBody, steps: Steps, work: Work) -> Callable[..., Any]:
     def recorded(*tensors: Any, tl: Any) -> None:
         frame, programs = _frame(kernel, work, tensors, tl)
         for number in programs:
-            frame.pid = program(number, work.grid)
+            frame.pid = _position(number, work.grid)
             if steps.plain:
                 run_plain(steps, frame)
             else:
@@ -138,11 +171,11 @@ def _recorded(kernel: KernelBody, steps: Steps, work: Work) -> Any:
     return recorded
 
 
-def _live(kernel: KernelBody, steps: Steps, work: Work) -> Any:
+def _live(kernel: KernelBody, steps: Steps, work: Work) -> Callable[..., Any]:
     async def live(*tensors: Any, tl: Any) -> None:
         frame, programs = _frame(kernel, work, tensors, tl)
         for number in programs:
-            frame.pid = program(number, work.grid)
+            frame.pid = _position(number, work.grid)
             await _driven(run(steps, frame), frame)
 
     return live

@@ -17,8 +17,7 @@ from cubeyard.kernel import LaunchReport
 from cubeyard.placement import Placement
 from cubeyard.triton._arguments import ROWS
 from cubeyard.triton._launch import Launch, Settings
-from cubeyard.triton._program import Notes
-from cubeyard.triton._schedule import Schedule
+from cubeyard.triton._program import Notes, Schedule
 
 __all__ = ["Recording", "TritonRun", "perform", "record", "timed", "with_own_bounds"]
 

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard.triton._elements import DTYPES, SIZES, wrapped
+from cubeyard.triton._elements import DTYPES, NUMPY, SIZES, Array, wrapped
 from cubeyard.triton._ir import Line
-from cubeyard.triton._vectors import NUMPY, Array
 
 __all__ = ["Bools", "Index", "Node", "Uniform", "affine_tile", "array_of", "is_affine", "is_known", "of_elements", "of_vector"]
 
