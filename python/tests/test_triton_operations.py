@@ -186,6 +186,26 @@ def test_an_operation_without_a_counterpart_is_named_with_its_line(kernel, name)
 
 
 @triton.jit
+def observed(x_ptr, out_ptr, KIND: tl.constexpr):
+    if KIND == "atomic_load":
+        tl.store(out_ptr, tl.atomic_load(x_ptr))
+    elif KIND == "atomic_store":
+        tl.atomic_store(out_ptr, 1)
+    elif KIND == "atomic_poll":
+        tl.atomic_poll(x_ptr, 1)
+    else:
+        tl.store(out_ptr, tl.fdiv(1.0, tl.load(x_ptr).to(tl.float32), approx=True).to(tl.int32))
+
+
+@pytest.mark.skipif(not hasattr(tl, "atomic_poll"), reason="Triton 3.9 brings these operations")
+@pytest.mark.parametrize("name", ["atomic_load", "atomic_store", "atomic_poll", "approx_divf"])
+def test_operations_of_the_newest_triton_are_refused_by_name(name):
+    x, out = np.ones(64, np.int32), np.zeros(64, np.int32)
+    with pytest.raises(cubeyard.CubeyardError, match=rf"test_triton_operations\.py:\d+: Triton's operation tt\.{name}"):
+        observed[(1,)](x, out, KIND=name)
+
+
+@triton.jit
 def within_both(x_ptr, out_ptr, rows, columns, M: tl.constexpr, N: tl.constexpr):
     r, c = tl.arange(0, M), tl.arange(0, N)
     at = r[:, None] * N + c[None, :]

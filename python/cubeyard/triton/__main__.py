@@ -11,7 +11,7 @@ from cubeyard.triton._frame import LOWERINGS
 __all__ = ["MISSING", "table"]
 
 MISSING = (
-    "tt.call", "tt.cat", "tt.descriptor_gather",
+    "tt.approx_divf", "tt.atomic_load", "tt.atomic_poll", "tt.atomic_store", "tt.call", "tt.cat", "tt.descriptor_gather",
     "tt.descriptor_reduce", "tt.descriptor_scatter", "tt.dot_scaled", "tt.elementwise_inline_asm", "tt.extern_elementwise",
     "tt.gather", "tt.histogram", "tt.map_elementwise", "tt.print",
 )  # fmt: skip
