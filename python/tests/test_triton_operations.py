@@ -254,9 +254,9 @@ def between(x_ptr, out_ptr, BLOCK: tl.constexpr):
 
 
 def test_an_address_between_elements_is_refused():
-    # The element before it was read.
+    # The element before it was read. The kernel failed at a line a few below that of the operation.
     x = np.arange(64, dtype=np.int32)
-    with pytest.raises(cubeyard.CubeyardError, match=r"test_triton_operations\.py:\d+: .*multiple of 4"):
+    with pytest.raises(cubeyard.CubeyardError, match=r"(test_triton_operations\.py:\d+): CubeyardError: \1: .*multiple of 4"):
         between[(1,)](x, np.zeros(64, np.int32), BLOCK=32)
 
 
