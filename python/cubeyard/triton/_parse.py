@@ -243,12 +243,15 @@ class _Parser(Tokens):
         found: list[Type] = []
         arrow = False
         while (token := self.peek()) != "loc":
+            if token not in ("->", "to") and token[0] not in ":(),*%":
+                found.append(self.type())
+                continue
+            self.at += 1
             if token in ("->", "to"):
                 found, arrow = [], True
-            if token in ("->", "to") or token[0] in ":(),*%":
-                self.at += 1
-            else:
-                found.append(self.type())
+            elif token[0] == "%":
+                # `tt.print "text" : %x : type`
+                made.operands.append(self.value(token))
         if made.name == "tt.extern_elementwise":
             made.name = _counterpart(made.attributes["symbol"]) or made.name
         return found if arrow else _implied(made, found, [self.types[one] for one in made.operands])
