@@ -1,34 +1,33 @@
-//! The address tree: free ranges in address order, with the largest range under every branch.
+//! The address tree: free ranges in address order, with the size of the largest range under every branch.
 //!
-//! A B+-tree whose pages, leaves and branches alike, are arrays of *entries* in order. In a leaf an
-//! entry is a free range: where it starts, how long it is and which block it belongs to. In a branch
-//! an entry is a child page: where its first range starts, how long its longest range is and which
-//! page it is. So "the lowest range of at least `n`" is, at every level, "the first entry that is
-//! not shorter than `n`". While there are few ranges the whole tree is one page and the search is a
-//! scan of one short array, which nothing beats.
+//! A B+-tree. Its pages, leaves and branches alike, are sorted arrays of *entries*. A leaf entry is a free range: its
+//! start, its size and the block it belongs to. A branch entry is a child page: the start of its first range, the size
+//! of its longest range, and the page. So "the lowest range of at least `n`" is, at every level, "the first entry with
+//! a size of at least `n`". As long as there are few ranges, the whole tree is one page and the search is a scan of one
+//! short array, which nothing beats.
 //!
-//! Pages have sizes of 31 bits, so that several are compared at once. The few ranges that are longer
-//! than that are in a list beside the tree as well, which a request of such a length looks through.
+//! Pages store sizes in 31 bits, so that several are compared at once. The few longer ranges are also in a list beside
+//! the tree, which is scanned by requests of such a length.
 //!
-//! Pages are joined when they run low, so the tree's size follows the number of ranges.
+//! Pages with few entries are merged, so the size of the tree follows the number of ranges.
 
 #![expect(
     clippy::cast_possible_truncation,
     reason = "slots and page numbers are small by construction, and sizes are cut on purpose"
 )]
 
-/// Entries in a page. Short enough that moving half a page costs about as much as finding the
-/// place; long enough that 100,000 ranges need only four levels.
+/// Number of entries in a page. Small enough that moving half a page costs about as much as finding the position; large
+/// enough that 100,000 ranges need only four levels.
 const PAGE: usize = 24;
-/// A page with fewer entries than this is joined with a neighbour if both fit into three quarters
-/// of a page, so that an insertion does not split them again at once.
+/// Threshold for merging pages: a page with fewer entries is merged with a neighbour if both fit into three quarters of
+/// a page. The rest is slack, so that an insertion does not split the page again at once.
 const LOW: usize = PAGE / 4;
-/// Size in a page of all ranges that are this long or longer.
+/// Maximum size stored in a page; it stands for all ranges of this size or more.
 const LONG: u64 = i32::MAX as u64;
-/// No page to begin a search at.
+/// Null page: the search has no starting page.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
-/// A free range: `size` units from `start` on, belonging to the block `link`.
+/// A free range: `size` units at `start`, belonging to the block `link`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FreeRange {
     pub(crate) start: u64,
@@ -51,7 +50,7 @@ fn short(size: u64) -> i32 {
     size.min(LONG) as i32
 }
 
-/// An entry of a page: a range with its size cut to what pages hold, or a child.
+/// An entry of a page: a range with its size capped at [`LONG`], or a child.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     start: u64,
@@ -59,21 +58,20 @@ struct Item {
     link: u32,
 }
 
-/// The fields of the entries are in arrays of their own: a search reads one of them, and eight
-/// sizes or four starts of a line of the cache are compared without a branch. Unused slots have
-/// the size 0 and start at the end of all addresses, so that searches need not know how long a
-/// page is.
+/// The fields of the entries are in separate arrays: a search reads one of them, and compares eight sizes or four
+/// starts of a cache line without a branch. Unused slots have size 0 and the highest possible start, so that searches
+/// need not know the length of a page.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Page {
     len: u32,
     level: u32,
-    /// The page that has this one as a child, and where; the root's mean nothing.
+    /// Parent of this page; undefined for the root.
     parent: u32,
     slot: u32,
     sizes: [i32; PAGE],
     starts: [u64; PAGE],
-    /// Children, or the blocks of the ranges; of a leaf in a tree without links, nothing.
+    /// Children of a branch, or the blocks of a leaf's ranges; unused for a leaf in a tree without links.
     links: [u32; PAGE],
 }
 
@@ -122,7 +120,7 @@ impl Page {
         self.len = len as u32;
     }
 
-    /// Appends the entries of `other` from `from` on.
+    /// Appends the entries of `other`, starting at slot `from`.
     fn append(&mut self, other: &Self, from: usize) {
         let (start, end) = (self.len(), self.len() + other.len() - from);
         self.sizes[start..end].copy_from_slice(&other.sizes[from..other.len()]);
@@ -136,18 +134,18 @@ impl Page {
         self.sizes.iter().fold(0, |longest, &size| longest.max(size))
     }
 
-    /// Returns the entries of at least `size` as bits: bit `n + 1` for slot `n`. (Were it bit `n`, the compiler
-    /// would take the first and the last slots one by one, and need half as many instructions more.)
+    /// Returns the entries of at least `size` as a bitmap: bit `n + 1` for slot `n`. (With bit `n`, the compiler would
+    /// handle the first and last slots one by one and emit 50 % more instructions.)
     #[inline]
     fn at_least(&self, size: i32) -> u32 {
-        // In two steps, which become comparisons and additions of four sizes at a time.
+        // In two steps, which compile to comparisons and additions of four sizes at a time.
         let fits: [i32; PAGE] = std::array::from_fn(|slot| -i32::from(self.sizes[slot] >= size));
         let bits: [i32; PAGE] = std::array::from_fn(|slot| fits[slot] & 2 << slot);
         bits.into_iter().fold(0, |all, bit| all | bit).cast_unsigned()
     }
 
-    /// Counts the entries that start at `key` or below: first by quarters, then within one. A search
-    /// that halves the page would have branches, or more loads that wait for each other.
+    /// Counts the entries that start at or below `key`: first by quarters, then within one quarter. A binary search
+    /// would have branches, or more dependent loads.
     #[inline]
     fn rank(&self, key: u64) -> usize {
         const QUARTER: usize = PAGE / 4;
@@ -165,7 +163,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns the page, at which [`give_back`](AddressTree::give_back) may begin to search.
+    /// Returns the page, at which [`give_back`](AddressTree::give_back) may start its search.
     pub(crate) fn page(self) -> u32 {
         self.page
     }
@@ -175,14 +173,14 @@ impl Place {
 #[derive(Clone, Debug)]
 pub(crate) struct AddressTree {
     pages: Vec<Page>,
-    /// Pages of `pages` that are not part of the tree now.
+    /// Pages of `pages` that are not part of the tree at present.
     spare: Vec<u32>,
     root: u32,
     height: u32,
     len: usize,
-    /// Whether the ranges have links; without, those of all ranges are 0.
+    /// Whether the ranges have links; if not, all links are 0.
     linked: bool,
-    /// The ranges of [`LONG`] and more in address order: where they start and their sizes.
+    /// Start and size of the ranges of [`LONG`] units or more, in address order.
     long: Vec<(u64, u64)>,
 }
 
@@ -245,7 +243,7 @@ impl AddressTree {
     /// Returns the range that starts at `start`.
     ///
     /// # Panics
-    /// If there is none: the blocks and the tree would disagree about what is free.
+    /// If there is none: the blocks and the tree would disagree about the free ranges.
     #[inline]
     pub(crate) fn exactly(&self, start: u64) -> Place {
         let place = self.at_or_below(start).filter(|&place| self.start(place) == start);
@@ -262,8 +260,8 @@ impl AddressTree {
         (self.start_above(gap) != u64::MAX).then(|| self.entry(self.place_above(gap)))
     }
 
-    /// Returns the lowest range of at least `size` that satisfies `fits`; ranges that are long enough
-    /// but do not satisfy it are looked at one by one.
+    /// Returns the lowest range of at least `size` that satisfies `fits`. Ranges that are long enough but do not
+    /// satisfy it are checked one by one.
     pub(crate) fn first_where(
         &self,
         size: u64,
@@ -291,7 +289,7 @@ impl AddressTree {
         self.descend_below(self.root, limit, short(size)).map(|place| self.entry(place))
     }
 
-    /// Replaces the range at `place` by `entry`, which keeps its place in the order.
+    /// Replaces the range at `place` by `entry`, which must not change the order.
     #[inline]
     pub(crate) fn replace(&mut self, place: Place, entry: FreeRange) {
         let (page, slot) = (self.page(place.page), place.slot as usize);
@@ -315,14 +313,14 @@ impl AddressTree {
         self.note_long((start, old), (start, 0));
     }
 
-    /// Adds a range, which touches no other.
+    /// Adds a range that is adjacent to no other.
     #[inline]
     pub(crate) fn insert(&mut self, entry: FreeRange) {
         let gap = self.gap(entry.start);
         self.insert_at(gap, entry);
     }
 
-    /// Takes `units` from the front of the range at `place`, which has no link, and returns their start.
+    /// Takes `units` from the start of the range at `place`, which has no link, and returns their start.
     #[inline]
     pub(crate) fn take_front(&mut self, place: Place, units: u64) -> u64 {
         let page = &mut self.pages[place.page as usize];
@@ -340,8 +338,8 @@ impl AddressTree {
         at
     }
 
-    /// Takes `units` from `at` on out of the range at `place`. The rest below keeps the link of the
-    /// range, the rest above gets `link`.
+    /// Cuts `units` at `at` out of the range at `place`. The remainder below keeps the link of the range; the remainder
+    /// above gets `link`.
     #[inline]
     pub(crate) fn cut(&mut self, place: Place, at: u64, units: u64, link: u32) {
         let hole = self.entry(place);
@@ -358,7 +356,7 @@ impl AddressTree {
         }
     }
 
-    /// Returns a range as it will be once it is given back, and how many others it will have joined.
+    /// Returns the range that results from giving `new` back, and the number of neighbours it absorbs.
     pub(crate) fn joined(&self, new: FreeRange) -> (FreeRange, usize) {
         let below = self.at_or_below(new.start).map(|place| self.entry(place));
         let below = below.filter(|below| below.end() == new.start);
@@ -369,9 +367,9 @@ impl AddressTree {
         (FreeRange { start, size: end - start, ..new }, neighbours)
     }
 
-    /// Gives a range back, as [`give_back`](Self::give_back) does, and returns the lowest range of at
-    /// least `units` after that. The search comes first, since it can run while `new` is still loaded
-    /// from memory; the range it finds is the answer, unless the joined one is below.
+    /// Gives a range back, as [`give_back`](Self::give_back) does, and returns the lowest range of at least `units`
+    /// afterwards. The search comes first, since it can run while `new` is still being loaded from memory. The result
+    /// is the range found, unless the merged range is lower.
     #[inline]
     pub(crate) fn first_with(&mut self, new: FreeRange, near: u32, units: u64) -> Option<Place> {
         let found = self.first(units).map(|found| (found, self.start(found)));
@@ -383,7 +381,7 @@ impl AddressTree {
         found.map(|(found, start)| self.again(found, start))
     }
 
-    /// Returns the new place of a range that was at `place` before another was given back.
+    /// Returns the new place of a range that was at `place` before another range was given back.
     #[inline]
     fn again(&self, place: Place, start: u64) -> Place {
         let page = self.page(place.page);
@@ -393,14 +391,14 @@ impl AddressTree {
         self.place_near(start, place.page)
     }
 
-    /// Adds a range and joins it with the ranges that it touches; all of it gets the new link. The
-    /// search begins at the page `near`, and is short if the range belongs there.
+    /// Adds a range and merges it with adjacent ranges; the merged range gets the new link. The search starts at the
+    /// page `near`, and is short if the range belongs there.
     #[inline]
     pub(crate) fn give_back(&mut self, new: FreeRange, near: u32) {
         self.join_in(new, near);
     }
 
-    /// Does what [`give_back`](Self::give_back) does, and returns the place of the joined range.
+    /// Does the work of [`give_back`](Self::give_back), and returns the place of the merged range.
     #[inline]
     fn join_in(&mut self, new: FreeRange, near: u32) -> Place {
         let gap = self.gap_near(new.start, near);
@@ -415,7 +413,7 @@ impl AddressTree {
             (Some(below), false) => self.join_below(below, new),
             (None, true) => self.join_above(gap, new),
             (Some(below), true) => {
-                // The lower range grows first: removing the upper one may move it to another page.
+                // The lower range is extended first, since removing the upper one may move it to another page.
                 let above = self.entry(self.place_above(gap));
                 self.join_below(below, FreeRange { size: new.size + above.size, ..new });
                 self.remove(self.place_above(gap));
@@ -438,7 +436,7 @@ impl AddressTree {
         &self.pages[page as usize]
     }
 
-    /// Returns the size of the range that starts at `start` and has this size in its page.
+    /// Returns the full size of the range at `start`, given its size in the page.
     #[inline]
     fn size(&self, start: u64, size: i32) -> u64 {
         if size < short(LONG) {
@@ -459,7 +457,7 @@ impl AddressTree {
     fn change_long(&mut self, old: (u64, i32), new: (u64, u64)) {
         let place = self.long.partition_point(|&(start, _)| start < old.0);
         match (old.1 == short(LONG), new.1 >= LONG) {
-            // It keeps its place in the order.
+            // The range keeps its position in the order.
             (true, true) => self.long[place] = new,
             (true, false) => drop(self.long.remove(place)),
             (false, true) => self.long.insert(place, new),
@@ -489,8 +487,8 @@ impl AddressTree {
         Place { page: at, slot: self.page(at).rank(key) as u32 }
     }
 
-    /// Searches as [`gap`](Self::gap) does, first in the leaf `near` and the one above it. A key between
-    /// two entries of a page belongs there, whatever the page was when it was noted.
+    /// Searches like [`gap`](Self::gap), first in the leaf `near` and the leaf above it. A key between two entries of a
+    /// page belongs to that page, even if the page was reused after it was recorded.
     #[inline]
     fn gap_near(&self, key: u64, near: u32) -> Place {
         let inside = |page: &Page| {
@@ -512,8 +510,7 @@ impl AddressTree {
         self.gap(key)
     }
 
-    /// Returns the last range that starts at `key` or below, which exists, as
-    /// [`gap_near`](Self::gap_near) searches.
+    /// Returns the last range that starts at or below `key`; it must exist. Searches like [`gap_near`](Self::gap_near).
     fn place_near(&self, key: u64, near: u32) -> Place {
         let gap = self.gap_near(key, near);
         Place { slot: gap.slot - 1, ..gap }
@@ -531,13 +528,13 @@ impl AddressTree {
         start + self.size(start, page.sizes[place.slot as usize])
     }
 
-    /// Returns the start of the range after `gap`, or `u64::MAX` where there is none.
+    /// Returns the start of the range after `gap`, or `u64::MAX` if there is none.
     #[inline]
     fn start_above(&self, gap: Place) -> u64 {
         if gap.slot < self.page(gap.page).len { self.start(gap) } else { self.next_leaf(gap.page) }
     }
 
-    /// Returns the start of the first range of the leaf after `page`, or `u64::MAX`.
+    /// Returns the start of the first range of the leaf after `page`, or `u64::MAX` if there is none.
     fn next_leaf(&self, page: u32) -> u64 {
         let mut at = page;
         while at != self.root {
@@ -550,7 +547,7 @@ impl AddressTree {
         u64::MAX
     }
 
-    /// Returns the place of the range after `gap`, which exists.
+    /// Returns the place of the range after `gap`; it must exist.
     #[inline]
     fn place_above(&self, gap: Place) -> Place {
         if gap.slot < self.page(gap.page).len {
@@ -560,8 +557,7 @@ impl AddressTree {
         }
     }
 
-    /// Adds a range to the ones that it touches, where it touches any and no more than the page of
-    /// `gap` changes.
+    /// Merges a range with its neighbours, if it has any and the change affects only the page of `gap`.
     #[inline]
     fn join_within(&mut self, gap: Place, new: FreeRange) -> Option<Place> {
         let linked = self.linked;
@@ -590,7 +586,7 @@ impl AddressTree {
         Some(Place { page: gap.page, slot: keep as u32 })
     }
 
-    /// Carries up that a range of `page` has grown to `size`.
+    /// Propagates to the parents that a range of `page` has grown to `size`.
     #[inline]
     fn lift_grown(&mut self, page: u32, size: i32) {
         let mut at = page;
@@ -639,8 +635,8 @@ impl AddressTree {
     }
 
     fn descend_below(&self, at: u32, limit: u64, size: i32) -> Option<Place> {
-        // A child that starts at or above the limit has nothing below it. Only the last of the
-        // others can hold ranges on both sides, so no more than one descent is in vain.
+        // A child that starts at or above the limit has nothing below it. Of the other children, only the last can hold
+        // ranges on both sides, so at most one descent finds nothing.
         let page = self.page(at);
         let fits = |slot: usize| page.starts[slot] < limit && page.sizes[slot] >= size;
         (0..page.len()).rev().filter(|&slot| fits(slot)).find_map(|slot| match page.level {
@@ -661,8 +657,8 @@ impl AddressTree {
         self.lift(place.page, slot == 0 && start != new.start, old, new.size);
     }
 
-    /// Carries a change in `page` up: its parents' starts if its own changed (`first`), and their
-    /// sizes where the entry that went from `old` to `new` was or is the longest.
+    /// Propagates a change in `page` to its parents: their starts if the page's start changed (`first`), and their
+    /// sizes if the entry that changed from `old` to `new` was or is the longest.
     #[inline]
     fn lift(&mut self, page: u32, first: bool, old: i32, new: i32) {
         let (mut at, mut first, mut old, mut new) = (page, first, old, new);
@@ -705,7 +701,7 @@ impl AddressTree {
         }
     }
 
-    /// Inserts into a full page by cutting it in half.
+    /// Inserts into a full page by splitting it in half.
     #[cold]
     fn split(&mut self, gap: Place, item: Item) {
         let middle = PAGE / 2;
@@ -728,7 +724,7 @@ impl AddressTree {
         self.insert_half(left, right);
     }
 
-    /// Enters the two halves of a page into its parent, which makes one where there was none.
+    /// Enters the two halves of a page into its parent; creates a parent for the root.
     fn insert_half(&mut self, left: Item, right: Item) {
         if left.link == self.root {
             self.height += 1;
@@ -751,7 +747,7 @@ impl AddressTree {
         }
     }
 
-    /// Updates the places in the children of `page` from slot `from` on.
+    /// Updates the parent slots stored in the children of `page`, starting at slot `from`.
     fn adopt(&mut self, page: u32, from: usize) {
         for slot in from..self.page(page).len() {
             let child = self.page(page).links[slot];
@@ -774,7 +770,7 @@ impl AddressTree {
         page
     }
 
-    /// Repairs the pages above one that has lost an entry of size `old` and runs low.
+    /// Repairs the pages above a page that has lost an entry of size `old` and has few entries left.
     #[cold]
     fn remove_deep(&mut self, page: u32, old: i32) {
         let (mut page, mut old) = (page, old);
@@ -800,8 +796,7 @@ impl AddressTree {
         }
     }
 
-    /// Joins the child at `slot` of `parent` with a neighbour, and returns whether the two were small
-    /// enough.
+    /// Merges the child at `slot` of `parent` with a neighbour, and returns whether the two were small enough.
     fn join(&mut self, parent: u32, slot: usize) -> bool {
         let page = self.page(parent);
         let mut lefts =
@@ -823,12 +818,12 @@ impl AddressTree {
         true
     }
 
-    /// Takes the child at `slot` out of `parent` and keeps the page for later.
+    /// Removes the child at `slot` from `parent` and keeps the page for reuse.
     fn drop_child(&mut self, parent: u32, slot: usize) {
         let page = &mut self.pages[parent as usize];
         let child = page.links[slot];
         page.remove(slot, true);
-        // A search that begins at the page must find nothing in it.
+        // A search that starts at this page must find nothing in it.
         self.pages[child as usize].len = 0;
         self.spare.push(child);
         self.adopt(parent, slot);
@@ -839,7 +834,7 @@ impl AddressTree {
 mod tests {
     use super::*;
 
-    /// A free list as simple as can be.
+    /// The simplest possible free list, as a reference.
     struct Model(Vec<(u64, u64)>);
 
     impl Model {
@@ -862,8 +857,8 @@ mod tests {
         }
     }
 
-    /// Ranges on both sides of what a page can say, and pages noted that are long gone or never
-    /// were: all as in the model.
+    /// Ranges below and above the size limit of a page, and starting pages that were reused or never existed, give the
+    /// same results as the model.
     #[test]
     fn long_ranges_and_stale_pages_make_no_difference() {
         let mut state = 1_u64;
