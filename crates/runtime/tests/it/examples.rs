@@ -1,4 +1,4 @@
-//! The examples that the documentation quotes: they run, and print what is printed there.
+//! The examples quoted in the documentation: they run and print the quoted output.
 
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, ContextConfig};
@@ -21,7 +21,7 @@ fn the_example_does_what_docs_runtime_md_says() {
     assert!(page.contains(&format!("```text\n{text}```")), "the page has something else:\n{text}");
 }
 
-/// The rows of a tensor over a SIP are read back, and its memory is returned.
+/// The rows of a tensor over a SIP are read back, and its memory is freed.
 #[test]
 fn a_tensor_over_a_sip_comes_back() -> Result<(), Box<dyn std::error::Error>> {
     let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
@@ -30,7 +30,7 @@ fn a_tensor_over_a_sip_comes_back() -> Result<(), Box<dyn std::error::Error>> {
     let tensor = context.from_slice(&[256, 4], &values)?.to(&over_a_sip)?; // two rows in each of 128 PEs
     assert_eq!(tensor.read::<f32>()?, values);
     assert!(tensor.mapping_latency()? > Span::ZERO);
-    drop(tensor); // unmaps through the fabric, and returns addresses and memory
+    drop(tensor); // unmaps through the fabric, and frees addresses and memory
     assert!(context.is_pristine());
     Ok(())
 }

@@ -158,11 +158,14 @@ fn a_tile_has_few_dimensions_and_elements() {
 #[test]
 fn values_that_an_integer_type_has_not_are_refused() {
     let error = Array::full(tile(DType::I8, &[2]), 128.0).unwrap_err();
-    assert_eq!(error.to_string(), "128 is no i8, which goes from -128 to 127");
+    assert_eq!(error.to_string(), "128 does not fit in i8, which ranges from -128 to 127");
     assert_eq!(Array::arange(DType::I8, 126.0, 2).unwrap().values(), [126.0, 127.0]);
     assert_eq!(Array::arange(DType::I8, 126.0, 3), Err(error));
     let error = Array::arange(DType::I8, 126.5, 1).unwrap_err();
-    assert_eq!(error.to_string(), "126.5 is no i8, which goes from -128 to 127 in whole numbers");
+    assert_eq!(
+        error.to_string(),
+        "126.5 does not fit in i8, which ranges from -128 to 127 in whole numbers"
+    );
     assert_eq!(Array::arange(DType::U8, -1.0, 0).unwrap().values(), [0.0; 0]);
     assert_eq!(Array::arange(DType::F16, 0.5, 3).unwrap().values(), [0.5, 1.5, 2.5]);
     let error = Array::arange(DType::Bool, 0.0, 2).unwrap_err();
