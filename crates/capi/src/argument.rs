@@ -86,7 +86,8 @@ pub(crate) unsafe fn write_list<T>(
     // SAFETY: guaranteed by the caller.
     unsafe { write_if(count, "count", values.len()) }?;
     if values.len() > capacity {
-        let message = format!("{} are needed in `{name}`, and it has {capacity}", values.len());
+        let message =
+            format!("{} are needed in `{name}`, but its capacity is {capacity}", values.len());
         return Err(Failure::new(Status::Buffer, message));
     }
     if !values.is_empty() {
@@ -133,7 +134,7 @@ pub(crate) fn struct_size(found: usize, wanted: usize, name: &str) -> Result<(),
     if found >= wanted {
         return Ok(());
     }
-    Err(wrong(name, &format!("has a struct_size of {found}, and {wanted} are needed")))
+    Err(wrong(name, &format!("has a struct_size of {found}, but needs at least {wanted}")))
 }
 
 /// Returns a function that must not be null.

@@ -83,7 +83,7 @@ impl CRequest {
         Ok(Request {
             size: Bytes::new(self.size),
             alignment: Bytes::new(self.alignment.max(1)),
-            kind: *kind.ok_or_else(|| argument::wrong("request.kind", "is no kind of block"))?,
+            kind: *kind.ok_or_else(|| argument::wrong("request.kind", "is not a kind of block"))?,
             stream: self.stream,
             site: self.site,
         })

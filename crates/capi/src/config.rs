@@ -32,7 +32,7 @@ impl Config {
             0 => Ok(self.mode),
             1 => Ok(AddressMode::Physical),
             2 => Ok(AddressMode::Virtual),
-            _ => Err(argument::wrong("mode", "is no CUBEYARD_MODE constant")),
+            _ => Err(argument::wrong("mode", "is not a CUBEYARD_MODE constant")),
         }
     }
 }

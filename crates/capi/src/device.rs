@@ -122,7 +122,7 @@ impl Device {
 impl GranuleFns {
     fn new(device: &CDevice) -> Result<Self, Failure> {
         if !device.granule.is_power_of_two() {
-            return Err(argument::wrong("device.granule", "is no power of two"));
+            return Err(argument::wrong("device.granule", "is not a power of two"));
         }
         Ok(Self {
             granule: Bytes::new(device.granule),

@@ -41,7 +41,7 @@ unsafe extern "C" fn cubeyard_stats_json(
         // SAFETY: the header requires NULL or a writable pointer.
         unsafe { argument::write_if(length, "length", needed) }?;
         if needed > capacity {
-            let message = format!("{needed} bytes are needed, and the buffer has {capacity}");
+            let message = format!("{needed} bytes are needed, but the buffer has {capacity}");
             return Err(Failure::new(Status::Buffer, message));
         }
         // SAFETY: the header requires a buffer of `capacity` bytes, which is enough.

@@ -90,7 +90,7 @@ unsafe extern "C" fn cubeyard_registry_add(
         let (registry, front) = unsafe { (CRegistry::of(registry)?, Front::of(allocator)?) };
         let mut allocators = registry.allocators();
         if allocators.contains_key(&device) {
-            let message = format!("device {device} has an allocator already");
+            let message = format!("device {device} already has an allocator");
             return Err(Failure::new(Status::InUse, message));
         }
         allocators.insert(device, Registered::new(allocator, front));

@@ -47,7 +47,7 @@ fn check_device(device: u32) -> Result<(), Failure> {
     if device <= MOST_DEVICES {
         return Ok(());
     }
-    Err(argument::wrong("device", &format!("is {device}, and at most {MOST_DEVICES} can be")))
+    Err(argument::wrong("device", &format!("is {device}, but must be at most {MOST_DEVICES}")))
 }
 
 #[unsafe(no_mangle)]

@@ -131,7 +131,7 @@ extern "C" fn cubeyard_torch_idle(device: u32) -> u64 {
 /// If `place` is not null, it has room for a value.
 unsafe fn write<T>(place: *mut T, value: T) -> Result<(), Failure> {
     if place.is_null() {
-        return Err(Failure::new(Status::Argument, "there is no place to write to"));
+        return Err(Failure::new(Status::Argument, "the output pointer is NULL"));
     }
     // SAFETY: guaranteed by the caller.
     unsafe { place.write(value) };

@@ -20,7 +20,7 @@ impl OutOfMemory {
         let limit = self.binding_limit().map_or(String::new(), |limit| format!("; {limit}"));
         match self.shortage {
             Shortage::TooLarge if self.longest_block.is_zero() => format!(
-                "no region can be had: the device has {}, less than any of the fallback sizes",
+                "no region can be acquired: the device has {}, less than any of the fallback sizes",
                 self.device_total
             ),
             Shortage::TooLarge => format!(
