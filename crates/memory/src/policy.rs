@@ -20,7 +20,7 @@ use crate::index::{Block, BlockKey, FreeIndex, StaleBlock};
 /// Purpose of an allocation. A kind can have separate regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// User data.
+    /// Data of the user.
     #[default]
     Tensor,
     /// The binary of a program, loaded before it can be launched.

@@ -66,7 +66,7 @@ impl Default for Limits {
 /// A value of a [`Document`]. The document stores everything longer than a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// Python's `None`.
+    /// The Python value `None`.
     None,
     /// A truth value.
     Boolean(bool),

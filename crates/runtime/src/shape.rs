@@ -56,11 +56,11 @@ pub enum ShapeError {
     /// The numbers of elements differ.
     #[error("{from} has {elements} elements, but {to} has {others}")]
     Reshape {
-        /// Current shape.
+        /// The current shape.
         from: String,
         /// Number of elements of the current shape.
         elements: u64,
-        /// Requested shape.
+        /// The requested shape.
         to: String,
         /// Number of elements of the requested shape.
         others: u64,

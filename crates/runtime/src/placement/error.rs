@@ -36,7 +36,7 @@ pub enum PlacementError {
     TooMany {
         /// Level with too few members.
         level: Level,
-        /// Number requested.
+        /// The requested number.
         asked: u32,
         /// Number that the machine has.
         there: u32,

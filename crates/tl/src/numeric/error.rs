@@ -52,7 +52,7 @@ pub enum NumericError {
     Bitcast {
         /// Type of the operand.
         tile: TileType,
-        /// Requested type.
+        /// The requested type.
         dtype: DType,
     },
     /// Operands have different element types. Cast one of them.
@@ -90,7 +90,7 @@ pub enum NumericError {
         operation: &'static str,
         /// Type of the operand.
         tile: TileType,
-        /// Requested axis.
+        /// The requested axis.
         axis: usize,
     },
     /// A maximum or minimum along an axis of length 0. Use a sum, or a longer axis.
@@ -100,7 +100,7 @@ pub enum NumericError {
         operation: &'static str,
         /// Type of the operand.
         tile: TileType,
-        /// Requested axis.
+        /// The requested axis.
         axis: usize,
     },
     /// The operation needs another number of dimensions. Reshape first.
@@ -136,7 +136,7 @@ pub enum NumericError {
     DotResult {
         /// Type in which products accumulate.
         sum: DType,
-        /// Requested type.
+        /// The requested type.
         out: DType,
     },
     /// The scales do not match blocks of their operand. Choose another shape or type.
@@ -170,7 +170,7 @@ pub enum NumericError {
     Reshape {
         /// Type of the operand.
         tile: TileType,
-        /// Requested shape.
+        /// The requested shape.
         shape: Vec<u64>,
     },
     /// A tile does not broadcast to a shape: a length other than 1 differs, or dimensions would be dropped.
@@ -178,7 +178,7 @@ pub enum NumericError {
     BroadcastTo {
         /// Type of the operand.
         tile: TileType,
-        /// Requested shape.
+        /// The requested shape.
         shape: Vec<u64>,
     },
     /// A box is not within the tile, or has another number of dimensions.
@@ -196,7 +196,7 @@ pub enum NumericError {
     /// The element type of a range cannot count. Count in integers and cast.
     #[error("a range of {dtype} is not defined")]
     Range {
-        /// Requested element type.
+        /// The requested element type.
         dtype: DType,
     },
 }
