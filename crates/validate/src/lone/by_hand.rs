@@ -1,9 +1,9 @@
 //! Latency of a transfer on an idle machine, derived from its route as one would by hand.
 //!
-//! The first flit takes the time of every link and every node. When the last of `n` flits leaves a link, it is `(n −
-//! 1)` flit times of that link behind the first. It then catches up by the overhead of each node that delays the first.
-//! At the end it is behind by the largest remainder over all links. This holds for whole flits, and if the channels of
-//! the memory keep up with every link, as on the default machine.
+//! The first flit takes the time of every link and every node. When the last of `n` flits leaves a link, it is
+//! `(n − 1)` flit times of that link behind the first. It then catches up by the overhead of each node that delays the
+//! first. At the end it is behind by the largest remainder over all links. This holds for whole flits, and if the
+//! channels of the memory keep up with every link, as on the default machine.
 
 use cubeyard_device::message::Direction;
 use cubeyard_device::topology::{LinkId, NodeId, NodeKind, Topology};
