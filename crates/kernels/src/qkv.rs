@@ -5,9 +5,10 @@ use super::panels::panels;
 use cubeyard_tl::kernel::{Args, Kernel, TensorArg};
 use cubeyard_tl::{Ref, Tl};
 
-/// Multiplies tokens by the weights of the heads that a PE holds. Arguments: the tokens, as rows; the weights of Q, K
-/// and V, each with a row per head, stored panel by panel; Q, K and V, each with a row per head, which is a matrix of
-/// tokens by head dimension; the tokens in the TCM at once; the head dimension; and the columns of a panel.
+/// Multiplies tokens by the weights of the heads that a PE holds. Arguments: the tokens, as rows;
+/// the weights of Q, K and V, each with a row per head, stored panel by panel; Q, K and V, each with
+/// a row per head, which is a matrix of tokens by head dimension; the tokens in the TCM at once;
+/// the head dimension; and the columns of a panel.
 pub fn qkv() -> Kernel {
     Kernel::new("qkv", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }

@@ -21,7 +21,8 @@ pub fn sequence_attention() -> Kernel {
     Kernel::new("sequence_attention", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-/// Returns the channels between the PEs, numbered cube by cube: from each PE to the PEs at distances 1, 2, 4 and so on.
+/// Returns the channels between the PEs, which are numbered cube by cube: from each PE to the PEs at
+/// distances 1, 2, 4 and so on.
 pub fn sequence_attention_wires(ranks: usize) -> Vec<Wire> {
     let pairs = levels(ranks)
         .flat_map(|(level, step)| (0..ranks).map(move |rank| (level, rank, (rank + step) % ranks)));
@@ -65,9 +66,8 @@ fn index(number: u64) -> usize {
     usize::try_from(number).expect("fewer PEs than addresses")
 }
 
-/// Combines partial results level by level: at each level, half of the remaining PEs send their state to the PE behind
-/// them, counted from the row's root. All rows finish a level before any row begins the next, so that their messages
-/// overlap.
+/// Combines partial results level by level: half of the remaining PEs send theirs to the PE behind, counted from the
+/// row's root. All rows finish a level before any row begins the next, so that their messages overlap.
 fn join(tl: &Tl, sums: &mut [SoftmaxSum], [rank, ranks]: [usize; 2], shape: [u64; 2]) {
     for (level, step) in levels(ranks) {
         let [on, back] = ports(level);

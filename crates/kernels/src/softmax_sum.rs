@@ -21,8 +21,7 @@ pub struct SoftmaxSum {
 }
 
 impl SoftmaxSum {
-    /// Creates the state of rows without scores, whose values have `size` elements; scores are divided by the root of
-    /// `size`.
+    /// Creates rows without scores, whose values have `size` elements; scores are divided by the root of `size`.
     #[track_caller]
     pub fn new(tl: &Tl, rows: u64, size: u64) -> Self {
         Self {
@@ -34,8 +33,7 @@ impl SoftmaxSum {
         }
     }
 
-    /// Adds a block of scores, one per row and value: a pass over the scores, a product, and a pass that adds the
-    /// product.
+    /// Adds a block of scores, one per row and value: a pass over the scores, a product, and a pass that adds it.
     ///
     /// The last pass runs after the scores of the next block, so that the vector unit does not wait for the product.
     #[track_caller]

@@ -1,6 +1,7 @@
 //! Kernels from scratch, each slightly more complex than the previous one. `docs/kernels.md` explains them.
 //!
-//! `cargo run --release -p cubeyard-tl --example first_kernel` runs them with data, and prints the time of each.
+//! `cargo run --release -p cubeyard-tl --example first_kernel` runs them with data, and prints the time
+//! of each.
 
 use std::error::Error;
 use std::io::{self, Write};

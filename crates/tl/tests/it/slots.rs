@@ -11,8 +11,7 @@ use crate::lab::{context, kernel, launch, place, ring, tensors};
 
 type Body = fn(&Tl, &Args);
 
-/// Runs the bodies of two PEs, in both modes and in the same time. Returns the report and the 8 numbers that they
-/// wrote.
+/// Runs two PEs, in both modes and in the same time. Returns the report, and the 8 numbers that they wrote.
 fn run(config: &RingConfig, bodies: [Body; 2]) -> Result<(LaunchReport, Vec<f32>), RuntimeError> {
     let mut results = Vec::new();
     for mode in [Mode::Recorded, Mode::Live] {
