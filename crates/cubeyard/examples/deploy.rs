@@ -1,7 +1,8 @@
 //! A matrix over the PEs of a SIP: placed, read by a PE that does not hold it, and dropped.
 //!
-//! `cargo run --release -p cubeyard --example deploy` prints where its parts are, what it took to
-//! tell all MMUs, what a PE reads through its own, and that every allocator is empty in the end.
+//! `cargo run --release -p cubeyard --example deploy` prints the locations of its parts, the time to install
+//! the mappings in all MMUs, the data that a PE reads through its own MMU, and that every allocator is empty in the
+//! end.
 
 use std::error::Error;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! A backend with the allocator inside: a device and streams of its own, a cache that gives way, a
-//! launch, a request that cannot be served, and a snapshot.
+//! A backend that embeds the allocator: its own device and streams, a cache that is evicted on demand, a launch, a
+//! request that fails, and a snapshot.
 //!
 //! `cargo run -p cubeyard --example embed -- [SNAPSHOT]`; `docs/memory.md` explains it.
 
@@ -15,11 +15,11 @@ use cubeyard::memory::{
     VirtualAddress,
 };
 
-/// The stream that kernels run on, and the one that copies results to the host.
+/// Stream of the kernels, followed by the stream that copies results to the host.
 const COMPUTE: u32 = 0;
 const COPY: u32 = 1;
 
-/// The device: a virtual function, whose programs name a region by its place in a table of eight.
+/// The device: a virtual function. Its programs name a region by its index in a table of eight entries.
 #[derive(Debug)]
 struct ToyCard {
     memory: HostMemory,
@@ -31,13 +31,13 @@ impl ToyCard {
         Self { memory: HostMemory::new(memory), table: Mutex::new([const { None }; 8]) }
     }
 
-    /// Copies from the host; says whether there is memory at that place.
+    /// Copies from the host; returns whether that range has memory.
     fn write(&self, to: VirtualAddress, data: &[u8]) -> bool {
         let region = self.host_region(to);
         region.and_then(|region| self.memory.write(region, to.offset, data)).is_some()
     }
 
-    /// Copies to the host.
+    /// Copies a range to the host; returns `None` if the range has no memory.
     fn read(&self, from: VirtualAddress, size: Bytes) -> Option<Vec<u8>> {
         let length = usize::try_from(size.get()).ok()?;
         self.memory.read(self.host_region(from)?, from.offset, length)
@@ -50,8 +50,8 @@ impl ToyCard {
     }
 }
 
-/// All that an allocator must know of a device. One that can commit memory in granules says so with
-/// four more functions.
+/// The minimal device interface of an allocator. A device that can commit memory in granules implements four more
+/// functions.
 impl DeviceMemory for ToyCard {
     fn mode(&self) -> AddressMode {
         AddressMode::Virtual
@@ -87,7 +87,7 @@ impl DeviceMemory for ToyCard {
     }
 }
 
-/// The streams: how much work each was given, and how much of it is done.
+/// The streams: for each, the amount of submitted work and of finished work.
 #[derive(Debug, Default)]
 struct Streams(Mutex<BTreeMap<u32, (u32, u32)>>);
 
@@ -103,7 +103,7 @@ impl Streams {
     }
 }
 
-/// An event is a stream and how much work it had been given.
+/// An event is a stream and the amount of work submitted to it so far.
 impl StreamEvents for Streams {
     fn record(&self, stream: u32) -> EventId {
         let streams = self.0.lock().expect("nobody panics with it");
@@ -122,10 +122,10 @@ impl StreamEvents for Streams {
     }
 }
 
-/// Blocks that are kept in case they are wanted again.
+/// Blocks that are kept for reuse.
 type Cache = Arc<Mutex<Vec<Allocation>>>;
 
-/// What the rest of the program talks to.
+/// The interface to the rest of the program.
 struct Backend {
     card: Arc<ToyCard>,
     streams: Arc<Streams>,
@@ -142,12 +142,12 @@ impl Backend {
             .events(Arc::clone(&streams) as Arc<dyn StreamEvents>)
             .build()?;
         let cache = Cache::default();
-        // Weak: blocks keep their allocator's regions, so a callback that owned blocks would keep
-        // everything for ever.
+        // A weak reference: blocks keep their allocator's regions alive, so a callback that owned blocks would never be
+        // freed.
         let evicted = Arc::downgrade(&cache);
         allocator.on_pressure(move |_report| {
             if let Some(cache) = evicted.upgrade() {
-                // Taken out first: nothing of ours is locked while blocks are freed.
+                // The blocks are taken out first, so that no lock of ours is held while they are freed.
                 let blocks = std::mem::take(&mut *cache.lock().expect("nobody panics with it"));
                 drop(blocks);
             }
@@ -172,7 +172,7 @@ impl Backend {
     }
 }
 
-/// Runs a step of a model: returns the activation, which the copy stream still reads.
+/// Runs a step of a model and returns the activation, which the copy stream still reads.
 fn step(
     backend: &Backend,
     program: &Program,
@@ -180,7 +180,7 @@ fn step(
     out: &mut impl Write,
 ) -> Result<Allocation, Box<dyn Error>> {
     let activation = backend.tensor(Bytes::mib(3))?;
-    // From here to its drop the launch keeps the program and both operands where they are.
+    // From here until it is dropped, the launch keeps the program and both operands in place.
     let launch = backend.allocator.launch(program, [weights, &activation])?;
     let (place, corrections) = launch.corrections();
     assert!(backend.card.write(place, corrections.bytes()));

@@ -1,7 +1,7 @@
-//! Kernels from nothing, each a little more than the one before. `docs/kernels.md` goes through them.
+//! Kernels from scratch, each slightly more complex than the previous one. `docs/kernels.md` explains them.
 //!
-//! `cargo run --release -p cubeyard --example first_kernel` runs them with their numbers, and prints how
-//! long each took.
+//! `cargo run --release -p cubeyard --example first_kernel` runs them with data, and prints the time
+//! of each.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ async fn triple(tl: Tl, args: Args) {
     }
 }
 
-/// One over the root of each row's sum, by Newton's method: many short commands for each load.
+/// Returns the inverse square root of each row's sum, by Newton's method: many short commands per load.
 fn inverse_root(tl: &Tl, tile: &Tile) -> Tile {
     let sum = tl.sum_keep(tile, 1);
     let mut guess = tl.full(&sum.ty().shape, 0.01, DType::F32);
@@ -56,7 +56,7 @@ async fn loads_ahead(tl: Tl, args: Args) {
     let mut load = || starts.next().map(|at| (at, tl.load(&x.block(&[at, 0], &[rows, x.dim(1)]))));
     let mut next = load();
     while let Some((start, tile)) = next {
-        next = load(); // ordered before what uses this tile, so it is on its way meanwhile
+        next = load(); // issued before the commands that use this tile, so the load overlaps with them
         tl.store(&y.block(&[start, 0], &[rows, 1]), &inverse_root(&tl, &tile));
     }
 }
@@ -71,7 +71,7 @@ async fn layer(tl: Tl, args: Args) {
     let [a, b, c] = [0, 1, 2].map(|position| args.tensor(position).local());
     let bias = tl.load(&args.tensor(3).local());
     let handle = tl
-        .gemm(&a, &b) // both in memory: tiles are loaded while others are multiplied
+        .gemm(&a, &b) // both in memory: loads of tiles overlap with products of others
         .after_tile(Epilogue::With(Binary::Add, bias))
         .after_tile(Epilogue::Unary(Unary::Relu))
         .store(&c);
@@ -138,7 +138,7 @@ pub(crate) fn run(out: &mut impl Write) -> Outcome {
     mistakes(out)
 }
 
-/// Makes a [`Kernel`] of an `async` function.
+/// Creates a [`Kernel`] from an `async` function.
 macro_rules! kernel {
     ($function:ident) => {
         Kernel::new(stringify!($function), |tl, args| Box::pin($function(tl, args)))
@@ -283,14 +283,14 @@ fn mistakes(out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// A machine with data whose PEs have so many commands under way.
+/// Creates a machine with data whose PEs have up to `window` commands in flight.
 fn machine(window: u32) -> Result<Context, Box<dyn Error>> {
     let text = format!("pe:\n  core:\n    window: {window}\n");
     let topology = Topology::read("the example", &text)?;
     Ok(Context::new(ContextConfig { topology, data: true, ..ContextConfig::default() }))
 }
 
-/// All in one PE.
+/// Returns the placement on a single PE.
 fn one() -> Placement {
     Placement::one(SipId::new(0).expect("there is a first one"))
 }
@@ -299,7 +299,7 @@ fn place(context: &Context, shape: &[u64], values: &[f32]) -> Result<Tensor, Box
     Ok(context.from_slice(shape, values)?.to(&one())?)
 }
 
-/// A launch on the first PEs of the first cube.
+/// Returns a launch on the first PEs of the first cube.
 fn launch<'a>(
     tensors: &[&'a Tensor],
     numbers: &[u64],

@@ -15,7 +15,7 @@ pub enum CheckKind {
     Calibrated,
     /// Within 2 %; the figure was not used to choose any parameter.
     Predicted,
-    /// Never a failure, for the reason given with the check.
+    /// Never a failure, for the reason stated by the check.
     Indicative,
 }
 
@@ -93,7 +93,7 @@ impl Expected {
         Some(off / self.value).filter(|relative| relative.is_finite())
     }
 
-    /// Returns whether a measured figure has the relation, up to a relative tolerance.
+    /// Returns whether a measured figure satisfies the relation, within a relative tolerance.
     pub(super) fn admits(&self, ours: f64, tolerance: f64) -> bool {
         let slack = self.value.abs() * tolerance;
         match self.relation {

@@ -1,4 +1,4 @@
-//! The examples that the documentation quotes: they run, and print what is printed there.
+//! The examples quoted in the documentation: they run and print the quoted output.
 
 use expect_test::expect;
 
@@ -37,7 +37,7 @@ fn the_toy_backend_does_what_docs_memory_md_says() {
     assert!(!snapshot.is_empty());
 }
 
-/// The lines of a text without their indentation.
+/// Returns the lines of a text without their indentation.
 fn lines(text: &str) -> Vec<&str> {
     text.lines().map(str::trim).collect()
 }

@@ -1,4 +1,4 @@
-//! Names on rectangles: of parts if all have room for them, else of cubes, else of SIPs.
+//! Names on rectangles: of parts if all have room, otherwise of cubes, otherwise of SIPs.
 
 use cubeyard_draw::svg::{Area, MIDDLE, SOFT};
 use cubeyard_memory::Bytes;

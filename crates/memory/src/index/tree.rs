@@ -26,10 +26,10 @@ mod update;
 
 use page::{LONG, Page, short};
 
-/// No page to begin a search at.
+/// Null page: the search has no starting page.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
-/// A free range: `size` units from `start` on, belonging to the block `link`.
+/// A free range: `size` units at `start`, belonging to the block `link`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FreeRange {
     pub(crate) start: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns the page, at which [`give_back`](AddressTree::give_back) may begin to search.
+    /// Returns the page, at which [`give_back`](AddressTree::give_back) may start its search.
     pub(crate) fn page(self) -> u32 {
         self.page
     }
@@ -65,14 +65,14 @@ impl Place {
 #[derive(Clone, Debug)]
 pub(crate) struct AddressTree {
     pages: Vec<Page>,
-    /// Pages of `pages` that are not part of the tree now.
+    /// Pages of `pages` that are not part of the tree at present.
     spare: Vec<u32>,
     root: u32,
     height: u32,
     len: usize,
-    /// Whether the ranges have links; without, those of all ranges are 0.
+    /// Whether the ranges have links; if not, all links are 0.
     linked: bool,
-    /// The ranges of [`LONG`] and more in address order: where they start and their sizes.
+    /// Start and size of the ranges of [`LONG`] units or more, in address order.
     long: Vec<(u64, u64)>,
 }
 
@@ -135,7 +135,7 @@ impl AddressTree {
     /// Returns the range that starts at `start`.
     ///
     /// # Panics
-    /// If there is none: the blocks and the tree would disagree about what is free.
+    /// If there is none: the blocks and the tree would disagree about the free ranges.
     #[inline]
     pub(crate) fn exactly(&self, start: u64) -> Place {
         let place = self.at_or_below(start).filter(|&place| self.start(place) == start);
@@ -152,8 +152,8 @@ impl AddressTree {
         (self.start_above(gap) != u64::MAX).then(|| self.entry(self.place_above(gap)))
     }
 
-    /// Returns the lowest range of at least `size` that satisfies `fits`; ranges that are long enough
-    /// but do not satisfy it are looked at one by one.
+    /// Returns the lowest range of at least `size` that satisfies `fits`. Ranges that are long enough but do not
+    /// satisfy it are checked one by one.
     pub(crate) fn first_where(
         &self,
         size: u64,
@@ -195,7 +195,7 @@ impl AddressTree {
         &self.pages[page as usize]
     }
 
-    /// Returns the size of the range that starts at `start` and has this size in its page.
+    /// Returns the full size of the range at `start`, given its size in the page.
     #[inline]
     fn size(&self, start: u64, size: i32) -> u64 {
         if size < short(LONG) {
@@ -226,8 +226,8 @@ impl AddressTree {
         Place { page: at, slot: self.page(at).rank(key) as u32 }
     }
 
-    /// Searches as [`gap`](Self::gap) does, first in the leaf `near` and the one above it. A key between
-    /// two entries of a page belongs there, whatever the page was when it was noted.
+    /// Searches like [`gap`](Self::gap), first in the leaf `near` and the leaf above it. A key between two entries of a
+    /// page belongs to that page, even if the page was reused after it was recorded.
     #[inline]
     fn gap_near(&self, key: u64, near: u32) -> Place {
         let inside = |page: &Page| {
@@ -249,8 +249,7 @@ impl AddressTree {
         self.gap(key)
     }
 
-    /// Returns the last range that starts at `key` or below, which exists, as
-    /// [`gap_near`](Self::gap_near) searches.
+    /// Returns the last range that starts at or below `key`; it must exist. Searches like [`gap_near`](Self::gap_near).
     fn place_near(&self, key: u64, near: u32) -> Place {
         let gap = self.gap_near(key, near);
         Place { slot: gap.slot - 1, ..gap }
@@ -268,13 +267,13 @@ impl AddressTree {
         start + self.size(start, page.sizes[place.slot as usize])
     }
 
-    /// Returns the start of the range after `gap`, or `u64::MAX` where there is none.
+    /// Returns the start of the range after `gap`, or `u64::MAX` if there is none.
     #[inline]
     fn start_above(&self, gap: Place) -> u64 {
         if gap.slot < self.page(gap.page).len { self.start(gap) } else { self.next_leaf(gap.page) }
     }
 
-    /// Returns the start of the first range of the leaf after `page`, or `u64::MAX`.
+    /// Returns the start of the first range of the leaf after `page`, or `u64::MAX` if there is none.
     fn next_leaf(&self, page: u32) -> u64 {
         let mut at = page;
         while at != self.root {
@@ -287,7 +286,7 @@ impl AddressTree {
         u64::MAX
     }
 
-    /// Returns the place of the range after `gap`, which exists.
+    /// Returns the place of the range after `gap`; it must exist.
     #[inline]
     fn place_above(&self, gap: Place) -> Place {
         if gap.slot < self.page(gap.page).len {

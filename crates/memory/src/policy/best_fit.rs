@@ -1,4 +1,4 @@
-//! Best fit: the smallest range that is long enough.
+//! Best fit: the smallest free range that is long enough.
 
 use super::{BlockPolicy, BlockStrategy, Request};
 use crate::index::{Block, Fit, FreeIndex};

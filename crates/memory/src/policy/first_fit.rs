@@ -1,4 +1,4 @@
-//! First fit: the lowest range that is long enough. The RFC's default.
+//! First fit: the lowest free range that is long enough. The RFC's default.
 
 use super::{BlockPolicy, BlockStrategy, Request};
 use crate::index::{Block, Fit, FreeIndex};

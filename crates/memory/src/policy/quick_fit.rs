@@ -1,4 +1,4 @@
-//! Quick fit: the block of this size that was freed last, or else best fit.
+//! Quick fit: the most recently freed block of this size, otherwise best fit.
 
 use super::{BlockPolicy, BlockStrategy, Request};
 use crate::index::{Block, BlockKey, FreeIndex, StaleBlock};

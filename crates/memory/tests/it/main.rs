@@ -1,4 +1,4 @@
-//! Everything that needs more than one module of the library.
+//! Integration tests, which need more than one module of the library.
 
 #![allow(
     clippy::cast_possible_truncation,

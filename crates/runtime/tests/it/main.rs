@@ -1,4 +1,4 @@
-//! Tests of the runtime as host programs see it.
+//! Tests of the runtime as seen by host programs.
 
 mod decisions;
 mod deploy;

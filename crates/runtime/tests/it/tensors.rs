@@ -1,4 +1,4 @@
-//! Values that go to a device and come back.
+//! Values that are written to a device and read back.
 
 use cubeyard_memory::Bytes;
 use cubeyard_runtime::dtype::DType;
@@ -72,7 +72,7 @@ fn views_share_memory_with_their_tensor() {
     );
     middle.write::<i16>(&[-1; 8]).unwrap();
     assert_eq!(&flat.read::<i16>().unwrap().known().unwrap()[6..10], [6, 7, -1, -1]);
-    // The memory stays until the last of them is gone.
+    // The memory stays allocated until the last of them is dropped.
     drop((tensor, flat));
     assert_eq!(context.memory_stats().tensors, 1);
     drop(middle);
@@ -105,7 +105,7 @@ fn what_cannot_be_is_refused() {
     assert!(matches!(context.zeros(&[u64::MAX, 2], DType::F16), Err(RuntimeError::Shape(_))));
     assert!(matches!(context.full(&[2], DType::U8, 300.0), Err(RuntimeError::Value(_))));
     let wrong = context.from_slice(&[3], &[1_u8, 2]);
-    assert_eq!(wrong.unwrap_err().to_string(), "3 elements of a tensor of 3, found 2");
+    assert_eq!(wrong.unwrap_err().to_string(), "expected 3 elements for a tensor of 3, found 2");
     let host = context.zeros(&[4], DType::F32).unwrap();
     assert!(matches!(host.va_base(), Err(RuntimeError::NotDeployed)));
     let placed = host.to(&Placement::default()).unwrap();

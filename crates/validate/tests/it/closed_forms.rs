@@ -1,4 +1,4 @@
-//! The closed forms of collectives, and the simulation beside them.
+//! The closed forms of collectives, compared with the simulation.
 
 use cubeyard_validate::collectives;
 use cubeyard_validate::{Check, CheckKind, Verdict};
@@ -18,7 +18,7 @@ fn every_collective_takes_what_its_closed_form_says_within_1_percent() {
     }
 }
 
-/// The all-reduce and the product of the published machine were taken apart on pages, and `validate` was silent.
+/// The all-reduce and the product of the published machine were analysed on pages, but missing from `validate`.
 #[test]
 fn what_was_published_of_other_models_is_shown_with_its_deviation() {
     let checks = collectives::checks();

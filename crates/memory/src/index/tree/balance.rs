@@ -4,8 +4,8 @@ use super::page::{Item, LOW, PAGE, Page};
 use super::{AddressTree, NOWHERE, Place};
 
 impl AddressTree {
-    /// Carries a change in `page` up: its parents' starts if its own changed (`first`), and their
-    /// sizes where the entry that went from `old` to `new` was or is the longest.
+    /// Propagates a change in `page` to its parents: their starts if the page's start changed (`first`), and their
+    /// sizes if the entry that changed from `old` to `new` was or is the longest.
     #[inline]
     pub(super) fn lift(&mut self, page: u32, first: bool, old: i32, new: i32) {
         let (mut at, mut first, mut old, mut new) = (page, first, old, new);
@@ -30,7 +30,7 @@ impl AddressTree {
         }
     }
 
-    /// Inserts into a full page by cutting it in half.
+    /// Inserts into a full page by splitting it in half.
     #[cold]
     pub(super) fn split(&mut self, gap: Place, item: Item) {
         let middle = PAGE / 2;
@@ -53,7 +53,7 @@ impl AddressTree {
         self.insert_half(left, right);
     }
 
-    /// Enters the two halves of a page into its parent, which makes one where there was none.
+    /// Enters the two halves of a page into its parent; creates a parent for the root.
     fn insert_half(&mut self, left: Item, right: Item) {
         if left.link == self.root {
             self.height += 1;
@@ -76,7 +76,7 @@ impl AddressTree {
         }
     }
 
-    /// Updates the places in the children of `page` from slot `from` on.
+    /// Updates the parent slots stored in the children of `page`, starting at slot `from`.
     fn adopt(&mut self, page: u32, from: usize) {
         for slot in from..self.page(page).len() {
             let child = self.page(page).links[slot];
@@ -99,7 +99,7 @@ impl AddressTree {
         page
     }
 
-    /// Repairs the pages above one that has lost an entry of size `old` and runs low.
+    /// Repairs the pages above a page that has lost an entry of size `old` and has few entries left.
     #[cold]
     pub(super) fn remove_deep(&mut self, page: u32, old: i32) {
         let (mut page, mut old) = (page, old);
@@ -125,8 +125,7 @@ impl AddressTree {
         }
     }
 
-    /// Joins the child at `slot` of `parent` with a neighbour, and returns whether the two were small
-    /// enough.
+    /// Merges the child at `slot` of `parent` with a neighbour, and returns whether the two were small enough.
     fn join(&mut self, parent: u32, slot: usize) -> bool {
         let page = self.page(parent);
         let mut lefts =
@@ -148,7 +147,7 @@ impl AddressTree {
         true
     }
 
-    /// Takes the child at `slot` out of `parent` and keeps the page for later.
+    /// Removes the child at `slot` from `parent` and keeps the page for reuse.
     fn drop_child(&mut self, parent: u32, slot: usize) {
         let page = &mut self.pages[parent as usize];
         let child = page.links[slot];

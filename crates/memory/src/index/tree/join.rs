@@ -4,7 +4,7 @@ use super::page::{LONG, LOW, Page, short};
 use super::{AddressTree, FreeRange, Place};
 
 impl AddressTree {
-    /// Returns a range as it will be once it is given back, and how many others it will have joined.
+    /// Returns the range that results from giving `new` back, and the number of neighbours it absorbs.
     pub(crate) fn joined(&self, new: FreeRange) -> (FreeRange, usize) {
         let below = self.at_or_below(new.start).map(|place| self.entry(place));
         let below = below.filter(|below| below.end() == new.start);
@@ -15,9 +15,9 @@ impl AddressTree {
         (FreeRange { start, size: end - start, ..new }, neighbours)
     }
 
-    /// Gives a range back, as [`give_back`](Self::give_back) does, and returns the lowest range of at
-    /// least `units` after that. The search comes first, since it can run while `new` is still loaded
-    /// from memory; the range it finds is the answer, unless the joined one is below.
+    /// Gives a range back, as [`give_back`](Self::give_back) does, and returns the lowest range of at least `units`
+    /// afterwards. The search comes first, since it can run while `new` is still being loaded from memory. The result
+    /// is the range found, unless the merged range is lower.
     #[inline]
     pub(crate) fn first_with(&mut self, new: FreeRange, near: u32, units: u64) -> Option<Place> {
         let found = self.first(units).map(|found| (found, self.start(found)));
@@ -29,7 +29,7 @@ impl AddressTree {
         found.map(|(found, start)| self.again(found, start))
     }
 
-    /// Returns the new place of a range that was at `place` before another was given back.
+    /// Returns the new place of a range that was at `place` before another range was given back.
     #[inline]
     fn again(&self, place: Place, start: u64) -> Place {
         let page = self.page(place.page);
@@ -39,14 +39,14 @@ impl AddressTree {
         self.place_near(start, place.page)
     }
 
-    /// Adds a range and joins it with the ranges that it touches; all of it gets the new link. The
-    /// search begins at the page `near`, and is short if the range belongs there.
+    /// Adds a range and merges it with adjacent ranges; the merged range gets the new link. The search starts at the
+    /// page `near`, and is short if the range belongs there.
     #[inline]
     pub(crate) fn give_back(&mut self, new: FreeRange, near: u32) {
         self.join_in(new, near);
     }
 
-    /// Does what [`give_back`](Self::give_back) does, and returns the place of the joined range.
+    /// Does the work of [`give_back`](Self::give_back), and returns the place of the merged range.
     #[inline]
     fn join_in(&mut self, new: FreeRange, near: u32) -> Place {
         let gap = self.gap_near(new.start, near);
@@ -70,8 +70,7 @@ impl AddressTree {
         }
     }
 
-    /// Adds a range to the ones that it touches, where it touches any and no more than the page of
-    /// `gap` changes.
+    /// Merges a range with its neighbours, if it has any and the change affects only the page of `gap`.
     #[inline]
     fn join_within(&mut self, gap: Place, new: FreeRange) -> Option<Place> {
         let linked = self.linked;
@@ -100,7 +99,7 @@ impl AddressTree {
         Some(Place { page: gap.page, slot: keep as u32 })
     }
 
-    /// Carries up that a range of `page` has grown to `size`.
+    /// Propagates to the parents that a range of `page` has grown to `size`.
     #[inline]
     fn lift_grown(&mut self, page: u32, size: i32) {
         let mut at = page;

@@ -1,12 +1,12 @@
 //! A page of the tree: entries in order, and the searches within it.
 
-/// Entries in a page. Short enough that moving half a page costs about as much as finding the
-/// place; long enough that 100,000 ranges need only four levels.
+/// Number of entries in a page. Small enough that moving half a page costs about as much as finding the position; large
+/// enough that 100,000 ranges need only four levels.
 pub(super) const PAGE: usize = 24;
-/// A page with fewer entries than this is joined with a neighbour if both fit into three quarters
-/// of a page, so that an insertion does not split them again at once.
+/// Threshold for merging pages: a page with fewer entries is merged with a neighbour if both fit into three quarters of
+/// a page. The rest is slack, so that an insertion does not split the page again at once.
 pub(super) const LOW: usize = PAGE / 4;
-/// Size in a page of all ranges that are this long or longer.
+/// Maximum size stored in a page; it stands for all ranges of this size or more.
 pub(super) const LONG: u64 = i32::MAX as u64;
 
 /// Returns a size as pages hold it.
@@ -15,7 +15,7 @@ pub(super) fn short(size: u64) -> i32 {
     size.min(LONG) as i32
 }
 
-/// An entry of a page: a range with its size cut to what pages hold, or a child.
+/// An entry of a page: a range with its size capped at [`LONG`], or a child.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
     pub(super) start: u64,
@@ -23,21 +23,20 @@ pub(super) struct Item {
     pub(super) link: u32,
 }
 
-/// The fields of the entries are in arrays of their own: a search reads one of them, and eight
-/// sizes or four starts of a line of the cache are compared without a branch. Unused slots have
-/// the size 0 and start at the end of all addresses, so that searches need not know how long a
-/// page is.
+/// The fields of the entries are in separate arrays: a search reads one of them, and compares eight sizes or four
+/// starts of a cache line without a branch. Unused slots have size 0 and the highest possible start, so that searches
+/// need not know the length of a page.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Page {
     pub(super) len: u32,
     pub(super) level: u32,
-    /// The page that has this one as a child, and where; the root's mean nothing.
+    /// Parent of this page; undefined for the root.
     pub(super) parent: u32,
     pub(super) slot: u32,
     pub(super) sizes: [i32; PAGE],
     pub(super) starts: [u64; PAGE],
-    /// Children, or the blocks of the ranges; of a leaf in a tree without links, nothing.
+    /// Children of a branch, or the blocks of a leaf's ranges; unused for a leaf in a tree without links.
     pub(super) links: [u32; PAGE],
 }
 
@@ -86,7 +85,7 @@ impl Page {
         self.len = len as u32;
     }
 
-    /// Appends the entries of `other` from `from` on.
+    /// Appends the entries of `other`, starting at slot `from`.
     pub(super) fn append(&mut self, other: &Self, from: usize) {
         let (start, end) = (self.len(), self.len() + other.len() - from);
         self.sizes[start..end].copy_from_slice(&other.sizes[from..other.len()]);
@@ -100,8 +99,8 @@ impl Page {
         self.sizes.iter().fold(0, |longest, &size| longest.max(size))
     }
 
-    /// Returns the entries of at least `size` as bits: bit `n + 1` for slot `n`. (Were it bit `n`, the compiler
-    /// would take the first and the last slots one by one, and need half as many instructions more.)
+    /// Returns the entries of at least `size` as a bitmap: bit `n + 1` for slot `n`. (With bit `n`, the compiler would
+    /// handle the first and last slots one by one and emit 50 % more instructions.)
     #[inline]
     pub(super) fn at_least(&self, size: i32) -> u32 {
         // In two steps, which become comparisons and additions of four sizes at a time.
@@ -110,8 +109,8 @@ impl Page {
         bits.into_iter().fold(0, |all, bit| all | bit).cast_unsigned()
     }
 
-    /// Counts the entries that start at `key` or below: first by quarters, then within one. A search
-    /// that halves the page would have branches, or more loads that wait for each other.
+    /// Counts the entries that start at or below `key`: first by quarters, then within one quarter. A binary search
+    /// would have branches, or more dependent loads.
     #[inline]
     pub(super) fn rank(&self, key: u64) -> usize {
         const QUARTER: usize = PAGE / 4;

@@ -3,7 +3,7 @@
 use super::page::LONG;
 use super::{AddressTree, FreeRange};
 
-/// A free list as simple as can be.
+/// The simplest possible free list, as a reference.
 struct Model(Vec<(u64, u64)>);
 
 impl Model {
@@ -26,8 +26,8 @@ impl Model {
     }
 }
 
-/// Ranges on both sides of what a page can say, and pages noted that are long gone or never
-/// were: all as in the model.
+/// Ranges below and above the size limit of a page, and starting pages that were reused or never existed, give the
+/// same results as the model.
 #[test]
 fn long_ranges_and_stale_pages_make_no_difference() {
     let mut state = 1_u64;

@@ -4,7 +4,7 @@ use super::page::{Item, LONG, LOW, PAGE, short};
 use super::{AddressTree, FreeRange, Place};
 
 impl AddressTree {
-    /// Replaces the range at `place` by `entry`, which keeps its place in the order.
+    /// Replaces the range at `place` by `entry`, which must not change the order.
     #[inline]
     pub(crate) fn replace(&mut self, place: Place, entry: FreeRange) {
         let (page, slot) = (self.page(place.page), place.slot as usize);
@@ -28,14 +28,14 @@ impl AddressTree {
         self.note_long((start, old), (start, 0));
     }
 
-    /// Adds a range, which touches no other.
+    /// Adds a range that is adjacent to no other.
     #[inline]
     pub(crate) fn insert(&mut self, entry: FreeRange) {
         let gap = self.gap(entry.start);
         self.insert_at(gap, entry);
     }
 
-    /// Takes `units` from the front of the range at `place`, which has no link, and returns their start.
+    /// Takes `units` from the start of the range at `place`, which has no link, and returns their start.
     #[inline]
     pub(crate) fn take_front(&mut self, place: Place, units: u64) -> u64 {
         let page = &mut self.pages[place.page as usize];
@@ -53,8 +53,8 @@ impl AddressTree {
         at
     }
 
-    /// Takes `units` from `at` on out of the range at `place`. The rest below keeps the link of the
-    /// range, the rest above gets `link`.
+    /// Cuts `units` at `at` out of the range at `place`. The remainder below keeps the link of the range; the remainder
+    /// above gets `link`.
     #[inline]
     pub(crate) fn cut(&mut self, place: Place, at: u64, units: u64, link: u32) {
         let hole = self.entry(place);
