@@ -27,7 +27,8 @@ fn layout<'py>(
         let shape = Shape::new(&shape).map_err(cubeyard_runtime::RuntimeError::from).or_raise()?;
         let layout = placement.resolve(shape, dtype, &topology.topology);
         let layout = layout.map_err(cubeyard_runtime::RuntimeError::from).or_raise()?;
-        let (text, picture) = (cubeyard_cli::layout_text(&layout), cubeyard_diagrams::placement(&layout));
+        let (text, picture) =
+            (cubeyard_cli::layout_text(&layout), cubeyard_diagrams::placement(&layout));
         Ok((layout, text, picture))
     })?;
     Ok((plain::report(py, &layout)?, text, picture))

@@ -6,8 +6,6 @@
 )]
 
 mod benches;
-mod bounds;
-mod five_steps;
 #[path = "../../../tl/tests/it/lab.rs"]
 #[allow(dead_code, reason = "shared with the tests of the language")]
 mod lab;

@@ -167,7 +167,7 @@ impl CclConfig {
 
 impl Resolved {
     /// Returns the number of channels between the PEs of all ranks.
-    pub(super) fn channels(&self, topology: &Topology) -> Result<usize, DistError> {
+    pub fn channels(&self, topology: &Topology) -> Result<usize, DistError> {
         let map = RankMap::new(topology, &self.config)?;
         Ok(self.algorithm.wires(map.world()).len() * map.positions())
     }
