@@ -93,9 +93,9 @@ impl Records {
         let file = path.map(RecordFile::open).transpose()?;
         let mut records = Self { file, found: BTreeMap::new(), count: 0 };
         if resume {
-            records.read()?
+            records.read()?;
         } else {
-            records.clear()?
+            records.clear()?;
         }
         Ok(records)
     }
