@@ -97,6 +97,7 @@ impl PlainValue {
 
     /// Returns the value with keys in alphabetical order and without those that are `none`: one form of all files that
     /// say the same.
+    #[must_use]
     pub fn normal(&self) -> Self {
         let is_none = |value: &Self| matches!(value, Self::Text(text) if text == "none");
         match self {

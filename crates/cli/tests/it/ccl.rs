@@ -119,8 +119,21 @@ fn the_bound_is_drawn_above_the_lines() {
     let picture = sandbox.read("plot.svg");
     let document = roxmltree::Document::parse(&picture).unwrap();
     let paths = || document.descendants().filter(|node| node.has_tag_name("path"));
-    assert!(paths().any(|path| path.has_attribute("stroke-dasharray")));
-    assert!(paths().filter(|path| path.attribute("stroke-width") == Some("2")).count() >= 2);
+    // A line is below the bound, which is level: a larger y is further down.
+    let height =
+        |path: &str| path[1..].split([' ', 'L', 'H']).nth(1).unwrap().parse::<f64>().unwrap();
+    let of = |dashes| {
+        move |path: &roxmltree::Node<'_, '_>| path.attribute("stroke-dasharray") == Some(dashes)
+    };
+    let heights = |dashes| {
+        paths()
+            .filter(of(dashes))
+            .map(|path| height(path.attribute("d").unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let (bound, lines) = (heights("8 6"), heights("none"));
+    assert!(bound.len() == 1 && lines.len() >= 2, "{bound:?} {lines:?}");
+    assert!(lines.iter().all(|line| *line > bound[0]), "{bound:?} {lines:?}");
     refused(&ccl(&sandbox, &["--plot", "plot.png"]), &["plot.png: cannot be drawn", ".svg"]);
 }
 

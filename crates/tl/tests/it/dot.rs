@@ -245,7 +245,7 @@ fn products_that_are_none_are_refused_with_their_line() {
         ),
         (
             |tl, x| tl.dot(x, &tl.reshape(x, &[1, 4, 4])),
-            "dot of f32[4, 4] and f32[1, 4, 4]: expected two matrices, or two batches of as many",
+            "dot of f32[4, 4] and f32[1, 4, 4]: expected two matrices, or two batches with the same number of matrices",
         ),
         (
             |tl, x| tl.dot(&tl.reshape(x, &[2, 2, 4]), &tl.reshape(x, &[2, 2, 4])),

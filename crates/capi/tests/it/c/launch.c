@@ -194,7 +194,7 @@ static void registries(void) {
     EXPECT_OK(cubeyard_registry_new(&registry));
     EXPECT_OK(cubeyard_registry_add(registry, 7, first));
     EXPECT_OK(cubeyard_registry_add(registry, 3, second));
-    EXPECT_ERROR(IN_USE, cubeyard_registry_add(registry, 7, second), "device 7 has an allocator");
+    EXPECT_ERROR(IN_USE, cubeyard_registry_add(registry, 7, second), "device 7 already has an allocator");
     EXPECT_OK(cubeyard_registry_devices(registry, devices, 2, &count));
     EXPECT(count == 2 && devices[0] == 3 && devices[1] == 7);
     EXPECT_OK(cubeyard_registry_get(registry, 7, &found));
