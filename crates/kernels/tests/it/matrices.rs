@@ -27,7 +27,7 @@ fn operand(values: &[f64], shape: [u64; 2], tile: Option<[u64; 2]>) -> Input {
 fn tiled(
     staging: Staging,
     layout: OperandLayout,
-    [a, b]: [&[f64]; 2],
+    operands: [&[f64]; 2],
     shape: [u64; 3],
 ) -> Vec<f64> {
     let ([m, k, n], [tile_m, tile_k, tile_n]) = (shape, TILE);
@@ -39,8 +39,8 @@ fn tiled(
     let places = if is_tiled { pack(&elements, [m, n], [tile_m, tile_n]) } else { elements };
     let of_c = if is_tiled { vec![places.len() as u64] } else { vec![m, n] };
     let tensors = vec![
-        operand(a, [m, k], of_a),
-        operand(b, [k, n], of_b),
+        operand(operands[0], [m, k], of_a),
+        operand(operands[1], [k, n], of_b),
         zeroed(Over::First, &of_c, DType::F32),
     ];
     let found = Case::new(&gemm(staging, layout), tensors, &shape).run().remove(0);
@@ -101,7 +101,7 @@ fn a_product_on_many_pes_is_exact_by_panels_and_by_tiles() {
                 output(Over::Rows, &[m, n], DType::F16),
             ];
             let found = Case::new(&gemm_multi(), tensors, &[resident, width, by_panel]).run();
-            assert_eq!(found, [expected.clone()], "{shape:?} by panel: {by_panel}");
+            assert_eq!(found, std::slice::from_ref(&expected), "{shape:?} by panel: {by_panel}");
         }
     }
 }

@@ -35,7 +35,7 @@ fn copies_come_from_the_own_pe_the_next_cube_or_the_first_pe() {
             let x = given(Over::Rows, &shape, DType::F32, &x);
             let tensors = vec![x, output(Over::Rows, &shape, DType::F32)];
             let found = Case::new(&copy(from), tensors, &[block]).run();
-            assert_eq!(found, [expected.clone()], "{from:?} in blocks of {block}");
+            assert_eq!(found, std::slice::from_ref(&expected), "{from:?} in blocks of {block}");
         }
     }
 }
