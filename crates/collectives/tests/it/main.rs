@@ -19,3 +19,5 @@ mod lab;
 mod long_tests;
 mod process_groups;
 mod recordings;
+mod service;
+mod service_calls;
