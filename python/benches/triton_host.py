@@ -8,6 +8,7 @@ least of several times is taken. Times are those of the processor, so that a bus
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import time
 from collections.abc import Callable
@@ -23,7 +24,7 @@ import cubeyard.triton
 from clock import least
 from cubeyard import kernels as library
 from cubeyard.kernel import RustKernel
-from cubeyard.triton import _decode, _program
+from cubeyard.triton import _parse, _program
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import triton_kernels as kernels
@@ -108,7 +109,7 @@ def lowering() -> None:
         start = time.process_time()
         compiled = warm()
         took, text = time.process_time() - start, compiled.asm["ttir"]
-        own = least(lambda text=text: _program.Program("kernel", _decode.pack(_decode.decode(text))).steps(False))
+        own = least(lambda text=text: _program.Program("kernel", pickle.dumps(_parse.parse(text))).steps(False))
         print(f"lowering {name}: {own * 1e3:.1f} ms, after {took:.2f} s of Triton's compiler or its cache")
 
 

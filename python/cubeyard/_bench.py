@@ -73,9 +73,13 @@ class Bench:
     function: Callable[..., object]
     """The decorated function."""
 
-    def __init__(self, function: Callable[..., object], name: str, description: str) -> None:
+    def __init__(
+        self, function: Callable[..., object], name: str, description: str, place: tuple[str, int] | None = None
+    ) -> None:
+        """Makes a bench of a function, which is defined at a place: a file and a line; its own by default."""
         self.function, self.name, self.description = function, name, description
-        self.file = os.path.abspath(function.__code__.co_filename)
+        file, self.line = place or (function.__code__.co_filename, function.__code__.co_firstlineno)
+        self.file = os.path.abspath(file)
         self._declared, self._choices = _parameters(self)
         self.__doc__ = function.__doc__
 
@@ -88,7 +92,7 @@ class Bench:
     def __reduce__(self) -> tuple[Any, ...]:
         if os.path.isfile(self.file):
             return _of_file, (self.file, self.name)
-        return Bench, (self.function, self.name, self.description)
+        return Bench, (self.function, self.name, self.description, (self.file, self.line))
 
     def __fingerprint__(self) -> Any:
         """Returns the function, which identifies this bench in functions that run it."""
@@ -287,8 +291,7 @@ def _text(error: BaseException) -> str:
 
 
 def _place(of: Bench, path: Path | None = None) -> str:
-    code = of.function.__code__
-    return f"{path or os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+    return f"{path or os.path.basename(of.file)}:{of.line}"
 
 
 def _parameters(of: Bench) -> tuple[list[_Declared], dict[str, dict[str, Any]]]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from cubeyard import _arguments, _dtype
 from cubeyard import _native as native
 from cubeyard._given import name, text_of
-from cubeyard._result import HIDDEN, OPTIONAL, Result, build, plain
+from cubeyard._result import HIDDEN, OPTIONAL, Printed, arrow_types, build, plain
 from cubeyard._topology import resolve
 from cubeyard.errors import InputError
 from cubeyard.topology import TopologyLike
@@ -25,8 +25,10 @@ class FabricBound:
     kind: str
     busbw_gbs: float
     capacity_gbs: float
-    side: int
-    links: int
+    side: str
+    """Ranks on one side of the limiting links."""
+    links: str
+    """The limiting links."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class CollectiveSweep(Result):
+class CollectiveSweep(Printed):
     """Measurements of a collective. The table has a row for each size and algorithm."""
 
     operation: str
@@ -89,18 +91,10 @@ class CollectiveSweep(Result):
     refused: tuple[Refusal, ...]
     right: bool
     """Whether all checked results are right."""
-    text: str = field(repr=False, compare=False, metadata=HIDDEN)
-    """Tables of the command."""
-    html: str = field(repr=False, compare=False, metadata=HIDDEN)
+    html: str = field(kw_only=True, repr=False, compare=False, metadata=HIDDEN)
     """Page of the command."""
 
-    _types: ClassVar[Mapping[str, str]] = {
-        "share_of_bound": "float64",
-        "estimate_us": "float64",
-        "wrong": "int64",
-        "differing": "int64",
-        "memories": "int64",
-    }
+    _types: ClassVar[Mapping[str, str]] = arrow_types(SweepRow)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, equal to what `cubeyard ccl --format json` prints."""
@@ -119,9 +113,6 @@ class CollectiveSweep(Result):
     def page(self) -> str:
         """Returns the page of `cubeyard ccl --plot`: bus bandwidth over size."""
         return self.html
-
-    def __str__(self) -> str:
-        return self.text
 
     def _draw(self, axes: Any) -> None:
         for algorithm in dict.fromkeys(row.algorithm for row in self.rows_):
@@ -155,7 +146,7 @@ def sweep(
 
     Args:
         op: all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather or scatter.
-        algorithm: "all" that support the operation, "auto" for the one that ccl.yaml or the cost model selects, or one
+        algorithm: "all" that support the operation, "auto" for the fastest or the one that ccl.yaml selects, or one
             of ccl.yaml by name.
         sizes: Bytes, as a number, a range such as "256:1M" or "1K:1M:4" (each size 2 or 4 times the one before), or a
             list of both.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,8 +46,7 @@ class RunComparison(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, equal to what `cubeyard compare` prints with `--format json`."""
-        found: dict[str, Any] = json.loads(self._compared.json())
-        return found
+        return self._compared.report()
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns the times: name, both times in nanoseconds, their ratio and the cause of the change."""
@@ -98,7 +96,7 @@ def compare(a: RecordLike, b: RecordLike, *, names: tuple[str, str] = ("A", "B")
     True
     """
     compared = _native.RecordComparison(names, [_line(a), _line(b)])
-    data = json.loads(compared.json())
+    data = compared.report()
     data["times"] = data.pop("rows")
     return RunComparison(**data, _compared=compared)
 

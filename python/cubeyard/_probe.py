@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, overload
 
 from cubeyard import _native as native
 from cubeyard._given import names, text_of
 from cubeyard._measurement import Invariant, LinkUse, ProbedCase, Transfer
-from cubeyard._result import HIDDEN, Result, build, plain, table
+from cubeyard._result import Printed, build, plain, table
 from cubeyard._topology import resolve
 from cubeyard.errors import InputError
 from cubeyard.topology import TopologyLike
@@ -21,13 +21,11 @@ Table = tuple[str, list[str], list[list[tuple[str, bool]]]]
 
 
 @dataclass(frozen=True)
-class ProbeResult(Result):
+class ProbeResult(Printed):
     """Measurements of cases: one transfer each, on a fresh machine. The table has a row for each case and size."""
 
     cases: tuple[ProbedCase, ...]
     invariants: tuple[Invariant, ...]
-    text: str = field(repr=False, compare=False, metadata=HIDDEN)
-    """Tables of the command."""
 
     _title: ClassVar[str] = "Latency and bandwidth of the fabric"
 
@@ -51,9 +49,6 @@ class ProbeResult(Result):
         """Returns a row for each case and size."""
         return [row for case in self.cases for row in case._rows()]
 
-    def __str__(self) -> str:
-        return self.text
-
     def _tables(self) -> list[Table]:
         tables = [table("Cases and sizes", self.rows()), table("Properties", plain(self.invariants))]
         for case in self.cases:
@@ -73,7 +68,7 @@ class ProbeResult(Result):
 
 
 @dataclass(frozen=True)
-class PatternResult(Result):
+class PatternResult(Printed):
     """Measurements of a pattern: transfers that run together on one machine. The table has a row for each."""
 
     makespan_ns: float
@@ -83,8 +78,6 @@ class PatternResult(Result):
     """The links that were used, those in use for the longest first."""
     order_hash: str
     """Hash of the order of events, the same for the same input."""
-    text: str = field(repr=False, compare=False, metadata=HIDDEN)
-    """Tables of the command."""
 
     _title: ClassVar[str] = "Transfers"
     _types: ClassVar[Mapping[str, str]] = {"held_up_link": "utf8", "held_up_behind": "int64"}
@@ -92,9 +85,6 @@ class PatternResult(Result):
     def rows(self) -> list[dict[str, Any]]:
         """Returns a row for each transfer."""
         return [{"transfer": number} | transfer._row() for number, transfer in enumerate(self.transfers)]
-
-    def __str__(self) -> str:
-        return self.text
 
     def _summary(self) -> str:
         return f"{len(self.transfers)} transfers in {self.makespan_ns:,.3f} ns, order of events {self.order_hash}"

@@ -9,12 +9,13 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, ClassVar, TypeVar, cast, get_args, get_type_hints
 
 from cubeyard import _native
 from cubeyard.errors import CubeyardError, InputError
 
-__all__ = ["HIDDEN", "OPTIONAL", "Result", "build", "columns", "new_axes", "plain", "table", "write"]
+__all__ = ["HIDDEN", "OPTIONAL", "Printed", "Result", "arrow_types", "build", "columns", "new_axes", "plain", "table", "write"]
 
 HIDDEN: Mapping[str, Any] = {"hidden": True}
 """Metadata of a dataclass field that `to_dict()` leaves out."""
@@ -116,6 +117,17 @@ class Result(ABC):
         """Draws the result on axes of matplotlib."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Printed(Result):
+    """Base of results with the tables that the command prints."""
+
+    text: str = dataclasses.field(kw_only=True, repr=False, compare=False, metadata=HIDDEN)
+    """Tables of the command."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
 def plain(value: Any) -> Any:
     """Returns a value as JSON has it: dataclasses are dictionaries and tuples are lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -170,6 +182,32 @@ def _built(value: Any, of: type | None) -> Any:
     if isinstance(value, list):
         return tuple(_built(item, of) for item in value)
     return value if of is None or value is None else build(of, value)
+
+
+ARROW = {bool: "bool", int: "int64", float: "float64", str: "utf8"}
+"""Arrow types of values."""
+
+
+def arrow_types(made: Any) -> dict[str, str]:
+    """Returns the Arrow types of the fields of a dataclass that are numbers, texts or truth values; they may be missing.
+
+    >>> @dataclasses.dataclass
+    ... class Row:
+    ...     bytes: int
+    ...     ns: float | None
+    ...     names: tuple[str, ...]
+    >>> arrow_types(Row)
+    {'bytes': 'int64', 'ns': 'float64'}
+    """
+    hints = get_type_hints(made)
+    kinds = {field.name: _present(hints[field.name]) for field in dataclasses.fields(made)}
+    return {name.rstrip("_"): ARROW[kind] for name, kind in kinds.items() if kind in ARROW}
+
+
+def _present(hint: Any) -> Any:
+    """Returns the type of a value that is not missing: `int` of `int | None`."""
+    kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+    return kinds[0] if isinstance(hint, UnionType) and len(kinds) == 1 else hint
 
 
 def columns(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> list[tuple[str, str, list[Any]]]:

@@ -124,7 +124,7 @@ class Run(Result):
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns the critical path, a row for each step."""
-        critical = json.loads(self._run.json(True))["critical"]
+        critical = self._run.figures(True)["critical"]
         return [{name: value for name, value in step.items() if name != "access"} for step in critical]
 
     def page(self) -> str:
@@ -195,7 +195,7 @@ def run(
     # Before the run, which may change what the bench reads.
     source = target.source if isinstance(target, Bench) else None
     native = _native.run_bench(target, settings, _topology.resolve(topology), options(data, live, device))
-    return Run(**json.loads(native.json(explain)), _run=native, _source=source)
+    return Run(**native.figures(explain), _run=native, _source=source)
 
 
 def benches(own: Iterable[Bench] | str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
@@ -206,9 +206,9 @@ def benches(own: Iterable[Bench] | str | os.PathLike[str] | None = None) -> list
     True
     """
     if own is None:
-        return list(json.loads(_native.built_in_benches()))
+        return _native.built_in_benches()
     listed = load(own) if isinstance(own, str | os.PathLike) else own
-    return [json.loads(_native.describe_bench(bench)) for bench in listed]
+    return [_native.describe_bench(bench) for bench in listed]
 
 
 def resolve(bench: str | Bench) -> str | Bench:
@@ -232,7 +232,7 @@ def resolve(bench: str | Bench) -> str | Bench:
 
 def assignments(bench: str | Bench, parameters: Mapping[str, Any]) -> list[str]:
     """Returns parameters as `name=value`, with the names of the bench."""
-    known = [] if not parameters else json.loads(_native.describe_bench(bench))["parameters"]
+    known = [] if not parameters else _native.describe_bench(bench)["parameters"]
     names = {parameter["name"].replace("-", "_"): parameter["name"] for parameter in known}
     return [f"{names.get(name, name)}={_text(name, value)}" for name, value in parameters.items()]
 

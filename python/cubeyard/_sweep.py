@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import itertools
 import json
 import math
 import os
@@ -17,7 +16,6 @@ from typing import Any, ClassVar
 from cubeyard import _native, _topology
 from cubeyard._bench import Bench, describe
 from cubeyard._fingerprint import Source
-from cubeyard._records import Records
 from cubeyard._result import Result
 from cubeyard._run import Record, Run, assignments, options, resolve, run, unboxed
 from cubeyard._workers import Workers
@@ -146,15 +144,15 @@ def sweep(
     wanted = list(dict.fromkeys(job.key for job in jobs))
     by_key = {job.key: job for job in jobs}
     unknown = None if source is None else source.unknown
-    with Records.open(path, resume) as records:
+    with _native.Records(path, resume) as records:
         missing = [by_key[key] for key in wanted if unknown is not None or not records.has(key)]
         with Workers.of(executor, workers, progress, len(missing)) as pool:
-            for key, line in pool.each(missing):
-                records.add(key, line)
+            for line in pool.each(missing):
+                records.add(line)
         records.sort(wanted)
         made = {job.key for job in missing}
         kept = sum(job.key not in made for job in jobs)
-        return Sweep(tuple(records.get(job.key) for job in jobs), kept, unknown)
+        return Sweep(tuple(Record.read(records.line(job.key)) for job in jobs), kept, unknown)
 
 
 def points(grid: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -164,10 +162,8 @@ def points(grid: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]) -> l
     [{'m': 1, 'n': 3}, {'m': 2, 'n': 3}]
     """
     if isinstance(grid, Mapping):
-        lists = [_values(name, values) for name, values in grid.items()]
-        found = [dict(zip(grid, chosen, strict=True)) for chosen in itertools.product(*lists)]
-    else:
-        found = [_point(place, point) for place, point in enumerate(grid)]
+        return _native.grid_points([(name, _values(name, values)) for name, values in grid.items()])
+    found = [_point(place, point) for place, point in enumerate(grid)]
     if not found or not found[0]:
         raise InputError("grid: expected at least one configuration with a key")
     return found
@@ -176,10 +172,7 @@ def points(grid: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]) -> l
 def _values(name: str, values: Iterable[Any]) -> list[Any]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InputError(f"grid[{name!r}]: expected a list of values, found {values!r}")
-    listed = list(values)
-    if not listed:
-        raise InputError(f"grid[{name!r}]: expected at least one value")
-    return listed
+    return list(values)
 
 
 def _point(place: int, point: Mapping[str, Any]) -> dict[str, Any]:

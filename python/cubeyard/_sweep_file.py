@@ -62,7 +62,7 @@ def _run(
     options = {name: read[name] for name in ("data", "live", "device") if name in read}
     return sweep(
         bench,
-        dict(grid["product"]) if isinstance(grid, dict) else grid,
+        dict(grid["product"]) if "product" in grid else grid["listed"],
         executor=executor,
         path=path,
         resume=not fresh,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from cubeyard import _native as native
 from cubeyard import _progress
 from cubeyard._given import names
-from cubeyard._result import HIDDEN, Result, build, plain, table
+from cubeyard._result import Printed, arrow_types, build, plain, table
 from cubeyard._topology import resolve
 from cubeyard.topology import TopologyLike
 
@@ -51,20 +51,13 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Validation(Result):
+class Validation(Printed):
     """Comparisons of published figures, closed forms and golden values with ours."""
 
     checks: tuple[Check, ...]
-    text: str = field(repr=False, compare=False, metadata=HIDDEN)
-    """Tables of the command."""
 
     _title: ClassVar[str] = "Known figures and ours"
-    _types: ClassVar[Mapping[str, str]] = {
-        "ours": "float64",
-        "deviation": "float64",
-        "ok": "bool",
-        "reason": "utf8",
-    }
+    _types: ClassVar[Mapping[str, str]] = arrow_types(Check)
 
     @property
     def ok(self) -> bool:
@@ -82,9 +75,6 @@ class Validation(Result):
     def rows(self) -> list[dict[str, Any]]:
         """Returns a row for each check, with its verdict."""
         return [plain(check) | {"verdict": check.verdict} for check in self.checks]
-
-    def __str__(self) -> str:
-        return self.text
 
     def _summary(self) -> str:
         verdicts = [check.verdict for check in self.checks]
@@ -124,4 +114,4 @@ def validate(
     families = names("family", family)
     with _progress.shown(progress) as tell:
         data, text = native.validate(resolve(topology), families, tell)
-    return Validation(tuple(build(Check, row) for row in data), text)
+    return Validation(tuple(build(Check, row) for row in data), text=text)

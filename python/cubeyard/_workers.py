@@ -85,8 +85,8 @@ class Workers:
             self._own.shutdown(wait=error is None, cancel_futures=True)
         self._told(-1)
 
-    def each(self, jobs: Iterable[Job]) -> Iterator[tuple[str, str]]:
-        """Returns key and line of each configuration as it finishes. Progress is told when the caller has taken it."""
+    def each(self, jobs: Iterable[Job]) -> Iterator[str]:
+        """Returns the line of each configuration as it finishes. Progress is told when the caller has taken it."""
         rest = {job.key: job for job in jobs}
         broken = dict.fromkeys(rest, 0)
         while rest:
@@ -94,14 +94,14 @@ class Workers:
             lost: list[tuple[Job, str]] = []
             for key, line in self._batch([suspect] if suspect else list(rest.values()), lost):
                 del rest[key]
-                yield key, line
+                yield line
                 self._told(1)
             for job, _ in lost:
                 broken[job.key] += 1
             if suspect and lost:
                 # It was alone, so it is what kills its worker.
                 del rest[suspect.key]
-                yield suspect.key, suspect.failed(lost[0][1])
+                yield suspect.failed(lost[0][1])
                 self._told(1)
 
     def _batch(self, jobs: Sequence[Job], lost: list[tuple[Job, str]]) -> Iterator[tuple[str, str]]:

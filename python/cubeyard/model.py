@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from cubeyard import _arguments, _dtype, _progress
 from cubeyard import _native as native
 from cubeyard._given import text_of
-from cubeyard._result import HIDDEN, Result, build, plain, table
+from cubeyard._result import Printed, arrow_types, build, plain, table
 from cubeyard._topology import resolve
 from cubeyard.errors import InputError
 from cubeyard.topology import TopologyLike
@@ -40,7 +40,7 @@ class MemoryUse:
     """Use of memory: of the PE that has most, of the mean PE, and of all."""
 
     most_bytes: int
-    mean_bytes: float
+    mean_bytes: int
     all_bytes: int
 
 
@@ -56,7 +56,7 @@ class StepMemory:
 
 
 @dataclass(frozen=True)
-class Step(Result):
+class Step(Printed):
     """Measurement of a step of a model. The table has a row for each part."""
 
     model: str
@@ -93,19 +93,14 @@ class Step(Result):
     notes: tuple[str, ...]
     """Features of the model that are not simulated."""
     memory_per_pe: StepMemory
-    text: str = field(repr=False, compare=False, metadata=HIDDEN)
-    """Tables of the command."""
 
     _title: ClassVar[str] = "Step of a model"
-    _types: ClassVar[Mapping[str, str]] = {"share_of_bound": "float64"}
+    _types: ClassVar[Mapping[str, str]] = arrow_types(StepPart)
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns a row for each part."""
         rows: list[dict[str, Any]] = plain(self.parts)
         return rows
-
-    def __str__(self) -> str:
-        return self.text
 
     def _summary(self) -> str:
         rate = f"{self.total_us:,.1f} µs, {self.tokens_per_second:,.0f} tokens/s"

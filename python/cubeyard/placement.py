@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cubeyard import _arguments, _dtype, _native
+from cubeyard._result import plain
 from cubeyard._topology import resolve
 from cubeyard.errors import CubeyardError, InputError
 
@@ -44,7 +44,7 @@ class Layout:
     """Number of PEs that hold each part."""
     nbytes: int
     """Size of one copy in bytes."""
-    _json: str
+    _plain: Any = field(compare=False)
     _text: str
     _svg: str
 
@@ -57,7 +57,7 @@ class Layout:
 
     def to_dict(self) -> Any:
         """Returns plain data, equal to what `cubeyard placement --format json` prints."""
-        return json.loads(self._json)
+        return plain(self._plain)
 
     def draw(self) -> str:
         """Returns a picture as SVG: the matrix, coloured by the PEs that hold each part."""
@@ -129,10 +129,9 @@ class Placement:
         <BLANKLINE>
         """
         sizes, name = _arguments.shape(shape), _dtype.name_of(dtype)
-        text, table, svg = _native.layout(self._native(), sizes, name, resolve(topology))
-        plain = json.loads(text)
-        shards = tuple(map(_shard, plain["shards"]))
-        return Layout(shards, plain["copies"], plain["nbytes"], text, table, svg)
+        report, text, svg = _native.layout(self._native(), sizes, name, resolve(topology))
+        shards = tuple(map(_shard, report["shards"]))
+        return Layout(shards, report["copies"], report["nbytes"], report, text, svg)
 
     def draw(self, shape: int | Sequence[int] = (4096, 4096), dtype: Any = "f16", topology: Any = None) -> str:
         """Returns a picture of a placed tensor as SVG."""
@@ -149,6 +148,6 @@ class Placement:
         return (self.sip, self.cube, self.pe, list(self.sips), self.cubes, self.pes)
 
 
-def _shard(plain: Any) -> LayoutShard:
-    pe = f"sip{plain['sip']}.cube{plain['cube']}.pe{plain['pe']}"
-    return LayoutShard(pe, range(*plain["rows"]), range(*plain["columns"]), plain["offset_bytes"], plain["nbytes"])
+def _shard(shard: Any) -> LayoutShard:
+    pe = f"sip{shard['sip']}.cube{shard['cube']}.pe{shard['pe']}"
+    return LayoutShard(pe, range(*shard["rows"]), range(*shard["columns"]), shard["offset_bytes"], shard["nbytes"])

@@ -82,6 +82,7 @@ CASES = [
     ("gather", [F, 1, wholes(5, 9, low=0, high=37, dtype=torch.int64)]), ("sum", [F]), ("sum", [F, [1]], "sum_dim"), ("mean", [F]),
     ("prod", [F, 1], "prod_dim"), ("amax", [F, [1]]), ("max", [F]), ("max", [F, 1], "max_dim"),
     ("min", [F, 0], "min_dim"), ("argmax", [F, 1]), ("argmin", [F, 1]), ("all", [B]), ("any", [B, 1], "any_dim"),
+    ("unique_consecutive", [wholes(60, low=0, high=3), True, True]),
     ("count_nonzero", [I]), ("cumsum", [F, 1]), ("cummax", [F, 1]), ("cummin", [F, 1]), ("var_mean", [F, [1]]),
     ("std", [F]), ("softmax", [F, 1]), ("log_softmax", [F, 1]), ("topk", [F, 4]), ("sort", [F]), ("nonzero", [I]),
     ("masked_select", [F, B]), ("mm", [floats(20, 33), floats(33, 17)]), ("bmm", [floats(3, 20, 33), floats(3, 33, 17)]),

@@ -15,7 +15,7 @@ HOUR = 3_600_000_000_000_000
 
 
 def write_traces(folder):
-    example = ["cargo", "run", "--quiet", "--package", "cubeyard-device"]
+    example = ["cargo", "run", "--quiet", "--package", "cubeyard-perfetto"]
     subprocess.run([*example, "--example", "perfetto_sample", "--", folder], cwd=ROOT, check=True)
     return folder
 

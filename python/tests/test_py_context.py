@@ -154,7 +154,7 @@ def test_without_data_there_are_times_but_no_values():
     array = np.ones((256, 64), np.float32)
     with Context(data=False) as quiet, Context() as context:
         tensor = quiet.from_numpy(array).to(ROWS)
-        with pytest.raises(NoDataError, match="make it with data"):
+        with pytest.raises(NoDataError, match="create it with data"):
             tensor.numpy()
         other = context.from_numpy(array).to(ROWS)
         other.numpy()

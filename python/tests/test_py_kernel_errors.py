@@ -6,6 +6,7 @@ import gc
 import signal
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -273,6 +274,38 @@ def test_a_race_names_both_lines(context: cubeyard.Context) -> None:
     (finding,) = context.findings()
     assert (finding.kernel, finding.place) == ("races", line_of(races, "# here"))
     assert finding.what.count(line_of(races, "# here")) == 1 and "no order between the two" in finding.what
+
+
+PLACE = SimpleNamespace(file="/home/author/language.txt", line=7)
+
+
+def test_a_place_that_a_kernel_gives_is_that_of_its_commands(context: cubeyard.Context) -> None:
+    def races(x, tl):
+        tile = tl.full(2, tl.program_id(), "f32")
+        tl.place = PLACE
+        assert tl.place is PLACE
+        tl.store(x.whole, tile)
+        tl.place = None
+        tl.store(x.whole, tile)  # here
+
+    context.launch(races, one(context, [1, 2]), cubes=[0], pes=[0, 1])
+    assert {finding.place for finding in context.findings()} == {"language.txt:7", line_of(races, "# here")}
+
+
+@pytest.mark.parametrize("act", [lambda tl, x: tl.cdiv(1, 0), lambda tl, x: 1 // 0, lambda tl, x: x + tl.full(3, 0, "f32")])
+def test_an_error_is_at_the_place_that_the_kernel_gave(context: cubeyard.Context, act: Any) -> None:
+    def fails(x, tl):
+        tl.place = PLACE
+        act(tl, tl.load(x))
+
+    assert "fails on sip0.cube0.pe0, language.txt:7: " in str(failing(context, fails, one(context, [1, 2])))
+
+
+def test_a_place_has_a_file_and_a_line(context: cubeyard.Context) -> None:
+    def wrong(x, tl):
+        tl.place = 7  # here
+
+    assert line_of(wrong, "# here") in str(failing(context, wrong, one(context, [1])))
 
 
 def test_an_endless_kernel_is_ended(context: cubeyard.Context) -> None:

@@ -206,7 +206,7 @@ def test_configurations_are_texts_mappings_and_keywords():
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: FlexAllocator(None, "blocks:best-fit"), "config: unknown key `blocks`; known are fallback_sizes"),
+        (lambda: FlexAllocator(None, "blocks:best-fit"), "config: unknown key `blocks`; the keys are fallback_sizes"),
         (lambda: FlexAllocator(block="worst-fit"), "`block:worst-fit`: expected one of first-fit, best-fit"),
         (lambda: FlexAllocator(max_regions=0), "`max_regions:0`: expected a number from 1 to 64"),
         (lambda: FlexAllocator(alignment=1.5), "alignment is 1.5: expected a number"),

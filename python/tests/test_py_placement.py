@@ -61,7 +61,7 @@ def test_pictures_are_drawn():
     assert rows.draw().startswith("<svg")
     assert "4096x4096 f16" in rows._repr_html_()
     assert rows.layout(8)._repr_html_().count("<svg") == 1
-    assert "needs as many" in Placement(cubes=99)._repr_html_()
+    assert "the placement needs 99 cubes" in Placement(cubes=99)._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_wrong_arguments_are_named(arguments, expected):
     ("placement", "expected"),
     [
         (Placement(cubes=0), "at least one cube"),
-        (Placement(pes=9), "9 PEs needs as many, and the machine has 8"),
+        (Placement(pes=9), "the placement needs 9 PEs, but the machine has 8"),
         (Placement(sips=()), "at least one SIP"),
         (Placement(sips=(0, 0)), "sip0 is named twice"),
         (Placement(sips=(999,)), "sips: .*999"),

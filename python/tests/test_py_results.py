@@ -1,11 +1,14 @@
 """Results: plain data, tables that pandas, polars and pyarrow read, pages, pictures."""
 
+import collections.abc
 import dataclasses
 import gc
 import json
 import pickle
 import subprocess
 import sys
+import types
+import typing
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
@@ -14,11 +17,19 @@ import pandas
 import polars
 import pyarrow
 import pytest
-from cubeyard import distributed
+from cubeyard import distributed, replay
 from cubeyard._result import HIDDEN, Result, build
 from cubeyard.errors import CubeyardError, InputError
 
 SMALL = {"sips.count": 1, "cubes": {"w": 2, "h": 1}}
+HF = {
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "vocab_size": 4096,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 1,
+}
 TINY = {"name": "tiny", "layers": 2, "hidden": 512, "ffn": 1024, "heads": 8, "kv_heads": 1, "vocab": 4096}
 
 
@@ -62,6 +73,47 @@ def test_a_result_is_plain_data(result):
     with pytest.raises(dataclasses.FrozenInstanceError):
         result.text = ""
     assert pickle.loads(pickle.dumps(result)) == result
+
+
+def misfits(value, hint, path):
+    """Yields the paths of values that do not have the annotated type."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint is typing.Any:
+        return
+    if isinstance(hint, types.UnionType):
+        found = [list(misfits(value, one, path)) for one in inner]
+        yield from min(found, key=len)
+    elif dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        if type(value) is not hint:
+            yield f"{path}: {value!r} is no {hint.__name__}"
+            return
+        for field in dataclasses.fields(hint):
+            yield from misfits(getattr(value, field.name), hints[field.name], f"{path}.{field.name}")
+    elif not isinstance(value, origin or hint) or (origin is None and type(value) is not hint):
+        yield f"{path}: {value!r} is no {hint}"
+    elif origin in (tuple, list):
+        each = inner[:1] * len(value) if inner[-1] is Ellipsis or origin is list else inner
+        for at, (item, one) in enumerate(zip(value, each, strict=True)):
+            yield from misfits(item, one, f"{path}[{at}]")
+    elif origin in (dict, collections.abc.Mapping):
+        for key, item in value.items():
+            yield from misfits(key, inner[0], path)
+            yield from misfits(item, inner[1], f"{path}[{key!r}]")
+
+
+def test_fields_have_the_types_of_their_annotations(result):
+    assert list(misfits(result, type(result), type(result).__name__)) == []
+
+
+def test_fields_of_runs_comparisons_and_replays_have_the_types_of_their_annotations():
+    run = cubeyard.run("vector-add", elements=4096, data=True, explain=True, topology=SMALL)
+    other = cubeyard.run("vector-add", elements=8192, topology=SMALL)
+    recorded = replay.compare(replay.example(), policies=["pytorch", "best-fit"])
+    found = [run, cubeyard.compare(run, other), recorded, cubeyard.model.read({"model_type": "llama"} | HF)]
+    for result in found:
+        assert list(misfits(result, type(result), type(result).__name__)) == []
+    assert list(misfits(run, type(recorded), "run")) != []
 
 
 def test_pandas_polars_and_pyarrow_read_the_table_as_it_is(result):

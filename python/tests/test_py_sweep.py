@@ -16,7 +16,7 @@ from typing import Any
 import cubeyard
 import pytest
 from cubeyard import errors
-from cubeyard._records import Records
+from cubeyard._native import Records
 from cubeyard._workers import perform
 
 GRID = {"elements": [1024, 2048], "block": [128, 256], "pes": [1, 8]}
@@ -118,7 +118,7 @@ def test_records_of_other_sweeps_stay_in_the_file(tmp_path: Path) -> None:
     serial("vector-add", {"elements": [2048]}, path=path)
     found = [json.loads(line)["inputs"]["elements"] for line in path.read_text().splitlines()]
     assert found == [2048, 1024]
-    with Records.open(path, True) as records:
+    with Records(path, True) as records:
         assert not records.has("something else")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import cubeyard
 import pytest
 from cubeyard import errors
-from cubeyard._records import Records
+from cubeyard._native import Records
 
 BENCH = """
 import cubeyard
@@ -163,7 +163,7 @@ def test_the_workers_of_a_killed_sweep_end(tmp_path: Path) -> None:
     killed.communicate(timeout=60)
     until(lambda: not any(Path(f"/proc/{worker}/cmdline").exists() and _runs(worker) for worker in started))
     assert len(started) == 3
-    with Records.open(path, True):
+    with Records(path, True):
         pass
 
 

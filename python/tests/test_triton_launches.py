@@ -17,7 +17,7 @@ import triton_kernels as kernels
 
 import cubeyard
 import cubeyard.triton
-from cubeyard.triton import _program, _schedule, _version
+from cubeyard.triton import _program, compiler
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "triton_softmax.py"
 
@@ -71,9 +71,9 @@ def test_measurements_of_triton_are_of_simulated_time():
 
 
 @pytest.mark.parametrize("programs", [1, 97, 128, 300])
-@pytest.mark.parametrize("name", list(_schedule.SCHEDULES))
+@pytest.mark.parametrize("name", list(_program.SCHEDULES))
 def test_every_program_runs_once(name, programs):
-    schedule = _schedule.find(name)
+    schedule = _program.find_schedule(name)
     given = [number for pe in range(128) for number in schedule(pe, 128, programs)]
     assert sorted(given) == list(range(programs))
 
@@ -99,7 +99,7 @@ def test_copies_near_each_pe_are_faster_than_one_copy_far_away():
     assert times[0] < times[1]
 
 
-@pytest.mark.parametrize("schedule", list(_schedule.SCHEDULES))
+@pytest.mark.parametrize("schedule", list(_program.SCHEDULES))
 def test_programs_run_on_several_sips(schedule):
     x = np.random.default_rng(1).standard_normal((1024, 1024)).astype(np.float32)
     one, two = np.zeros_like(x), np.zeros_like(x)
@@ -230,7 +230,7 @@ def test_the_command_reports_the_launches_of_a_script():
 def test_another_version_of_triton_gets_a_clear_message(monkeypatch):
     monkeypatch.setattr(triton, "__version__", "3.99.0")
     with pytest.raises(cubeyard.CubeyardError, match=r"triton 3\.99\.0: expected one of 3\.6, "):
-        _version.check()
+        compiler.check_version()
 
 
 @pytest.mark.parametrize("first", ["compiler", "driver", "example", "_program", "_record"])

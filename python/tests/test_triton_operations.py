@@ -186,6 +186,26 @@ def test_an_operation_without_a_counterpart_is_named_with_its_line(kernel, name)
 
 
 @triton.jit
+def observed(x_ptr, out_ptr, KIND: tl.constexpr):
+    if KIND == "atomic_load":
+        tl.store(out_ptr, tl.atomic_load(x_ptr))
+    elif KIND == "atomic_store":
+        tl.atomic_store(out_ptr, 1)
+    elif KIND == "atomic_poll":
+        tl.atomic_poll(x_ptr, 1)
+    else:
+        tl.store(out_ptr, tl.fdiv(1.0, tl.load(x_ptr).to(tl.float32), approx=True).to(tl.int32))
+
+
+@pytest.mark.skipif(not hasattr(tl, "atomic_poll"), reason="Triton 3.9 brings these operations")
+@pytest.mark.parametrize("name", ["atomic_load", "atomic_store", "atomic_poll", "approx_divf"])
+def test_operations_of_the_newest_triton_are_refused_by_name(name):
+    x, out = np.ones(64, np.int32), np.zeros(64, np.int32)
+    with pytest.raises(cubeyard.CubeyardError, match=rf"test_triton_operations\.py:\d+: Triton's operation tt\.{name}"):
+        observed[(1,)](x, out, KIND=name)
+
+
+@triton.jit
 def within_both(x_ptr, out_ptr, rows, columns, M: tl.constexpr, N: tl.constexpr):
     r, c = tl.arange(0, M), tl.arange(0, N)
     at = r[:, None] * N + c[None, :]
@@ -234,9 +254,9 @@ def between(x_ptr, out_ptr, BLOCK: tl.constexpr):
 
 
 def test_an_address_between_elements_is_refused():
-    # The element before it was read.
+    # The element before it was read. The kernel failed at a line a few below that of the operation.
     x = np.arange(64, dtype=np.int32)
-    with pytest.raises(cubeyard.CubeyardError, match=r"test_triton_operations\.py:\d+: .*multiple of 4"):
+    with pytest.raises(cubeyard.CubeyardError, match=r"(test_triton_operations\.py:\d+): CubeyardError: \1: .*multiple of 4"):
         between[(1,)](x, np.zeros(64, np.int32), BLOCK=32)
 
 

@@ -30,9 +30,9 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use cubeyard_device::input::PlainValue;
 use cubeyard_device::topology::Topology;
-use serde::Serialize;
+use cubeyard_yaml::PlainValue;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::record::Record;
@@ -40,7 +40,7 @@ use crate::record::Record;
 pub use measured::Measured;
 
 /// Differences between two records, A and B.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
     /// Inputs with other values: version, bench, parameters, options.
     pub inputs: Vec<Pair<Value>>,
@@ -82,9 +82,9 @@ pub struct Pair<T = f64> {
     pub values: [Option<T>; 2],
 }
 
-impl<T: Serialize> Pair<T> {
-    fn json(&self) -> Value {
-        json!({ "name": self.name, "a": self.values[0], "b": self.values[1] })
+impl<T: Serialize> Serialize for Pair<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        json!({ "name": self.name, "a": self.values[0], "b": self.values[1] }).serialize(to)
     }
 }
 
@@ -116,22 +116,6 @@ impl Comparison {
         let ratio = |row: &RowComparison| row.ratio().map_or(0.0, |ratio| ratio.max(1.0 / ratio));
         self.rows.iter().rev().max_by(|one, other| ratio(one).total_cmp(&ratio(other)))
     }
-
-    /// Returns the comparison as one JSON object.
-    pub fn json(&self) -> Value {
-        json!({
-            "inputs": list(&self.inputs),
-            "machine": list(&self.machine),
-            "other_machine": self.other_machine,
-            "unreachable": self.unreachable,
-            "rows": self.rows.iter().map(RowComparison::json).collect::<Vec<_>>(),
-            "errors": self.errors,
-        })
-    }
-}
-
-fn list<T: Serialize>(all: &[Pair<T>]) -> Vec<Value> {
-    all.iter().map(Pair::json).collect()
 }
 
 impl RowComparison {
@@ -140,19 +124,22 @@ impl RowComparison {
         let [Some(a), Some(b)] = self.time_ns else { return None };
         (a > 0.0 && b > 0.0).then_some(b / a)
     }
+}
 
-    fn json(&self) -> Value {
-        json!({
+impl Serialize for RowComparison {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let row = json!({
             "name": self.name,
             "a_ns": self.time_ns[0],
             "b_ns": self.time_ns[1],
             "b_over_a": self.ratio(),
             "cause": self.cause(),
-            "path_ns": list(&self.path_ns),
-            "utilisation": list(&self.utilisation),
-            "bounds_ns": list(&self.bounds_ns),
+            "path_ns": self.path_ns,
+            "utilisation": self.utilisation,
+            "bounds_ns": self.bounds_ns,
             "limited_by": self.limited_by,
-        })
+        });
+        row.serialize(to)
     }
 }
 

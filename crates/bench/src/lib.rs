@@ -1,5 +1,7 @@
 //! Benches: kernels with inputs, a check of their results, and bounds on their time.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A bench is a file and a line in [`catalogue`]. It declares its [`Parameter`]s, makes its tensors on the
 //! [`Lab`], launches kernels of the [`library`](cubeyard_kernels), and compares the results with a reference of
 //! its own. Times, bounds and limits are computed for all benches by [`run`](fn@run).
@@ -10,12 +12,12 @@ pub mod compare;
 mod copy;
 mod ddp;
 mod error;
+mod figures;
 mod flash_attention;
 mod gemm;
 mod gemm_multi;
 mod gqa_decode;
 mod inputs;
-pub mod json;
 mod lab;
 mod layer_norm;
 mod limit;
@@ -44,6 +46,7 @@ mod work;
 
 pub use cubeyard_tl::{Needs, TooLarge};
 pub use error::{BenchError, OwnError};
+pub use figures::{BenchEntry, RunFigures};
 pub use lab::Lab;
 pub use log::RunLog;
 pub use parameter::{Parameter, ParameterError, ParameterKind, Value, Values};
@@ -137,7 +140,7 @@ pub fn find(name: &str) -> Result<Box<dyn Bench>, BenchError> {
     if let Some(place) = names.iter().position(|known| *known == name) {
         return Ok(all.swap_remove(place));
     }
-    let nearest = cubeyard_device::input::nearest(name, names.into_iter());
+    let nearest = cubeyard_yaml::nearest(name, names.into_iter());
     let nearest = nearest.map(str::to_owned);
     Err(BenchError::NoSuchBench { name: name.to_owned(), nearest })
 }

@@ -4,20 +4,25 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use cubeyard_device::input::nearest;
+use cubeyard_device::serial::text;
 use cubeyard_runtime::dtype::DType;
+use cubeyard_yaml::nearest;
+use serde::Serialize;
 use thiserror::Error;
 
 /// A parameter of a bench.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Parameter {
     /// Name of the parameter.
     pub name: Cow<'static, str>,
     /// Description in one line.
+    #[serde(rename = "what")]
     pub help: Cow<'static, str>,
     /// The values that it admits.
+    #[serde(rename = "expected", serialize_with = "text")]
     pub kind: ParameterKind,
     /// Default value of the parameter.
+    #[serde(serialize_with = "text")]
     pub default: Value,
 }
 

@@ -23,12 +23,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 use thiserror::Error;
 
-use cubeyard_device::input::PlainValue;
 use cubeyard_device::topology::Topology;
 use cubeyard_sim::Span;
 use cubeyard_tl::program::Finding;
+use cubeyard_yaml::PlainValue;
 
-use crate::json::checked;
+use crate::figures::checked;
 use crate::report::{Bound, RunReport, SliceKind, UnitUse};
 use crate::{Run, RunInputs, Value};
 

@@ -33,7 +33,9 @@ mod roofline;
 mod timeline;
 mod utilisation;
 
+use cubeyard_device::serial::ns;
 use cubeyard_sim::Span;
+use serde::Serialize;
 
 pub use self::operations::Timeline;
 pub use self::page::{page, page_with};
@@ -108,7 +110,7 @@ pub struct Bound {
 }
 
 /// Utilisation of units of one kind, as fractions of the kernel time.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UnitUse {
     /// Kind of unit, e.g. `PE_CPU`, `DMA read`, `GEMM`, `HBM`.
     pub unit: String,
@@ -121,7 +123,7 @@ pub struct UnitUse {
 }
 
 /// The timeline of one unit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lane {
     /// PE and unit, separated by a space, e.g. `sip0.cube0.pe0 DMA read`. Adjacent lanes of one PE are drawn
     /// together.
@@ -131,13 +133,16 @@ pub struct Lane {
 }
 
 /// One piece of work of a unit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Slice {
     /// Start of the slice.
+    #[serde(rename = "start_ns", serialize_with = "ns")]
     pub start: Span,
     /// End of the slice.
+    #[serde(rename = "end_ns", serialize_with = "ns")]
     pub end: Span,
     /// Time that the unit worked within the slice.
+    #[serde(skip)]
     pub busy: Span,
     /// Kind of the work.
     pub kind: SliceKind,
@@ -165,17 +170,22 @@ pub struct Step {
 }
 
 /// Composition of the time of a DMA access.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AccessTime {
     /// Overhead of the nodes on its way, and propagation on the wires.
+    #[serde(rename = "overhead_ns", serialize_with = "ns")]
     pub overhead: Span,
     /// Serialisation of its bytes onto links.
+    #[serde(rename = "serialisation_ns", serialize_with = "ns")]
     pub serialisation: Span,
     /// Service of its bursts by the memory.
+    #[serde(rename = "service_ns", serialize_with = "ns")]
     pub service: Span,
     /// Extra bursts, because its rows are not contiguous.
+    #[serde(rename = "rows_ns", serialize_with = "ns")]
     pub rows: Span,
     /// The remainder, beyond its time on an idle machine: waiting behind other traffic.
+    #[serde(rename = "waiting_ns", serialize_with = "ns")]
     pub waiting: Span,
 }
 

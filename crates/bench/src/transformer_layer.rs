@@ -1,6 +1,6 @@
 //! A transformer layer, tensor-parallel over cubes and SIPs.
 
-mod layout;
+mod numbers;
 mod reference;
 
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use cubeyard_model::cut::ExpertPlacement;
 use cubeyard_model::report::Demand;
 use cubeyard_model::spec::{Activation, Experts, Family};
 use cubeyard_model::{Cut, Driver, ModelError, ModelSpec, Phase, StepPart, Tensors, Workload};
-use layout::Numbers;
+use numbers::Numbers;
 
 /// Tolerance in f16: Q, K and V, attention, and the inside of the feed-forward part are rounded, and so is each
 /// of the sums that 32 cubes add up in nine steps, twice: about 16 roundings of 2⁻¹¹ on the path of any number.

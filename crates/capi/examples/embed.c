@@ -2,7 +2,7 @@
  * A backend with Cubeyard inside: a small inference loop on a virtual function that runs out of
  * memory, makes room, and leaves a snapshot behind.
  *
- *     cargo build --release -p cubeyard-capi
+ *     cargo build --release -p cubeyard-clib
  *     cc -std=c99 crates/capi/examples/embed.c -Icrates/capi/include -Ltarget/release -lcubeyard -o embed
  *     LD_LIBRARY_PATH=target/release ./embed snapshot.pickle
  */

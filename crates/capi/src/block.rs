@@ -1,4 +1,4 @@
-//! Blocks: allocated, found, pinned, freed.
+//! Blocks: allocation, lookup, pins and frees.
 
 use cubeyard_memory::device::RegionId;
 use cubeyard_memory::flex::{AllocationToken, TokenBlock};
@@ -83,7 +83,7 @@ impl CRequest {
         Ok(Request {
             size: Bytes::new(self.size),
             alignment: Bytes::new(self.alignment.max(1)),
-            kind: *kind.ok_or_else(|| argument::wrong("request.kind", "is no kind of block"))?,
+            kind: *kind.ok_or_else(|| argument::wrong("request.kind", "is not a kind of block"))?,
             stream: self.stream,
             site: self.site,
         })
@@ -94,7 +94,7 @@ impl Front {
     pub(crate) fn describe(&self, block: TokenBlock) -> Result<CBlockInfo, Failure> {
         let TokenBlock { address, size, requested, kind } = block;
         let segment = self.allocator.segment_table().get(address.region_id);
-        // The region may have been given back since the block was found, if it was freed meanwhile.
+        // The region may have been released since the block was found, if the block was freed in the meantime.
         let stale = || Failure::new(Status::Stale, "the block was freed before");
         let (place, segment) = segment.ok_or_else(stale)?;
         Ok(CBlockInfo {
@@ -116,14 +116,14 @@ unsafe extern "C" fn cubeyard_allocate(
     address: *mut CAddress,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator and a request.
+        // SAFETY: the header requires an allocator and a request.
         let (front, request) =
             unsafe { (Front::of(allocator)?, argument::read(request, "request")?) };
         argument::place(block, "block")?;
         argument::place_if(address, "address")?;
         let allocation = front.allocator.allocate_for(&request.request()?)?;
         let place = allocation.address();
-        // SAFETY: the header asks for places to write to.
+        // SAFETY: the header requires writable pointers.
         unsafe {
             argument::write_if(address, "address", place.into())?;
             argument::write(block, "block", allocation.into_token().into())
@@ -134,7 +134,7 @@ unsafe extern "C" fn cubeyard_allocate(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_free(allocator: *const Front, block: CBlock) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         Ok(front.allocator.free_token(block.token())?)
     })
@@ -143,7 +143,7 @@ unsafe extern "C" fn cubeyard_free(allocator: *const Front, block: CBlock) -> St
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_free_address(allocator: *const Front, address: CAddress) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         Ok(front.allocator.deallocate(address.place())?)
     })
@@ -156,11 +156,11 @@ unsafe extern "C" fn cubeyard_leak(
     address: *mut CAddress,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         argument::place(address, "address")?;
         let place = front.allocator.adopt(block.token())?.leak();
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { argument::write(address, "address", place.into()) }
     })
 }
@@ -172,10 +172,10 @@ unsafe extern "C" fn cubeyard_resolve(
     info: *mut CBlockInfo,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         let found = front.describe(front.allocator.block_of(block.token())?)?;
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { argument::write(info, "info", found) }
     })
 }
@@ -188,14 +188,14 @@ unsafe extern "C" fn cubeyard_pin(
     info: *mut CBlockInfo,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         argument::place(pin, "pin")?;
         argument::place_if(info, "info")?;
         let pinned = front.allocator.pin_token(block.token())?;
         let found = front.describe(front.allocator.block_of(block.token())?)?;
         let number = front.pins.insert(pinned);
-        // SAFETY: the header asks for places to write to.
+        // SAFETY: the header requires writable pointers.
         unsafe {
             argument::write_if(info, "info", found)?;
             argument::write(pin, "pin", number)
@@ -206,7 +206,7 @@ unsafe extern "C" fn cubeyard_pin(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_unpin(allocator: *const Front, pin: u64) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         front.pins.remove(pin).map(drop)
     })
@@ -219,7 +219,7 @@ unsafe extern "C" fn cubeyard_record_stream(
     stream: u32,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         Ok(front.allocator.record_stream_token(block.token(), stream)?)
     })

@@ -18,10 +18,10 @@ thread_local! {
     static LAST: RefCell<LastError> = RefCell::default();
 }
 
-/// Runs the body of a C function: no panic leaves it, and a failure is kept as the last error.
+/// Runs the body of a C function: no panic crosses the boundary, and a failure is stored as the last error.
 pub fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
-    // A panic is a mistake of ours; the library keeps its data whole whenever something can panic
-    // (its `lock` relies on that too), so the caller may go on to free and inspect.
+    // A panic is a bug of ours. The library keeps its data consistent whenever it can panic (its `lock` relies on that
+    // as well), so the caller may continue to free and inspect.
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         Err(Failure::new(
             Status::Internal,
@@ -40,7 +40,7 @@ fn remember(failure: Failure) -> Status {
     let Failure { status, message, report } = failure;
     let message = c_string(message);
     let report = report.map(|report| CReport::new(&report, &message));
-    // Fails only while the thread ends.
+    // Fails only while the thread exits.
     let _ = LAST.try_with(|last| *last.borrow_mut() = LastError { message, report });
     status
 }
@@ -55,7 +55,7 @@ unsafe extern "C" fn cubeyard_last_out_of_memory(report: *mut CReport) -> Status
     call(|| {
         let last = LAST.with_borrow(|last| last.report);
         let none = || Failure::new(Status::UnknownKey, "the last error was not out of memory");
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { argument::write(report, "report", last.ok_or_else(none)?) }
     })
 }
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_panic_becomes_an_internal_error_with_its_words() {
         assert_eq!(call(|| panic!("{} went wrong", "this")), Status::Internal);
-        // SAFETY: the text lives until the next failure on this thread.
+        // SAFETY: the text stays valid until the next failure on this thread.
         let message = unsafe { CStr::from_ptr(cubeyard_last_error()) };
         assert_eq!(message, c"internal error: this went wrong");
     }

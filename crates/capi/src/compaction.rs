@@ -1,4 +1,4 @@
-//! Plans of moves that bring free memory together.
+//! Compaction plans: moves that make free memory contiguous.
 
 use cubeyard_memory::flex::Move;
 
@@ -29,12 +29,12 @@ unsafe extern "C" fn cubeyard_compact(
     moves: *mut usize,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         argument::place(plan, "plan")?;
         argument::place_if(moves, "moves")?;
         let made = front.allocator.compact();
-        // SAFETY: the header asks for NULL or a place to write to, and a place to write to.
+        // SAFETY: the header requires NULL or a writable pointer, and a writable pointer.
         unsafe {
             argument::write_if(moves, "moves", made.moves().count())?;
             argument::write(plan, "plan", front.plans.insert(made))
@@ -50,7 +50,7 @@ unsafe extern "C" fn cubeyard_plan_moves(
     capacity: usize,
     count: *mut usize,
 ) -> Status {
-    // SAFETY: the header asks for an allocator, room for `capacity` moves, and NULL or a count.
+    // SAFETY: the header requires an allocator, room for `capacity` moves, and NULL or a count.
     unsafe {
         Front::fill(allocator, (moves, capacity), count, "moves", |front| {
             front.plans.with(plan, |plan| Ok(plan.moves().map(Into::into).collect()))
@@ -65,11 +65,11 @@ unsafe extern "C" fn cubeyard_plan_commit(
     moved: *mut usize,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         argument::place_if(moved, "moved")?;
         let done = front.plans.remove(plan)?.commit();
-        // SAFETY: the header asks for NULL or a place to write to.
+        // SAFETY: the header requires NULL or a writable pointer.
         unsafe { argument::write_if(moved, "moved", done) }
     })
 }
@@ -77,7 +77,7 @@ unsafe extern "C" fn cubeyard_plan_commit(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_plan_drop(allocator: *const Front, plan: u64) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         front.plans.remove(plan).map(drop)
     })

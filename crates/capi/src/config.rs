@@ -1,4 +1,4 @@
-//! Configurations, from a string.
+//! Configurations that are parsed from a string.
 
 use std::ffi::c_char;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Config {
             0 => Ok(self.mode),
             1 => Ok(AddressMode::Physical),
             2 => Ok(AddressMode::Virtual),
-            _ => Err(argument::wrong("mode", "is no CUBEYARD_MODE constant")),
+            _ => Err(argument::wrong("mode", "is not a CUBEYARD_MODE constant")),
         }
     }
 }
@@ -44,11 +44,11 @@ unsafe extern "C" fn cubeyard_config_new(text: *const c_char, config: *mut *mut 
         let text = if text.is_null() {
             ""
         } else {
-            // SAFETY: the header asks for NULL or a string.
+            // SAFETY: the header requires NULL or a string.
             unsafe { argument::text(text, "text") }?
         };
         let made = Box::new(Config { flex: text.parse()?, ..Config::default() });
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { argument::write(config, "config", Box::into_raw(made)) }
     })
 }
@@ -60,9 +60,9 @@ unsafe extern "C" fn cubeyard_config_set(
     value: *const c_char,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for a configuration that no other thread uses.
+        // SAFETY: the header requires a configuration that no other thread uses.
         let config = unsafe { argument::change(config, "config") }?;
-        // SAFETY: the header asks for strings.
+        // SAFETY: the header requires strings.
         let (key, value) =
             unsafe { (argument::text(key, "key")?, argument::text(value, "value")?) };
         Ok(config.flex.set(key, value)?)
@@ -72,13 +72,13 @@ unsafe extern "C" fn cubeyard_config_set(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_config_mode(config: *const Config, mode: *mut u32) -> Status {
     call(|| {
-        // SAFETY: the header asks for a configuration that no other thread uses.
+        // SAFETY: the header requires a configuration that no other thread uses.
         let config = unsafe { argument::read(config, "config") }?;
         let number = match config.mode {
             AddressMode::Physical => 1,
             AddressMode::Virtual => 2,
         };
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { argument::write(mode, "mode", number) }
     })
 }
@@ -86,9 +86,9 @@ unsafe extern "C" fn cubeyard_config_mode(config: *const Config, mode: *mut u32)
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_config_events(config: *mut Config, events: *const CEvents) -> Status {
     call(|| {
-        // SAFETY: the header asks for a configuration that no other thread uses.
+        // SAFETY: the header requires a configuration that no other thread uses.
         let config = unsafe { argument::change(config, "config") }?;
-        // SAFETY: the header asks for a struct whose first field says how long it is.
+        // SAFETY: the header requires a struct whose first field states its length.
         let events = unsafe { Events::new(events) }?;
         config.events = Some(Arc::new(events));
         Ok(())
@@ -102,7 +102,7 @@ unsafe extern "C" fn cubeyard_config_free(config: *mut Config) {
             return Ok(());
         }
         argument::place(config, "config")?;
-        // SAFETY: the header asks for a configuration; it came out of a box of ours.
+        // SAFETY: the header requires a configuration; it was created by `Box::into_raw`.
         drop(unsafe { Box::from_raw(config) });
         Ok(())
     });

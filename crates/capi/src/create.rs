@@ -41,10 +41,10 @@ unsafe extern "C" fn cubeyard_create_card(
     card: *const CCard,
     allocator: *mut *mut Front,
 ) -> Status {
-    // SAFETY: the header asks for NULL or a configuration, and a place to write to.
+    // SAFETY: the header requires NULL or a configuration, and a writable pointer.
     unsafe {
         create(config, allocator, |config| {
-            // SAFETY: the header asks for a card.
+            // SAFETY: the header requires a card.
             let card = argument::read(card, "card")?;
             Ok(Arc::new(Card::new(card.spec(config)?)))
         })
@@ -58,7 +58,7 @@ unsafe extern "C" fn cubeyard_create_host(
     limit: u64,
     allocator: *mut *mut Front,
 ) -> Status {
-    // SAFETY: the header asks for NULL or a configuration, and a place to write to.
+    // SAFETY: the header requires NULL or a configuration, and a writable pointer.
     unsafe { create(config, allocator, |_| Ok(Arc::new(HostMemory::new(Bytes::new(limit))))) }
 }
 
@@ -68,17 +68,17 @@ unsafe extern "C" fn cubeyard_create_device(
     device: *const CDevice,
     allocator: *mut *mut Front,
 ) -> Status {
-    // SAFETY: the header asks for NULL or a configuration, and a place to write to.
+    // SAFETY: the header requires NULL or a configuration, and a writable pointer.
     unsafe {
         create(config, allocator, |config| {
-            // SAFETY: the header asks for a struct whose first field says how long it is.
+            // SAFETY: the header requires a struct whose first field states its length.
             Ok(Arc::new(Device::new(device, config)?))
         })
     }
 }
 
 /// # Safety
-/// Pointers that are not null and are aligned point to a configuration, and to memory to write to.
+/// Pointers that are neither null nor unaligned point to a configuration, and to writable memory.
 unsafe fn create(
     config: *const Config,
     allocator: *mut *mut Front,
@@ -90,11 +90,11 @@ unsafe fn create(
         let config = if config.is_null() {
             &default
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { argument::read(config, "config") }?
         };
         let front = build(device(config)?, config)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { argument::write(allocator, "allocator", Box::into_raw(Box::new(front))) }
     })
 }
@@ -122,12 +122,11 @@ unsafe extern "C" fn cubeyard_destroy(allocator: *mut Front) -> Status {
         if allocator.is_null() {
             return Ok(());
         }
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         refuse_use(front)?;
         refuse_live(front)?;
-        // SAFETY: the header asks for an allocator that nobody uses any more; it came out of a box
-        // of ours.
+        // SAFETY: the header requires an allocator that is no longer in use; it was created by `Box::into_raw`.
         drop(unsafe { Box::from_raw(allocator) });
         Ok(())
     })
@@ -165,13 +164,12 @@ unsafe extern "C" fn cubeyard_abandon(allocator: *mut Front) -> Status {
         if allocator.is_null() {
             return Ok(());
         }
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         refuse_use(unsafe { Front::of(allocator) }?)?;
-        // SAFETY: the header asks for an allocator that nobody uses any more; it came out of a box
-        // of ours.
+        // SAFETY: the header requires an allocator that is no longer in use; it was created by `Box::into_raw`.
         let front = unsafe { Box::from_raw(allocator) };
         front.clear();
-        // A block that waits for a stream would keep its region.
+        // A block that waits for a stream would keep its region alive.
         front.allocator.synchronize();
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! A device as functions of the caller.
+//! A device implemented by functions of the caller.
 
 use std::ffi::{c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
@@ -41,18 +41,18 @@ pub(crate) struct CDevice {
 const FIRST_SIZE: usize = offset_of!(CDevice, table_entries);
 
 impl CDevice {
-    /// Copies the struct, with zeros for fields that the caller's version does not have.
+    /// Copies the struct; fields missing in the caller's version are set to zero.
     ///
     /// # Safety
-    /// If it is not null and is aligned, `device` points to a struct of at least the length that
-    /// its first field gives.
+    /// If the pointer is neither null nor unaligned, `device` points to a struct at least as long as its first field
+    /// states.
     unsafe fn copied(device: *const Self) -> Result<Self, Failure> {
-        // SAFETY: the first field is there.
+        // SAFETY: the first field is present.
         let size = *unsafe { argument::read(device.cast::<usize>(), "device") }?;
         argument::struct_size(size, FIRST_SIZE, "device")?;
         let mut copy = MaybeUninit::<Self>::zeroed();
         let length = size.min(size_of::<Self>());
-        // SAFETY: so much of it is there, and fits; all zeros is a device without functions.
+        // SAFETY: `size` bytes are present and fit; all zeros is a device without functions.
         unsafe {
             copy.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(device.cast(), length);
             Ok(copy.assume_init())
@@ -60,7 +60,7 @@ impl CDevice {
     }
 }
 
-/// A device of the caller, checked.
+/// A validated device of the caller.
 pub(crate) struct Device {
     mode: AddressMode,
     user: *mut c_void,
@@ -68,7 +68,7 @@ pub(crate) struct Device {
     release: ReleaseFn,
     info: InfoFn,
     granules: Option<GranuleFns>,
-    /// Number of entries of the firmware's table, if it has one.
+    /// Number of entries of the firmware's table, if the device has one.
     table: Option<usize>,
     regions: AtomicUsize,
     physical: Option<PhysicalFn>,
@@ -82,17 +82,17 @@ struct GranuleFns {
     decommit: DecommitFn,
 }
 
-// SAFETY: the header says that callbacks are called on any thread, with `user` as it was given.
+// SAFETY: according to the header, callbacks may be called on any thread, with the given `user`.
 unsafe impl Send for Device {}
-// SAFETY: likewise, and on several threads at a time.
+// SAFETY: likewise, also on several threads at the same time.
 unsafe impl Sync for Device {}
 
 impl Device {
     /// # Safety
-    /// If it is not null and is aligned, `device` points to a struct of at least the length that
-    /// its first field gives.
+    /// If the pointer is neither null nor unaligned, `device` points to a struct at least as long as its first field
+    /// states.
     pub(crate) unsafe fn new(device: *const CDevice, config: &Config) -> Result<Self, Failure> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees the same.
         let device = &unsafe { CDevice::copied(device) }?;
         let entries = usize::try_from(device.table_entries).unwrap_or(usize::MAX);
         Ok(Self {
@@ -110,7 +110,7 @@ impl Device {
 
     fn region(&self, acquire: AcquireFn, size: Bytes) -> Option<RegionHandle> {
         let mut id = 0;
-        // SAFETY: the caller gave this function for this purpose, with this pointer.
+        // SAFETY: the caller passed this function for this purpose, with this pointer.
         let given = unsafe { acquire(self.user, size.get(), &raw mut id) } != 0;
         if given {
             self.regions.fetch_add(1, Ordering::Relaxed);
@@ -122,7 +122,7 @@ impl Device {
 impl GranuleFns {
     fn new(device: &CDevice) -> Result<Self, Failure> {
         if !device.granule.is_power_of_two() {
-            return Err(argument::wrong("device.granule", "is no power of two"));
+            return Err(argument::wrong("device.granule", "is not a power of two"));
         }
         Ok(Self {
             granule: Bytes::new(device.granule),
@@ -144,7 +144,7 @@ impl DeviceMemory for Device {
 
     fn release(&self, region: RegionHandle) {
         self.regions.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY: the caller gave this function for this purpose, with this pointer.
+        // SAFETY: the caller passed this function for this purpose, with this pointer.
         unsafe { (self.release)(self.user, region.id.get(), region.size.get()) }
     }
 

@@ -1,4 +1,4 @@
-//! The environment: this file alone reads it.
+//! Environment variables; only this file reads them.
 
 #![expect(
     clippy::disallowed_methods,
@@ -20,7 +20,7 @@ use crate::call::call;
 use crate::config::Config;
 use crate::status::{Failure, Status};
 
-/// Any of these asks for the log.
+/// Variables that enable the log.
 const DEBUG: [&str; 3] = ["CUBEYARD_ALLOC_DEBUG", "TORCH_SPYRE_ALLOC_DEBUG", "TORCH_SPYRE_DEBUG"];
 
 #[unsafe(no_mangle)]
@@ -29,12 +29,13 @@ unsafe extern "C" fn cubeyard_config_from_env(config: *mut *mut Config) -> Statu
         argument::place(config, "config")?;
         let (flex, mode) = read(FlexConfig::default())?;
         let read = Box::new(Config { flex, mode, events: None });
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { argument::write(config, "config", Box::into_raw(read)) }
     })
 }
 
-/// Reads the configuration of allocators, on top of one, and the mode of the device; begins the log that is asked for.
+/// Reads the configuration of allocators, starting from `flex`, and the mode of the device; enables the log if
+/// requested.
 pub fn read(mut flex: FlexConfig) -> Result<(FlexConfig, AddressMode), Failure> {
     let text = variable("CUBEYARD_ALLOC_CONF")?;
     flex.update(&text).map_err(|error| cannot_be("CUBEYARD_ALLOC_CONF", &error))?;
@@ -51,7 +52,7 @@ pub fn read(mut flex: FlexConfig) -> Result<(FlexConfig, AddressMode), Failure> 
     Ok((flex, mode))
 }
 
-/// The value of a variable, empty where there is none.
+/// Returns the value of a variable, or an empty string if it is not set.
 fn variable(name: &str) -> Result<String, Failure> {
     match env::var(name) {
         Err(VarError::NotPresent) => Ok(String::new()),
@@ -64,7 +65,7 @@ fn cannot_be(name: &str, why: &dyn std::fmt::Display) -> Failure {
     Failure::new(Status::Config, format!("{name}: {why}"))
 }
 
-/// Shows every step on standard error. Where the program has a log already, that one gets them.
+/// Logs every step to standard error. If the program already has a log, that log receives the steps.
 fn log() {
     let lines = fmt()
         .with_max_level(Level::DEBUG)

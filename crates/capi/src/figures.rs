@@ -14,11 +14,11 @@ unsafe extern "C" fn cubeyard_stat(
     value: *mut i64,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator and a string.
+        // SAFETY: the header requires an allocator and a string.
         let (front, key) = unsafe { (Front::of(allocator)?, argument::text(key, "key")?) };
         let unknown = || Failure::new(Status::UnknownKey, format!("there is no statistic `{key}`"));
         let found = front.allocator.stats().key(key).ok_or_else(unknown)?;
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { argument::write(value, "value", found) }
     })
 }
@@ -31,20 +31,20 @@ unsafe extern "C" fn cubeyard_stats_json(
     length: *mut usize,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         if capacity > 0 {
             argument::place(buffer, "buffer")?;
         }
         let json = front.allocator.stats().to_json();
         let needed = json.len() + 1;
-        // SAFETY: the header asks for NULL or a place to write to.
+        // SAFETY: the header requires NULL or a writable pointer.
         unsafe { argument::write_if(length, "length", needed) }?;
         if needed > capacity {
-            let message = format!("{needed} bytes are needed, and the buffer has {capacity}");
+            let message = format!("{needed} bytes are needed, but the buffer has {capacity}");
             return Err(Failure::new(Status::Buffer, message));
         }
-        // SAFETY: the header asks for a buffer of `capacity` bytes, which is enough.
+        // SAFETY: the header requires a buffer of `capacity` bytes, which is enough.
         unsafe {
             buffer.copy_from_nonoverlapping(json.as_ptr().cast(), json.len());
             buffer.add(json.len()).write(0);
@@ -56,7 +56,7 @@ unsafe extern "C" fn cubeyard_stats_json(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_reset_peak_stats(allocator: *const Front) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         unsafe { Front::of(allocator) }?.allocator.reset_peak_stats();
         Ok(())
     })
@@ -65,7 +65,7 @@ unsafe extern "C" fn cubeyard_reset_peak_stats(allocator: *const Front) -> Statu
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_reset_accumulated_stats(allocator: *const Front) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         unsafe { Front::of(allocator) }?.allocator.reset_accumulated_stats();
         Ok(())
     })
@@ -78,12 +78,12 @@ unsafe extern "C" fn cubeyard_memory_info(
     total_bytes: *mut u64,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         argument::place(free_bytes, "free_bytes")?;
         argument::place(total_bytes, "total_bytes")?;
         let info = front.allocator.device().info();
-        // SAFETY: the header asks for places to write to.
+        // SAFETY: the header requires writable pointers.
         unsafe {
             argument::write(free_bytes, "free_bytes", info.free.get())?;
             argument::write(total_bytes, "total_bytes", info.total.get())

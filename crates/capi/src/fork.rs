@@ -1,5 +1,5 @@
-//! Forks. The child of a process with threads has locks that no thread will ever unlock, and devices
-//! that its parent still uses: it must not touch allocators that were made before.
+//! Forks. The child of a process with threads has locks that no thread will ever unlock, and devices that its parent
+//! still uses. It must not touch allocators that were created before the fork.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -21,15 +21,15 @@ unsafe extern "C" fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns the number of forks, which is different in a child.
+/// Returns the number of forks, which differs between parent and child.
 pub(crate) fn count() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Returns the number of forks, and makes sure that they are counted.
+/// Returns the number of forks, and ensures that forks are counted.
 pub fn watch() -> Result<u64, Failure> {
     static WATCHED: OnceLock<c_int> = OnceLock::new();
-    // SAFETY: the function adds to a number, which may be done in a child.
+    // SAFETY: the function only increments a number, which is allowed in a child.
     let failed = *WATCHED.get_or_init(|| unsafe { pthread_atfork(None, None, Some(forked)) });
     if failed != 0 {
         let message = format!("forks cannot be watched for: error {failed} of the system");
@@ -38,7 +38,7 @@ pub fn watch() -> Result<u64, Failure> {
     Ok(count())
 }
 
-/// Refuses, in a child, an object that was made after `made` forks of its parents.
+/// Refuses, in a child process, an object that a parent created when the fork count was `made`.
 pub fn check(made: u64, what: &str) -> Result<(), Failure> {
     if made == count() {
         return Ok(());

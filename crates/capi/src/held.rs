@@ -1,4 +1,4 @@
-//! Objects that a caller holds by a number: pins, programs, launches, plans.
+//! Objects that a caller refers to by number: pins, programs, launches, plans.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::status::{Failure, Status};
 
-/// The next number, for all kinds and all allocators, so that no number is valid twice.
+/// The next number, for all kinds and all allocators, so that no number is used twice.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Values by the numbers that the caller has for them.
+/// Values by the numbers under which the caller knows them.
 pub(crate) struct Held<T> {
     /// Name of the kind of value, for errors.
     name: &'static str,
@@ -21,14 +21,14 @@ impl<T> Held<T> {
         Self { name, values: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Keeps a value, and returns its number.
+    /// Stores a value, and returns its number.
     pub(crate) fn insert(&self, value: T) -> u64 {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         self.values().insert(number, value);
         number
     }
 
-    /// Removes a value. Dropping it may call the device or the streams, so nothing is locked then.
+    /// Removes a value. Dropping the value may call the device or the streams, so no lock is held then.
     pub(crate) fn remove(&self, number: u64) -> Result<T, Failure> {
         self.values().remove(&number).ok_or_else(|| self.stale())
     }
@@ -42,7 +42,7 @@ impl<T> Held<T> {
         self.values().len()
     }
 
-    /// Calls `look` with a value. It must call neither the device nor the streams nor the caller.
+    /// Calls `look` with a value. `look` must not call the device, the streams or the caller.
     pub(crate) fn with<R>(
         &self,
         number: u64,

@@ -49,7 +49,7 @@ impl From<&Operand> for COperand {
 }
 
 impl Front {
-    /// Returns an operand for the library: all of a block, or a part.
+    /// Returns an operand for the library: a whole block, or a part of it.
     fn argument(&self, argument: &CArgument) -> Result<Argument<'static>, Failure> {
         let token = argument.block.token();
         let whole = Argument::from(token);
@@ -57,7 +57,7 @@ impl Front {
             return Ok(whole);
         }
         let offset = Bytes::new(argument.offset);
-        // A stale block is refused here as the launch would refuse it.
+        // A stale block is refused here in the same way as by the launch.
         let rest = self.allocator.block_of(token)?.size.saturating_sub(offset);
         let size = if argument.size == 0 { rest } else { Bytes::new(argument.size) };
         Ok(whole.part(offset, size))
@@ -73,14 +73,14 @@ unsafe extern "C" fn cubeyard_program_load(
     address: *mut CAddress,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         argument::place(program, "program")?;
         argument::place_if(address, "address")?;
         let binary = Bytes::new(binary_bytes);
         let loaded = front.allocator.load_program(binary, parameters as usize)?;
         let place = loaded.memory().address();
-        // SAFETY: the header asks for places to write to.
+        // SAFETY: the header requires writable pointers.
         unsafe {
             argument::write_if(address, "address", place.into())?;
             argument::write(program, "program", front.programs.insert(Arc::new(loaded)))
@@ -95,7 +95,7 @@ unsafe extern "C" fn cubeyard_program_resolve(
     info: *mut CBlockInfo,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         let loaded = front.programs.with(program, |program| Ok(Arc::clone(program)))?;
         let memory = loaded.memory();
@@ -105,7 +105,7 @@ unsafe extern "C" fn cubeyard_program_resolve(
             requested: memory.requested(),
             kind: memory.kind(),
         })?;
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { argument::write(info, "info", found) }
     })
 }
@@ -113,7 +113,7 @@ unsafe extern "C" fn cubeyard_program_resolve(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_program_unload(allocator: *const Front, program: u64) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         front.programs.remove(program).map(drop)
     })
@@ -129,7 +129,7 @@ unsafe extern "C" fn cubeyard_launch_begin(
     info: *mut CLaunchInfo,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator and a list of `count` arguments.
+        // SAFETY: the header requires an allocator and a list of `count` arguments.
         let (front, arguments) =
             unsafe { (Front::of(allocator)?, argument::list(arguments, count, "arguments")?) };
         argument::place(launch, "launch")?;
@@ -144,7 +144,7 @@ unsafe extern "C" fn cubeyard_launch_begin(
             corrections: place.into(),
             corrections_bytes: corrections.size().get(),
         };
-        // SAFETY: the header asks for places to write to.
+        // SAFETY: the header requires writable pointers.
         unsafe {
             argument::write_if(info, "info", found)?;
             argument::write(launch, "launch", front.launches.insert(begun))
@@ -160,7 +160,7 @@ unsafe extern "C" fn cubeyard_launch_operands(
     capacity: usize,
     count: *mut usize,
 ) -> Status {
-    // SAFETY: the header asks for an allocator, room for `capacity` operands, and NULL or a count.
+    // SAFETY: the header requires an allocator, room for `capacity` operands, and NULL or a count.
     unsafe {
         Front::fill(allocator, (operands, capacity), count, "operands", |front| {
             let list = |launch: &Launch| Ok(launch.operands().iter().map(Into::into).collect());
@@ -177,7 +177,7 @@ unsafe extern "C" fn cubeyard_launch_corrections(
     capacity: usize,
     length: *mut usize,
 ) -> Status {
-    // SAFETY: the header asks for an allocator, room for `capacity` bytes, and NULL or a length.
+    // SAFETY: the header requires an allocator, room for `capacity` bytes, and NULL or a length.
     unsafe {
         Front::fill(allocator, (buffer, capacity), length, "buffer", |front| {
             front.launches.with(launch, |launch| Ok(launch.corrections().1.bytes().to_vec()))
@@ -193,7 +193,7 @@ unsafe extern "C" fn cubeyard_launch_segment_table(
     capacity: usize,
     count: *mut usize,
 ) -> Status {
-    // SAFETY: the header asks for an allocator, room for `capacity` entries, and NULL or a count.
+    // SAFETY: the header requires an allocator, room for `capacity` entries, and NULL or a count.
     unsafe {
         Front::fill(allocator, (entries, capacity), count, "entries", |front| {
             front.launches.with(launch, |launch| Ok(segments(launch.segment_table())))
@@ -204,7 +204,7 @@ unsafe extern "C" fn cubeyard_launch_segment_table(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_launch_end(allocator: *const Front, launch: u64) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         front.launches.remove(launch).map(drop)
     })

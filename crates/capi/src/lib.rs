@@ -1,10 +1,11 @@
 //! The Flex allocator for C.
 //!
-//! The contract is `include/cubeyard.h`, function by function. What is public here is for fronts in Rust that
-//! hand their allocators to C, or add functions to those of the header. Each
-//! function converts its arguments (`argument`), calls [`cubeyard_memory`], and converts the answer
-//! (`call`, `status`). The crate depends on the memory crate alone, and on `tracing-subscriber` for the
-//! log that the environment can ask for.
+//! Internal: programs in C use `libcubeyard`, programs in Rust the crate `cubeyard`.
+//!
+//! The contract is `include/cubeyard.h`, function by function. The public items here are for Rust front ends that pass
+//! their allocators to C, or add functions to those of the header. Each function converts its arguments (`argument`),
+//! calls [`cubeyard_memory`], and converts the result (`call`, `status`). The crate depends only on the memory crate,
+//! and on `tracing-subscriber` for the log that the environment can enable.
 
 #![allow(
     unsafe_code,
@@ -46,25 +47,26 @@ pub use status::{Failure, Status};
 /// Text of the header `cubeyard.h`.
 pub const HEADER: &str = include_str!("../include/cubeyard.h");
 
-/// Version of the header: the major number in the upper half, the minor number in the lower.
+/// Version of the header: the major number in the upper half, the minor number in the lower half.
 const ABI_VERSION: u32 = 1 << 16 | 1;
 
 /// Target of a `cubeyard_allocator *`.
 pub struct Front {
     allocator: FlexAllocator,
-    /// Number of forks before it was made.
+    /// Fork count when the allocator was created.
     forks: u64,
-    /// Number of registries that it is in.
+    /// Number of registries that contain the allocator.
     registered: AtomicUsize,
     pins: Held<Pin>,
-    /// Counted, so that a launch can use one while nothing is locked.
+    /// Loaded programs; reference-counted, so that a launch can use one while no lock is held.
     programs: Held<Arc<Program>>,
     launches: Held<Launch>,
     plans: Held<Compaction>,
 }
 
 impl Front {
-    /// Returns a pointer to an allocator for functions of the header, which is valid until it is destroyed there.
+    /// Returns a pointer to an allocator for functions of the header. It is valid until the allocator is destroyed
+    /// through the header.
     pub fn hand_out(allocator: FlexAllocator) -> Result<*mut Self, Failure> {
         let forks = fork::watch()?;
         Ok(Box::into_raw(Box::new(Self::new(allocator, forks))))
@@ -82,13 +84,13 @@ impl Front {
         }
     }
 
-    /// Returns the allocator that a pointer points to, if this process may use it.
+    /// Returns the allocator that a pointer refers to, if this process may use it.
     ///
     /// # Safety
-    /// If it is not null and is aligned, it points to an allocator that stays for as long as the
+    /// If the pointer is neither null nor unaligned, it points to an allocator that stays valid as long as the
     /// reference is used.
     unsafe fn of<'a>(allocator: *const Self) -> Result<&'a Self, Failure> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees the same.
         let front = unsafe { argument::read(allocator, "allocator") }?;
         fork::check(front.forks, "the allocator")?;
         Ok(front)
@@ -97,7 +99,7 @@ impl Front {
     /// Fills a list of the caller, with room for `capacity` elements, and its count.
     ///
     /// # Safety
-    /// As with [`of`](Self::of) and [`argument::write_list`].
+    /// The same as for [`of`](Self::of) and [`argument::write_list`].
     unsafe fn fill<T>(
         allocator: *const Self,
         list: (*mut T, usize),
@@ -106,14 +108,14 @@ impl Front {
         found: impl FnOnce(&Self) -> Result<Vec<T>, Failure>,
     ) -> Status {
         call::call(|| {
-            // SAFETY: the caller's promise is the same.
+            // SAFETY: the caller guarantees the same.
             let values = found(unsafe { Self::of(allocator) }?)?;
-            // SAFETY: the caller's promise is the same.
+            // SAFETY: the caller guarantees the same.
             unsafe { argument::write_list(list, count, &values, name) }
         })
     }
 
-    /// Refuses what would have to call the device or the streams while they are being called.
+    /// Refuses an operation that would call the device or the streams while they are being called.
     fn refuse_reentrance(&self) -> Result<(), Failure> {
         if self.allocator.is_calling_out() {
             return Err(AllocateError::Reentrant.into());
@@ -121,7 +123,7 @@ impl Front {
         Ok(())
     }
 
-    /// Drops everything that the caller holds by a number.
+    /// Drops everything that the caller refers to by number.
     fn clear(&self) {
         self.launches.clear();
         self.plans.clear();

@@ -1,4 +1,4 @@
-//! Running out of memory: callbacks that may make room, and trims.
+//! Running out of memory: callbacks that may free memory, and trims.
 
 use std::ffi::c_void;
 
@@ -11,23 +11,23 @@ use crate::status::{CReport, Status, c_string};
 
 type Pressure = unsafe extern "C" fn(*mut c_void, *const CReport);
 
-/// A function of the caller, with its first argument.
+/// A callback function of the caller, with its first argument.
 struct PressureCallback {
     function: Pressure,
     user: *mut c_void,
 }
 
-// SAFETY: the header says that callbacks are called on any thread, with `user` as it was given.
+// SAFETY: according to the header, callbacks may be called on any thread, with the given `user`.
 unsafe impl Send for PressureCallback {}
-// SAFETY: likewise, and on several threads at a time.
+// SAFETY: likewise, also on several threads at the same time.
 unsafe impl Sync for PressureCallback {}
 
 impl PressureCallback {
     fn run(&self, report: &OutOfMemory) {
         let words = c_string(report.to_string());
         let report = CReport::new(report, &words);
-        // SAFETY: the caller gave this function for this purpose, with this pointer; the report
-        // lives as long as the call.
+        // SAFETY: the caller passed this function for this purpose, with this pointer; the report lives as long as the
+        // call.
         unsafe { (self.function)(self.user, &raw const report) }
     }
 }
@@ -39,7 +39,7 @@ unsafe extern "C" fn cubeyard_on_pressure(
     user: *mut c_void,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         let callback =
             PressureCallback { function: argument::function(callback, "callback")?, user };
@@ -51,12 +51,12 @@ unsafe extern "C" fn cubeyard_on_pressure(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_trim(allocator: *const Front, released: *mut u64) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         argument::place_if(released, "released")?;
         front.refuse_reentrance()?;
         let bytes = front.allocator.trim();
-        // SAFETY: the header asks for NULL or a place to write to.
+        // SAFETY: the header requires NULL or a writable pointer.
         unsafe { argument::write_if(released, "released", bytes.get()) }
     })
 }
@@ -64,7 +64,7 @@ unsafe extern "C" fn cubeyard_trim(allocator: *const Front, released: *mut u64) 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_synchronize(allocator: *const Front) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         unsafe { Front::of(allocator) }?.allocator.synchronize();
         Ok(())
     })

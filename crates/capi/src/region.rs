@@ -61,7 +61,7 @@ unsafe extern "C" fn cubeyard_regions(
     capacity: usize,
     count: *mut usize,
 ) -> Status {
-    // SAFETY: the header asks for an allocator, room for `capacity` regions, and NULL or a count.
+    // SAFETY: the header requires an allocator, room for `capacity` regions, and NULL or a count.
     unsafe {
         Front::fill(allocator, (regions, capacity), count, "regions", |front| {
             Ok(front.allocator.regions().iter().map(Into::into).collect())
@@ -75,10 +75,10 @@ unsafe extern "C" fn cubeyard_regions_locked(
     locked: *mut c_int,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         let answer = c_int::from(front.allocator.regions_locked());
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { argument::write(locked, "locked", answer) }
     })
 }
@@ -90,7 +90,7 @@ unsafe extern "C" fn cubeyard_segment_table(
     capacity: usize,
     count: *mut usize,
 ) -> Status {
-    // SAFETY: the header asks for an allocator, room for `capacity` entries, and NULL or a count.
+    // SAFETY: the header requires an allocator, room for `capacity` entries, and NULL or a count.
     unsafe {
         Front::fill(allocator, (entries, capacity), count, "entries", |front| {
             Ok(segments(&front.allocator.segment_table()))
@@ -105,7 +105,7 @@ unsafe extern "C" fn cubeyard_physical_address(
     physical: *mut u64,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         let place = address.place();
         if front.allocator.segment_table().get(place.region_id).is_none() {
@@ -117,7 +117,7 @@ unsafe extern "C" fn cubeyard_physical_address(
             Failure::new(Status::Unsupported, message)
         };
         let found = front.allocator.physical_address(place).ok_or_else(unknown)?;
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { argument::write(physical, "physical", found) }
     })
 }

@@ -1,4 +1,4 @@
-//! Several devices, each with an allocator.
+//! Registries of several devices, each with an allocator.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -10,15 +10,15 @@ use crate::{Front, argument, fork};
 
 /// Target of a `cubeyard_registry *`.
 pub(crate) struct CRegistry {
-    /// Number of forks before it was made.
+    /// Fork count when the registry was created.
     forks: u64,
     allocators: Mutex<BTreeMap<u32, Registered>>,
 }
 
-/// An allocator in a registry, which is not destroyed while it is there.
+/// An allocator in a registry; it is not destroyed as long as it is registered.
 struct Registered(*const Front);
 
-// SAFETY: the header says that allocators may be used on any thread.
+// SAFETY: according to the header, allocators may be used on any thread.
 unsafe impl Send for Registered {}
 
 impl Registered {
@@ -30,7 +30,7 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: an allocator is not destroyed before this number is zero, and this is counted in it.
+        // SAFETY: an allocator is not destroyed before this count is zero, and this registration is part of the count.
         unsafe { &*self.0 }.registered.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -41,10 +41,10 @@ impl CRegistry {
     }
 
     /// # Safety
-    /// If it is not null and is aligned, it points to a registry that stays for as long as the
-    /// reference is used.
+    /// If the pointer is neither null nor unaligned, it points to a registry that stays valid as long as the reference
+    /// is used.
     unsafe fn of<'a>(registry: *const Self) -> Result<&'a Self, Failure> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees the same.
         let registry = unsafe { argument::read(registry, "registry") }?;
         fork::check(registry.forks, "the registry")?;
         Ok(registry)
@@ -60,7 +60,7 @@ unsafe extern "C" fn cubeyard_registry_new(registry: *mut *mut CRegistry) -> Sta
     call(|| {
         argument::place(registry, "registry")?;
         let made = CRegistry { forks: fork::watch()?, allocators: Mutex::default() };
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { argument::write(registry, "registry", Box::into_raw(Box::new(made))) }
     })
 }
@@ -71,10 +71,9 @@ unsafe extern "C" fn cubeyard_registry_free(registry: *mut CRegistry) -> Status 
         if registry.is_null() {
             return Ok(());
         }
-        // SAFETY: the header asks for a registry.
+        // SAFETY: the header requires a registry.
         unsafe { CRegistry::of(registry) }?;
-        // SAFETY: the header asks for a registry that nobody uses any more; it came out of a box of
-        // ours.
+        // SAFETY: the header requires a registry that is no longer in use; it was created by `Box::into_raw`.
         drop(unsafe { Box::from_raw(registry) });
         Ok(())
     })
@@ -87,11 +86,11 @@ unsafe extern "C" fn cubeyard_registry_add(
     allocator: *mut Front,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for a registry and an allocator.
+        // SAFETY: the header requires a registry and an allocator.
         let (registry, front) = unsafe { (CRegistry::of(registry)?, Front::of(allocator)?) };
         let mut allocators = registry.allocators();
         if allocators.contains_key(&device) {
-            let message = format!("device {device} has an allocator already");
+            let message = format!("device {device} already has an allocator");
             return Err(Failure::new(Status::InUse, message));
         }
         allocators.insert(device, Registered::new(allocator, front));
@@ -106,11 +105,11 @@ unsafe extern "C" fn cubeyard_registry_get(
     allocator: *mut *mut Front,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for a registry.
+        // SAFETY: the header requires a registry.
         let registry = unsafe { CRegistry::of(registry) }?;
         let found = registry.allocators().get(&device).map(|registered| registered.0);
         let found = found.ok_or_else(|| unknown(device))?.cast_mut();
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { argument::write(allocator, "allocator", found) }
     })
 }
@@ -118,7 +117,7 @@ unsafe extern "C" fn cubeyard_registry_get(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_registry_remove(registry: *const CRegistry, device: u32) -> Status {
     call(|| {
-        // SAFETY: the header asks for a registry.
+        // SAFETY: the header requires a registry.
         let registry = unsafe { CRegistry::of(registry) }?;
         let removed = registry.allocators().remove(&device);
         removed.map(drop).ok_or_else(|| unknown(device))
@@ -133,10 +132,10 @@ unsafe extern "C" fn cubeyard_registry_devices(
     count: *mut usize,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for a registry.
+        // SAFETY: the header requires a registry.
         let registry = unsafe { CRegistry::of(registry) }?;
         let found: Vec<_> = registry.allocators().keys().copied().collect();
-        // SAFETY: the header asks for room for `capacity` numbers, and NULL or a place for the count.
+        // SAFETY: the header requires room for `capacity` numbers, and NULL or a writable count.
         unsafe { argument::write_list((devices, capacity), count, &found, "devices") }
     })
 }

@@ -1,4 +1,4 @@
-//! Snapshots, to a file or to a function of the caller.
+//! Snapshots, written to a file or to a function of the caller.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fs::File;
@@ -14,7 +14,7 @@ const MOST_DEVICES: u32 = u16::MAX as u32;
 
 type Sink = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int;
 
-/// A function of the caller that takes bytes.
+/// A function of the caller that receives bytes.
 struct Writer {
     function: Sink,
     user: *mut c_void,
@@ -22,7 +22,7 @@ struct Writer {
 
 impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: the caller gave this function for this purpose, with this pointer.
+        // SAFETY: the caller passed this function for this purpose, with this pointer.
         let failed = unsafe { (self.function)(self.user, bytes.as_ptr().cast(), bytes.len()) } != 0;
         if failed {
             return Err(io::Error::other("the function for the bytes failed"));
@@ -47,7 +47,7 @@ fn check_device(device: u32) -> Result<(), Failure> {
     if device <= MOST_DEVICES {
         return Ok(());
     }
-    Err(argument::wrong("device", &format!("is {device}, and at most {MOST_DEVICES} can be")))
+    Err(argument::wrong("device", &format!("is {device}, but must be at most {MOST_DEVICES}")))
 }
 
 #[unsafe(no_mangle)]
@@ -57,7 +57,7 @@ unsafe extern "C" fn cubeyard_snapshot_file(
     path: *const c_char,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator and a string.
+        // SAFETY: the header requires an allocator and a string.
         let (front, path) = unsafe { (Front::of(allocator)?, argument::text(path, "path")?) };
         check_device(device)?;
         File::create(path)
@@ -74,7 +74,7 @@ unsafe extern "C" fn cubeyard_snapshot_write(
     user: *mut c_void,
 ) -> Status {
     call(|| {
-        // SAFETY: the header asks for an allocator.
+        // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         check_device(device)?;
         let writer = Writer { function: argument::function(write, "write")?, user };

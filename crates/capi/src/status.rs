@@ -1,4 +1,4 @@
-//! Status codes, and the failures of the library that they stand for.
+//! Status codes, and the corresponding failures of the library.
 
 use std::ffi::{CStr, CString, c_char};
 use std::fmt;
@@ -11,39 +11,39 @@ use cubeyard_memory::flex::{
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The call has done what was asked for.
+    /// The call succeeded.
     Ok = 0,
-    /// An argument cannot be.
+    /// An argument is invalid.
     Argument = 1,
-    /// A configuration cannot be understood.
+    /// A configuration is invalid.
     Config = 2,
-    /// The device cannot do what is asked of it.
+    /// The device does not support the operation.
     Unsupported = 3,
-    /// Less is free than was asked for.
+    /// The request exceeds the free memory.
     Full = 4,
-    /// Enough is free, but in parts.
+    /// Enough memory is free, but not contiguously.
     Fragmented = 5,
-    /// No region could hold so much.
+    /// No region can hold the request.
     TooBig = 6,
     /// The block was freed before.
     Stale = 7,
-    /// The address or block is another allocator's.
+    /// The address or block belongs to another allocator.
     Foreign = 8,
     /// No live block starts at the address.
     NotLive = 9,
-    /// Something is live, or registered already.
+    /// The object is still in use, or already registered.
     InUse = 10,
-    /// There is no such statistic or device.
+    /// The statistic or device does not exist.
     UnknownKey = 11,
     /// The buffer is too short.
     Buffer = 12,
-    /// A file or a function for bytes failed.
+    /// A file operation or the caller's write function failed.
     Io = 13,
-    /// A mistake of ours.
+    /// A bug in the library.
     Internal = 14,
-    /// The call comes from a function that the allocator calls.
+    /// The call comes from a function that the allocator is calling.
     Reentrant = 15,
-    /// The object was made before a fork, by the parent.
+    /// The object was created by the parent process, before a fork.
     Forked = 16,
 }
 
@@ -68,7 +68,7 @@ const NAMES: [&CStr; 17] = [
     c"CUBEYARD_ERROR_FORKED",
 ];
 
-/// A call that failed.
+/// A failed call.
 #[derive(Debug)]
 pub struct Failure {
     pub(crate) status: Status,
@@ -77,7 +77,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure with words for people.
+    /// Creates a failure with a message.
     pub fn new(status: Status, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), report: None }
     }
@@ -125,7 +125,7 @@ impl From<FreeError> for Failure {
                 Self::new(Status::Foreign, "the block belongs to another allocator")
             }
             FreeError::NotLive { .. } => Self::new(Status::NotLive, error.to_string()),
-            // Here a block is owned only while it is being freed, and by pins after that.
+            // Here a block is owned only while it is being freed, and by pins afterwards.
             FreeError::Stale | FreeError::Owned => {
                 Self::new(Status::Stale, "the block was freed before")
             }
@@ -195,7 +195,7 @@ fn status_of(report: &OutOfMemory) -> Status {
     }
 }
 
-/// Returns a string for C, which ends at the first NUL of the text.
+/// Returns a C string, which ends at the first NUL of the text.
 pub(crate) fn c_string(text: String) -> CString {
     let mut bytes = text.into_bytes();
     bytes.truncate(bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()));

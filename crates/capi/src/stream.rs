@@ -1,4 +1,4 @@
-//! Streams as functions of the caller.
+//! Streams implemented by functions of the caller.
 
 use std::ffi::{c_int, c_void};
 
@@ -25,20 +25,20 @@ pub(crate) struct Events {
     wait: unsafe extern "C" fn(*mut c_void, u64),
 }
 
-// SAFETY: the header says that callbacks are called on any thread, with `user` as it was given.
+// SAFETY: according to the header, callbacks may be called on any thread, with the given `user`.
 unsafe impl Send for Events {}
-// SAFETY: likewise, and on several threads at a time.
+// SAFETY: likewise, also on several threads at the same time.
 unsafe impl Sync for Events {}
 
 impl Events {
     /// # Safety
-    /// If it is not null and is aligned, `events` points to a struct of at least the length that
-    /// its first field gives.
+    /// If the pointer is neither null nor unaligned, `events` points to a struct at least as long as its first field
+    /// states.
     pub(crate) unsafe fn new(events: *const CEvents) -> Result<Self, Failure> {
-        // SAFETY: the first field is there.
+        // SAFETY: the first field is present.
         let size = *unsafe { argument::read(events.cast::<usize>(), "events") }?;
         argument::struct_size(size, size_of::<CEvents>(), "events")?;
-        // SAFETY: all of it is there.
+        // SAFETY: the whole struct is present.
         let events = unsafe { argument::read(events, "events") }?;
         Ok(Self {
             user: events.user,
@@ -51,7 +51,7 @@ impl Events {
 
 impl StreamEvents for Events {
     fn record(&self, stream: u32) -> EventId {
-        // SAFETY: the caller gave this function for this purpose, with this pointer.
+        // SAFETY: the caller passed this function for this purpose, with this pointer.
         EventId(unsafe { (self.record)(self.user, stream) })
     }
 

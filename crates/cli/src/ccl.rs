@@ -1,6 +1,5 @@
 //! `cubeyard ccl`: collectives over sizes and algorithms, in the form of nccl-tests.
 
-pub(crate) mod json;
 pub(crate) mod table;
 
 use crate::code::{Code, Exhausted};
@@ -12,19 +11,17 @@ use cubeyard_bench::compare::Measured;
 use cubeyard_bench::record::Record;
 use cubeyard_collectives::collective::{Operation, ReduceOp};
 use cubeyard_collectives::distributed::ccl::DEFAULT;
-use cubeyard_collectives::distributed::sweep::{
-    CHECKED, Row, Sizes, Sweep, SweepConfig, Which, page, svg,
-};
 use cubeyard_collectives::distributed::{CclConfig, DistError, Ranks};
 use cubeyard_device::topology::{SipGrid, SipTopology, SipsOverlay, Topology};
 use cubeyard_runtime::dtype::DType;
+use cubeyard_study::collectives::{CHECKED, Row, Sizes, Sweep, SweepConfig, Which, chart, page};
 use serde_json::json;
 
 use crate::grid::bytes;
 use crate::machine::MachineOptions;
 use crate::page::PageOptions;
 use crate::progress::Busy;
-use crate::record::{self, Recorded, StudyOptions};
+use crate::record::{self, Recorded, StudyOptions, stamped};
 use crate::terminal::OutputOptions;
 use crate::{input, memory, output, terminal};
 
@@ -51,7 +48,7 @@ pub(crate) struct Arguments {
     /// Root rank of reduce, broadcast, gather and scatter
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     root: usize,
-    /// Algorithms to run: all that support the operation, auto for the one that ccl.yaml or the cost model
+    /// Algorithms to run: all that support the operation, auto for the fastest or the one that ccl.yaml
     /// selects, or one of ccl.yaml by name
     #[arg(long, value_name = "all|auto|NAME", default_value = "all")]
     algorithm: String,
@@ -135,10 +132,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     }
     arguments.page.write(arguments.output, || page(&sweep))?;
     record::save(&arguments.study, arguments.output, || saved(arguments, &config, &sweep))?;
-    let stamped = || json::render(&sweep, &config.topology);
+    let report = || stamped(&sweep, &config.topology);
     match rows.end(&sweep) {
         Some(rest) => terminal::print(&rest)?,
-        None => arguments.output.print(|colours| table::render(&sweep, colours), stamped)?,
+        None => arguments.output.print(|colours| table::render(&sweep, colours), report)?,
     }
     if sweep.is_exhausted() {
         terminal::note(&format!("error: {EXHAUSTED}"));
@@ -272,7 +269,7 @@ fn check_outputs(arguments: &Arguments) -> Result<()> {
 }
 
 fn draw(path: &Path, sweep: &Sweep, options: OutputOptions) -> Result<()> {
-    let picture = if output::is_page(path)? { page(sweep) } else { svg(sweep) };
+    let picture = if output::is_page(path)? { page(sweep) } else { chart(sweep).svg() };
     output::write(path, "--plot", &picture)?;
     options.remark(&format!("wrote {}", path.display()));
     Ok(())

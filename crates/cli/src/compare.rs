@@ -11,7 +11,8 @@ use clap::Args;
 use cubeyard_bench::compare::Comparison;
 use cubeyard_bench::record::{Record, RecordError, VERSION};
 use cubeyard_memory::Bytes;
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use crate::code::{self, Code};
 use crate::machine;
@@ -75,14 +76,11 @@ pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code>
     let well = sides.records.iter().all(|it| it.is_well);
     let compared = ComparedRecords::new(sides.names, sides.records.map(|it| it.record));
     write_files(arguments, &compared)?;
-    arguments.output.print(
-        |colours| compared.text(colours),
-        || Ok(serde_json::to_string_pretty(&compared.json())? + "\n"),
-    )?;
+    arguments.output.print(|colours| compared.text(colours), || &compared)?;
     Ok(if well { Code::Done } else { Code::Failed })
 }
 
-/// Two records side by side, as text, JSON and a page.
+/// Report of `cubeyard compare`: two records side by side.
 #[derive(Debug)]
 pub struct ComparedRecords {
     names: [String; 2],
@@ -102,19 +100,6 @@ impl ComparedRecords {
         table::render(&self.names, &self.comparison, colours)
     }
 
-    /// Returns the object of `cubeyard compare --format json`.
-    pub fn json(&self) -> Value {
-        let mut value = self.comparison.json();
-        let side = |at: usize| {
-            let Record { version, topology, .. } = &self.records[at];
-            json!({ "name": self.names[at], "version": version, "topology": topology })
-        };
-        value["version"] = json!(VERSION);
-        value["a"] = side(0);
-        value["b"] = side(1);
-        value
-    }
-
     /// Returns the page of `cubeyard compare --report`.
     pub fn page(&self) -> String {
         page::render(&self.title(), &self.names, &self.comparison)
@@ -132,6 +117,20 @@ impl ComparedRecords {
         };
         let [a, b] = self.records.each_ref().map(name);
         if a == b { format!("{a}: A and B") } else { format!("{a} and {b}") }
+    }
+}
+
+impl Serialize for ComparedRecords {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut value = json!(self.comparison);
+        let side = |at: usize| {
+            let Record { version, topology, .. } = &self.records[at];
+            json!({ "name": self.names[at], "version": version, "topology": topology })
+        };
+        value["version"] = json!(VERSION);
+        value["a"] = side(0);
+        value["b"] = side(1);
+        value.serialize(to)
     }
 }
 

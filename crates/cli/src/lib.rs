@@ -1,5 +1,7 @@
 //! The `cubeyard` command as a library: converts arguments in, calls the crates below, converts results out.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a check
 //! failed, 2 bad input, 3 out of simulated memory or time, or beyond `--memory`.
 
@@ -34,17 +36,13 @@ mod view;
 
 pub use anyhow::Result;
 pub use code::Code;
-pub use cubeyard_bench as bench;
-pub use cubeyard_device as device;
-pub use cubeyard_runtime as runtime;
-pub use cubeyard_tl as tl;
 pub use input::{Input, MemoryExceeded, Names, bundled as bundled_trace};
 pub use input::{parse as parse_traces, read as read_traces};
 pub use memory::Limited;
 pub use own::{BuiltIn, FrontError, OwnBenches};
-pub use placement::{layout_json, layout_text};
+pub use placement::layout_text;
 pub use processor_time::clock as processor_clock;
-pub use replay::{HolderOptions, check_memory as check_replay_memory, render as replay_json};
+pub use replay::check_memory as check_replay_memory;
 pub use run::explained;
 pub use sweep::SweepRequest;
 

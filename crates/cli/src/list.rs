@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use cubeyard_bench::{Bench, Parameter, json};
-use serde_json::Value;
+use cubeyard_bench::{Bench, BenchEntry, Parameter};
+use serde_json::json;
 
 use crate::grid::{BOLD, fitted, paint, wrapped};
 use crate::own::{self, OwnBenches};
@@ -36,11 +36,8 @@ pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<()> {
         let tables: Vec<_> = benches.iter().map(|bench| parameters(&**bench, colours)).collect();
         tables.join("\n")
     };
-    let json = || {
-        let all: Value = benches.iter().map(|bench| json::bench(&**bench)).collect();
-        Ok(serde_json::to_string_pretty(&all)? + "\n")
-    };
-    arguments.output.print(text, json)
+    let entries = || benches.iter().map(|bench| BenchEntry::new(&**bench)).collect::<Vec<_>>();
+    arguments.output.print(text, || json!(entries()))
 }
 
 fn names(benches: &[Box<dyn Bench>], colours: bool) -> String {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use cubeyard_device::input::{InputProblem, PlainValue};
 use cubeyard_device::topology::Topology;
+use cubeyard_yaml::{InputProblem, PlainValue};
 
 use crate::input;
 use crate::terminal::OutputOptions;

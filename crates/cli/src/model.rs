@@ -1,7 +1,6 @@
 //! `cubeyard model`: measures a step of a language model, part by part.
 
-pub(crate) mod json;
-mod page;
+pub(crate) mod page;
 pub(crate) mod table;
 
 use crate::code::{Code, Exhausted};
@@ -21,7 +20,7 @@ use serde_json::json;
 use crate::machine::MachineOptions;
 use crate::page::PageOptions;
 use crate::progress::Progress;
-use crate::record::{self, Recorded, StudyOptions};
+use crate::record::{self, Recorded, StudyOptions, stamped};
 use crate::terminal::OutputOptions;
 use crate::{input, memory, output};
 
@@ -104,8 +103,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     let report = measured(&config, arguments.output.quiet)?;
     page.write(arguments.output, || page::page_of(&report))?;
     record::save(study, arguments.output, || saved(&config, &report))?;
-    let json = || json::render(&report, &config.topology);
-    arguments.output.print(|colours| table::render(&report, colours), json)?;
+    let stamped = || stamped(&report, &config.topology);
+    arguments.output.print(|colours| table::render(&report, colours), stamped)?;
     Ok(Code::Done)
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use cubeyard_bench::{Bench, BenchError, catalogue};
-use cubeyard_device::input::nearest;
+use cubeyard_yaml::nearest;
 
 use crate::code::Code;
 use crate::sweep::SweepRequest;

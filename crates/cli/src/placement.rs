@@ -1,6 +1,5 @@
 //! `cubeyard placement`: shows the part of a tensor that each PE holds.
 
-mod json;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +14,7 @@ use cubeyard_runtime::shape::Shape;
 
 use crate::machine::MachineOptions;
 use crate::output;
+use crate::record::Stamped;
 use crate::terminal::OutputOptions;
 
 /// Show the part of a tensor that each PE holds
@@ -69,18 +69,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(path) = &arguments.draw {
         draw(&layout, path, arguments.output)?;
     }
-    let json = || json::render(&layout, &topology);
-    arguments.output.print(|colours| table::render(&layout, colours), json)
+    let report = || Stamped::new(&layout, &topology);
+    arguments.output.print(|colours| table::render(&layout, colours), report)
 }
 
 /// Formats a layout as `cubeyard placement` prints it.
 pub fn layout_text(layout: &Layout) -> String {
     table::render(layout, false)
-}
-
-/// Formats a layout as `cubeyard placement --format json` prints it, without the version and the hash of the machine.
-pub fn layout_json(layout: &Layout) -> String {
-    json::render_alone(layout).expect("a record of numbers and names is JSON")
 }
 
 fn placement(arguments: &Arguments, topology: &Topology) -> Result<Placement> {
@@ -122,7 +117,7 @@ fn refused(error: &PlacementError) -> anyhow::Error {
 }
 
 fn draw(layout: &Layout, path: &Path, options: OutputOptions) -> Result<()> {
-    output::write(path, "--draw", &layout.draw())?;
+    output::write(path, "--draw", &cubeyard_diagrams::placement(layout))?;
     options.remark(&format!("wrote {}", path.display()));
     Ok(())
 }

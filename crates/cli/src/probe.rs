@@ -1,13 +1,9 @@
 //! `cubeyard probe`: measures latency and bandwidth of a machine's fabric.
 
 mod chart;
-mod json;
 mod page;
-mod results;
 mod save;
-mod table;
-
-pub use results::{ProbedCase, ProbedCases, ProbedPattern, Watcher};
+pub(crate) mod table;
 
 use crate::code::{Code, Exhausted};
 use std::path::{Path, PathBuf};
@@ -16,16 +12,17 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use cubeyard_device::log::FlitLog;
 use cubeyard_device::machine::Machine;
-use cubeyard_device::probe::{Case, Pattern, RunError, cases};
+use cubeyard_device::probe::{
+    Case, CaseReport, Pattern, PatternReport, ProbeReport, RunError, Watcher, cases,
+};
 use cubeyard_device::topology::Topology;
 use cubeyard_device::trace;
-use serde_json::Value;
 
 use crate::machine::MachineOptions;
 use crate::output::Files;
 use crate::page::PageOptions;
 use crate::progress::Busy;
-use crate::record::{self, Recorded, StudyOptions};
+use crate::record::{self, Recorded, StudyOptions, stamped};
 use crate::terminal::OutputOptions;
 use crate::{input, output, terminal};
 
@@ -90,7 +87,8 @@ fn run_cases(arguments: &Arguments, topology: &Topology) -> Result<Code> {
     let probed = measured(arguments, topology, &cases, watcher)?;
     arguments.page.write(arguments.output, || page::cases(&probed))?;
     record::save(&arguments.study, arguments.output, || save::of_cases(topology, &probed))?;
-    arguments.output.print(|colours| probed.text(colours), || text(probed.json(), topology))?;
+    let text = |colours| table::cases(&probed, colours);
+    arguments.output.print(text, || stamped(&probed, topology))?;
     Ok(if probed.holds() { Code::Done } else { Code::Failed })
 }
 
@@ -99,13 +97,13 @@ fn measured(
     topology: &Topology,
     cases: &[Case],
     watcher: Option<Watcher<'_, anyhow::Error>>,
-) -> Result<ProbedCases> {
+) -> Result<ProbeReport> {
     let mut probed = Vec::new();
     let _progress = Busy::new(arguments.output.quiet, "simulating transfers");
     for case in cases {
-        probed.push(ProbedCase::measure(topology, case, arguments.explain, watcher)?);
+        probed.push(CaseReport::measure(topology, case, arguments.explain, watcher)?);
     }
-    Ok(ProbedCases::new(topology, probed))
+    Ok(ProbeReport::new(topology, probed))
 }
 
 /// Measures the cases or the pattern, and returns their record.
@@ -117,7 +115,7 @@ pub(crate) fn recorded(arguments: &Arguments) -> Result<Recorded> {
     };
     let pattern = read(file, topology)?;
     let probed =
-        ProbedPattern::run(topology, &pattern, false, None).map_err(|error| stopped(&error))?;
+        PatternReport::measure(topology, &pattern, false, None).map_err(|error| stopped(&error))?;
     let record = save::of_pattern(topology, &file.to_string_lossy(), &probed);
     Ok(Recorded { record, is_well: true })
 }
@@ -133,7 +131,7 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
     let trace = |machine: &Machine<FlitLog>| write_trace(arguments, machine);
     let watcher = arguments.trace.is_some().then_some(&trace as Watcher<'_, anyhow::Error>);
     let progress = Busy::new(arguments.output.quiet, "simulating transfers");
-    let probed = ProbedPattern::run(topology, &pattern, arguments.explain, watcher);
+    let probed = PatternReport::measure(topology, &pattern, arguments.explain, watcher);
     drop(progress);
     let probed = probed.map_err(|error: anyhow::Error| {
         error.downcast::<RunError>().map_or_else(|error| error, |error| stopped(&error))
@@ -142,12 +140,9 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
     arguments.page.write(arguments.output, || page::pattern(&name, &probed))?;
     let record = || save::of_pattern(topology, &name, &probed);
     record::save(&arguments.study, arguments.output, record)?;
-    arguments.output.print(|colours| probed.text(colours), || text(probed.json(), topology))?;
+    let text = |colours| table::pattern(&probed, colours);
+    arguments.output.print(text, || stamped(&probed, topology))?;
     Ok(Code::Done)
-}
-
-fn text(value: Value, topology: &Topology) -> Result<String> {
-    Ok(serde_json::to_string_pretty(&record::stamped(value, topology))? + "\n")
 }
 
 /// Returns the error of a run without a result, with help.

@@ -8,7 +8,7 @@ use clap::Args;
 use cubeyard_bench::record::{Record, VERSION};
 use cubeyard_device::topology::Topology;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Value, json, to_value};
 
 use crate::output::Files;
 use crate::terminal::OutputOptions;
@@ -63,8 +63,9 @@ pub(crate) fn write(file: &mut impl Write, record: &Record) -> Result<()> {
     Ok(file.write_all(b"\n")?)
 }
 
-/// Adds the version of the program and the hash of the machine to a result.
-pub(crate) fn stamped(mut value: Value, topology: &Topology) -> Value {
+/// Adds the version of the program and the hash of the machine to a result, whose keys are sorted.
+pub(crate) fn stamped(result: &impl Serialize, topology: &Topology) -> Value {
+    let mut value = to_value(result).expect("a report has text keys");
     value["version"] = json!(VERSION);
     value["topology"] = json!(topology.content_hash().to_string());
     value

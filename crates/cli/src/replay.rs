@@ -1,7 +1,6 @@
 //! `cubeyard replay`: replays recorded allocations under every policy.
 
 mod holders;
-mod json;
 mod plot;
 mod summary;
 mod table;
@@ -12,7 +11,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use cubeyard_memory::Bytes;
-use cubeyard_replay::{Grouping, POLICIES, ReplayPolicy, Report, chart};
+use cubeyard_replay::{Grouping, HolderOptions, POLICIES, ReplayPolicy, Report, chart};
 
 use crate::input::{self, Input, MemoryExceeded, Names};
 use crate::memory;
@@ -20,9 +19,8 @@ use crate::output;
 use crate::page::PageOptions;
 use crate::processor_time;
 use crate::progress::Progress;
+use crate::record::Stamped;
 use crate::terminal::OutputOptions;
-pub use holders::HolderOptions;
-pub use json::render;
 use plot::Plot;
 
 /// Show how much memory recorded allocations would have needed under other policies
@@ -94,10 +92,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     draw(arguments, &reports)?;
     arguments.page.write(arguments.output, || chart::html(&reports))?;
     let options = arguments.holder_options();
-    arguments.output.print(
-        |colours| table::render(&reports, options, colours),
-        || json::versioned(&inputs, &reports, options),
-    )
+    let records = || {
+        let records = inputs.iter().zip(&reports);
+        let records = records.flat_map(|(it, report)| report.records(it.file.as_deref(), options));
+        records.map(Stamped::version_alone).collect::<Vec<_>>()
+    };
+    arguments.output.print(|colours| table::render(&reports, options, colours), records)
 }
 
 fn read(arguments: &Arguments, limit: Bytes, progress: &mut Progress) -> Result<Vec<Input>> {

@@ -1,28 +1,32 @@
-//! Results of commands, for another front: as the JSON and the tables that the commands print.
+//! Results of commands, for another front: as the tables that the commands print.
 //!
 //! ```
 //! use cubeyard_cli::results;
 //! use cubeyard_device::topology::Topology;
 //!
-//! let machine = results::topology_json(&Topology::embedded());
-//! assert_eq!(machine["pes_per_cube"], 8);
 //! assert!(results::topology_text(&Topology::embedded()).starts_with("2 SIPs (ring_1d"));
 //! ```
 
-use cubeyard_collectives::distributed::sweep::Sweep;
+use cubeyard_device::probe::{PatternReport, ProbeReport};
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
 use cubeyard_model::report::ModelReport;
+use cubeyard_study::collectives::Sweep;
 use cubeyard_validate::Row;
 
-use crate::{ccl, memory, model, topology, validate};
+use crate::{ccl, memory, model, probe, topology, validate};
 
-pub use crate::ccl::json::value as ccl_json;
 pub use crate::compare::{ComparedRecords, read_record};
-pub use crate::model::json::{configuration as hf_json, value as model_json};
-pub use crate::probe::{ProbedCase, ProbedCases, ProbedPattern, Watcher};
-pub use crate::topology::json::value as topology_json;
-pub use crate::validate::json::value as validate_json;
+
+/// Returns the tables of `cubeyard probe`.
+pub fn probe_text(report: &ProbeReport) -> String {
+    probe::table::cases(report, false)
+}
+
+/// Returns the tables of `cubeyard probe --pattern`.
+pub fn pattern_text(report: &PatternReport) -> String {
+    probe::table::pattern(report, false)
+}
 
 /// Returns the tables of `cubeyard topology`.
 pub fn topology_text(topology: &Topology) -> String {

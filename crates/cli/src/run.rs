@@ -11,8 +11,10 @@ use std::str::FromStr;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use cubeyard_bench::record::Record;
-use cubeyard_bench::{Bench, BenchError, OwnError, ParameterError, Run, RunConfig, Values};
-use cubeyard_bench::{json, report};
+use cubeyard_bench::report;
+use cubeyard_bench::{
+    Bench, BenchError, OwnError, ParameterError, Run, RunConfig, RunFigures, Values,
+};
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
 use cubeyard_tl::launch::Mode;
@@ -93,13 +95,10 @@ pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code>
     remark_on_checks(arguments, &run);
     write_files(arguments, &topology, &run)?;
     draw_first(arguments, &run);
-    arguments.output.print(
-        |colours| table::render(&run, arguments.explain, colours),
-        || {
-            let value = json::run(&run.report, &run.findings, arguments.explain);
-            Ok(serde_json::to_string_pretty(&record::stamped(value, &topology))? + "\n")
-        },
-    )?;
+    let explains = arguments.explain;
+    let figures = RunFigures { report: &run.report, findings: &run.findings, explains };
+    let text = |colours| table::render(&run, explains, colours);
+    arguments.output.print(text, || record::stamped(&figures, &topology))?;
     Ok(if run.is_well() { Code::Done } else { Code::Failed })
 }
 

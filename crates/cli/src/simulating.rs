@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{CommandFactory as _, FromArgMatches as _};
-use cubeyard_device::input::{PlainValue, nearest};
 use cubeyard_device::topology::Topology;
+use cubeyard_yaml::{PlainValue, nearest};
 
 use crate::machine::{self, MachineOptions};
 use crate::own::OwnBenches;

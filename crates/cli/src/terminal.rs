@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 
 /// Advice on reading a trace.
 pub(crate) const PERFETTO: &str = "open it at ui.perfetto.dev; it shows 1 ps as 1 ns";
@@ -40,14 +41,14 @@ impl OutputOptions {
     }
 
     /// Prints a result as text, which may be coloured, or as JSON.
-    pub(crate) fn print(
+    pub(crate) fn print<T: Serialize>(
         self,
         text: impl FnOnce(bool) -> String,
-        json: impl FnOnce() -> Result<String>,
+        report: impl FnOnce() -> T,
     ) -> Result<()> {
         print(&match self.format {
             Format::Table => text(colours()),
-            Format::Json => json()?,
+            Format::Json => serde_json::to_string_pretty(&report())? + "\n",
         })
     }
 

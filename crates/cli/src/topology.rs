@@ -1,7 +1,6 @@
 //! `cubeyard topology`: checks a topology file and shows its machine.
 
-pub(crate) mod json;
-mod page;
+pub(crate) mod page;
 pub(crate) mod table;
 
 use std::fs;
@@ -10,11 +9,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
-use cubeyard_device::topology::{DEFAULT, Topology, View};
+use cubeyard_device::topology::{DEFAULT, Topology};
+use cubeyard_diagrams::{View, machine};
 
 use crate::machine::MachineOptions;
 use crate::output::Files;
 use crate::page::PageOptions;
+use crate::record::Stamped;
 use crate::terminal::OutputOptions;
 use crate::{output, terminal};
 
@@ -76,16 +77,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         draw(&topology, folder, arguments)?;
     }
     if let Some(level) = arguments.view {
-        return terminal::print(&topology.draw(level.into()));
+        return terminal::print(&machine(&topology, level.into()));
     }
     let text = |colours| table::render(&topology, colours);
-    arguments.output.print(text, || json::render(&topology))
+    arguments.output.print(text, || Stamped::new(topology.report(), &topology))
 }
 
 /// Draws all pictures before it writes any, and writes all before it renames any.
 fn draw(topology: &Topology, folder: &Path, arguments: &Arguments) -> Result<()> {
-    let pictures =
-        View::ALL.map(|view| (folder.join(format!("{}.svg", view.name())), topology.draw(view)));
+    let pictures = View::ALL
+        .map(|view| (folder.join(format!("{}.svg", view.name())), machine(topology, view)));
     fs::create_dir_all(folder).map_err(|error| {
         let name = folder.display();
         anyhow!("{name}: cannot be written: {error}\n  help: name another folder with --draw")

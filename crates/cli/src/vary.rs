@@ -9,13 +9,12 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 use std::thread;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use cubeyard_bench::compare::Measured;
 use cubeyard_bench::record::{Record, VERSION};
+use cubeyard_study::{Grid, on_threads};
 use serde_json::{Map, Value, json};
 
 use crate::code::Code;
@@ -29,10 +28,8 @@ use crate::simulating::{self, Simulation};
 use crate::terminal::OutputOptions;
 use crate::{Command, terminal};
 
-use grid::Grid;
-
-/// Stack of a thread that simulates, in bytes; as large as that of a main thread.
-const STACK: usize = 8 << 20;
+/// Keys with the values of a point.
+type Point<'a> = Vec<(&'a str, &'a String)>;
 
 /// Result of a point: a record, or the text of its error.
 type Outcome = Result<Recorded, String>;
@@ -41,8 +38,15 @@ type Outcome = Result<Recorded, String>;
 struct Study {
     /// Command with its own arguments, for titles.
     title: String,
-    grid: Grid,
+    grid: Grid<String>,
     outcomes: Vec<Outcome>,
+}
+
+impl Study {
+    /// Returns the keys and values of each point with its result.
+    fn points(&self) -> impl Iterator<Item = (Point<'_>, &Outcome)> {
+        self.grid.points().zip(&self.outcomes)
+    }
 }
 
 pub(crate) fn run(
@@ -53,9 +57,9 @@ pub(crate) fn run(
 ) -> Result<Code> {
     let Simulation { name, machine, study, output: options } = simulation;
     check(command, machine, study)?;
-    let grid = Grid::new(&study.vary)?;
+    let grid = grid::read(&study.vary)?;
     check_keys(command, &grid, front)?;
-    let commands = grid.points().map(|point| parsed(command, words, &grid, &point));
+    let commands = grid.points().map(|point| parsed(command, words, &point));
     let commands: Vec<_> = commands.collect::<Result<_>>()?;
     if !options.quiet {
         warn(&commands, options);
@@ -63,10 +67,7 @@ pub(crate) fn run(
     let outcomes = all(command, &commands, study, front, &mut Told::new(&grid, options));
     let study_of = Study { title: title(name, words), grid, outcomes };
     write_files(&study_of, study, options)?;
-    options.print(
-        |colours| table::render(&study_of, colours),
-        || Ok(serde_json::to_string_pretty(&json(&study_of))? + "\n"),
-    )?;
+    options.print(|colours| table::render(&study_of, colours), || json(&study_of))?;
     let well = study_of.outcomes.iter().all(|it| it.as_ref().is_ok_and(|it| it.is_well));
     Ok(if well { Code::Done } else { Code::Failed })
 }
@@ -107,17 +108,17 @@ fn warn(commands: &[Command], options: OutputOptions) {
 }
 
 /// Checks that the command or the machine has each key.
-fn check_keys(command: &Command, grid: &Grid, front: &dyn OwnBenches) -> Result<()> {
-    for (key, values) in &grid.axes {
+fn check_keys(command: &Command, grid: &Grid<String>, front: &dyn OwnBenches) -> Result<()> {
+    for (key, values) in grid.axes() {
         simulating::check_key("--vary", command, (key, &values[0]), front)?;
     }
     Ok(())
 }
 
 /// Parses the command with the values of a point.
-fn parsed(command: &Command, words: &[OsString], grid: &Grid, point: &[&str]) -> Result<Command> {
+fn parsed(command: &Command, words: &[OsString], point: &Point<'_>) -> Result<Command> {
     let mut more = vec![OsString::from("--quiet")];
-    for ((key, _), value) in grid.axes.iter().zip(point) {
+    for (key, value) in point {
         more.extend(simulating::assigned(command, key, value));
     }
     simulating::parsed(words, &more)
@@ -138,7 +139,8 @@ fn all(
         _ => true,
     };
     if threads > 1 && on_any_thread {
-        return on_threads(commands, threads, told);
+        let each = |place, outcome: &Outcome| told.point(place, outcome);
+        return on_threads(commands, threads, |it| outcome(it, &BuiltIn), each);
     }
     let one = |(place, command)| {
         let outcome = outcome(command, front);
@@ -152,49 +154,16 @@ fn outcome(command: &Command, front: &dyn OwnBenches) -> Outcome {
     simulating::of(command, front).map_err(|error| format!("{error:#}"))
 }
 
-/// Runs points on threads, each the next one that is left, and returns their results in order.
-fn on_threads(commands: &[Command], threads: usize, told: &mut Told<'_>) -> Vec<Outcome> {
-    let next = AtomicUsize::new(0);
-    let work = |send: mpsc::Sender<(usize, Outcome)>| {
-        let mine = || next.fetch_add(1, Ordering::Relaxed);
-        while let Some((place, command)) = Some(mine()).and_then(|at| Some((at, commands.get(at)?)))
-        {
-            if send.send((place, outcome(command, &BuiltIn))).is_err() {
-                return;
-            }
-        }
-    };
-    let mut outcomes: Vec<Option<Outcome>> = commands.iter().map(|_| None).collect();
-    thread::scope(|scope| {
-        let (send, receive) = mpsc::channel();
-        for _ in 0..threads {
-            let (send, work) = (send.clone(), &work);
-            // A thread that cannot be had leaves its points to the others.
-            let _ =
-                thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || work(send));
-        }
-        drop(send);
-        for (place, outcome) in receive {
-            told.point(place, &outcome);
-            outcomes[place] = Some(outcome);
-        }
-    });
-    let missing = |(place, it): (usize, Option<Outcome>)| {
-        it.unwrap_or_else(|| outcome(&commands[place], &BuiltIn))
-    };
-    outcomes.into_iter().enumerate().map(missing).collect()
-}
-
 /// Reader on a terminal, who is told of each point as it ends.
 struct Told<'a> {
-    grid: &'a Grid,
+    grid: &'a Grid<String>,
     progress: Busy,
     is_watched: bool,
     done: usize,
 }
 
 impl<'a> Told<'a> {
-    fn new(grid: &'a Grid, options: OutputOptions) -> Self {
+    fn new(grid: &'a Grid<String>, options: OutputOptions) -> Self {
         let progress = Busy::new(options.quiet, &format!("{} points", grid.len()));
         Self { grid, progress, is_watched: !options.quiet && terminal::is_watched(), done: 0 }
     }
@@ -206,7 +175,7 @@ impl<'a> Told<'a> {
                 "{}/{}  {}",
                 self.done,
                 self.grid.len(),
-                table::line(self.grid, place, outcome)
+                table::line(&self.grid.point(place), outcome)
             );
             self.progress.step(|| terminal::note(&line));
         }
@@ -219,7 +188,8 @@ fn write_files(study: &Study, options: &StudyOptions, output: OutputOptions) -> 
         files.write(path, "--csv", |file| file.write_all(table::csv(study).as_bytes()))?;
     }
     if let Some(path) = &options.chart {
-        let text = if output::is_page(path)? { page::page_of(study) } else { chart::svg(study) };
+        let text =
+            if output::is_page(path)? { page::page_of(study) } else { chart::chart(study).svg() };
         files.write(path, "--chart", |file| file.write_all(text.as_bytes()))?;
     }
     if let Some(path) = &options.save {
@@ -234,13 +204,11 @@ fn write_files(study: &Study, options: &StudyOptions, output: OutputOptions) -> 
 
 /// Writes a record for each point; one that failed has its error in place of figures.
 fn save(study: &Study, file: &mut impl std::io::Write) -> Result<()> {
-    for (point, outcome) in study.grid.points().zip(&study.outcomes) {
+    for (point, outcome) in study.points() {
         match outcome {
             Ok(it) => record::write(file, &it.record)?,
             Err(error) => {
-                let inputs =
-                    study.grid.named(&point).into_iter().map(|(key, value)| (key, json!(value)));
-                let record = Record::named(study.title.clone(), String::new(), inputs.collect());
+                let record = Record::named(study.title.clone(), String::new(), values(&point));
                 record::write(file, &Record { error: Some(error.clone()), ..record })?;
             }
         }
@@ -248,10 +216,14 @@ fn save(study: &Study, file: &mut impl std::io::Write) -> Result<()> {
     Ok(())
 }
 
+/// Returns the values of a point by key.
+fn values(point: &Point<'_>) -> Map<String, Value> {
+    point.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect()
+}
+
 fn json(study: &Study) -> Value {
-    let point = |(point, outcome): (Vec<&str>, &Outcome)| {
-        let values: Map<_, _> =
-            study.grid.named(&point).into_iter().map(|(key, value)| (key, json!(value))).collect();
+    let point = |(point, outcome): (Point<'_>, &Outcome)| {
+        let values = values(&point);
         match outcome {
             Ok(it) => json!({
                 "values": values,
@@ -264,14 +236,7 @@ fn json(study: &Study) -> Value {
             Err(error) => json!({ "values": values, "ok": false, "error": error }),
         }
     };
-    let keys: Vec<_> = study.grid.axes.iter().map(|(key, _)| key).collect();
-    let points: Vec<_> = study.grid.points().zip(&study.outcomes).map(point).collect();
+    let keys: Vec<_> = study.grid.keys().collect();
+    let points: Vec<_> = study.points().map(point).collect();
     json!({ "version": VERSION, "command": study.title, "keys": keys, "points": points })
-}
-
-/// Returns the error of values that are not of the form `KEY=A,B`.
-fn malformed(text: &str) -> anyhow::Error {
-    anyhow!(
-        "--vary {text}: expected KEY=A,B,..., such as m=256,512\n  help: values with commas are written in brackets"
-    )
 }

@@ -23,6 +23,7 @@
 //! ```
 
 mod algorithms;
+mod alone;
 mod beside;
 pub mod ccl;
 mod config;
@@ -32,9 +33,10 @@ mod kernel_channels;
 mod point;
 mod process_group;
 mod rank_map;
-pub mod sweep;
+mod shape;
 mod worker;
 
+pub use alone::Alone;
 pub use beside::Beside;
 pub use ccl::CclConfig;
 pub use config::{GroupConfig, Ranks};
@@ -43,6 +45,7 @@ pub use group::{CollectiveReport, Group, Pending};
 pub use kernel_channels::KernelChannels;
 pub use process_group::ProcessGroup;
 pub use rank_map::RankMap;
+pub use shape::PeElements;
 pub use worker::{Spawned, WorkHandle, Worker};
 
 use std::cell::{Cell, RefCell};

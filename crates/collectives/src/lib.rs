@@ -1,5 +1,7 @@
 //! Collective operations of PEs, cubes and SIPs.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! | module | contents |
 //! |---|---|
 //! | [`collective`] | collective operations, one algorithm per file, and bounds on their bandwidth |
@@ -10,8 +12,3 @@ pub mod collective;
 pub mod distributed;
 mod matching;
 pub mod service;
-
-/// Runs the examples of the documentation page about this crate as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/collectives.md")]
-struct Pages;

@@ -3,9 +3,10 @@
 use std::fmt;
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
+use serde::Serialize;
 
 /// Number of a request, in the order of submission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct RequestId(u32);
 
 impl RequestId {

@@ -1,5 +1,7 @@
 //! Simulates one accelerator system.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A [`Topology`](topology::Topology) has the components and the wires between them; a
 //! [`Machine`](machine::Machine) of it runs in simulated time. It accepts requests, and reports when each was done
 //! and how its time was spent. First one read on an idle machine:
@@ -53,12 +55,12 @@
 //!
 //! Modules:
 //!
-//! - [`topology`]: topology files, the nodes, links and routes built from them, and pictures;
+//! - [`topology`]: topology files, the nodes, links and routes built from them;
 //! - [`machine`]: the machine, and a builder that can replace its components by custom ones;
 //! - [`request`]: requests and their outcomes; [`message`]: messages between components;
 //! - [`model`]: the components, one file each; [`pe`]: execution of kernels on a PE; [`contents`]: contents of memory, in
 //!   data mode;
-//! - [`log`], [`explain`]: records of transfers, and critical paths; [`trace`]: traces for Perfetto, of a run or written by hand;
+//! - [`log`], [`explain`]: records of transfers, and critical paths; [`trace`]: a run as a trace for Perfetto;
 //! - [`race`], [`notice`]: data races and other faults of programs;
 //! - [`formula`]: latency of a transfer on an idle machine, without simulation;
 //! - [`probe`]: measurements of the fabric, as the command `cubeyard probe` runs them.
@@ -72,7 +74,6 @@ pub mod explain;
 mod failure;
 pub mod formula;
 mod ids;
-pub mod input;
 pub mod log;
 pub mod machine;
 pub mod message;
@@ -82,11 +83,7 @@ pub mod pe;
 pub mod probe;
 pub mod race;
 pub mod request;
+pub mod serial;
 pub mod topology;
 pub mod trace;
 mod wiring;
-
-/// The examples of the page about this crate, as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/machine.md")]
-struct Pages;

@@ -5,22 +5,27 @@
 //! [`invariants`] checks properties that hold on any sound machine.
 
 mod cases;
+mod explained;
 mod invariants;
 mod pattern;
 mod stopped;
 
 pub use cases::{Case, Category, cases};
+pub use explained::{NamedStep, Watcher};
 pub use invariants::{Invariant, invariants};
 pub use pattern::{HeldUp, LinkUse, Pattern, PatternReport, Planned, TransferReport};
 pub use stopped::RunError;
 
 use cubeyard_sim::{Bandwidth, Span};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use crate::formula::LatencyParts;
 use crate::log::Watch;
 use crate::machine::Machine;
 use crate::message::RequestId;
 use crate::request::RequestError;
+use crate::serial::{gbs, ns};
 use crate::topology::Topology;
 
 /// Transfer size at which cases are compared, in bytes.
@@ -59,35 +64,91 @@ impl Measured {
     }
 }
 
+impl Serialize for Measured {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let parts = &self.unloaded;
+        let breakdown = json!({
+            "overhead_ns": parts.overhead.ns(),
+            "wire_ns": parts.wire.ns(),
+            "serialisation_ns": parts.serialisation.ns(),
+            "service_ns": parts.service.ns(),
+            "wait_ns": self.wait().ns(),
+        });
+        let measured = json!({
+            "bytes": self.bytes,
+            "formula_ns": parts.total().ns(),
+            "latency_ns": self.latency.ns(),
+            "breakdown": breakdown,
+            "bandwidth_gbs": self.gb_per_second(),
+            "bottleneck_gbs": self.bottleneck.gb_per_second(),
+            "utilisation": self.utilisation(),
+        });
+        measured.serialize(to)
+    }
+}
+
+/// Report of `cubeyard probe`: measurements of cases, and the properties that they show.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProbeReport {
+    /// Measurements of the cases.
+    pub cases: Vec<CaseReport>,
+    /// Properties that any sound machine has.
+    pub invariants: Vec<Invariant>,
+}
+
+impl ProbeReport {
+    /// Checks the properties that cases on a machine of this topology must have.
+    pub fn new(topology: &Topology, cases: Vec<CaseReport>) -> Self {
+        let invariants = invariants(topology, &cases);
+        Self { cases, invariants }
+    }
+
+    /// Returns whether all properties hold.
+    pub fn holds(&self) -> bool {
+        self.invariants.iter().all(|invariant| invariant.holds)
+    }
+}
+
 /// Measurements of one case.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct CaseReport {
     /// Case that was measured.
+    #[serde(flatten)]
     pub case: Case,
     /// Measurement at the reference size.
+    #[serde(flatten)]
     pub reference: Measured,
     /// Measurements at the sizes of the sweep.
     pub sweep: Vec<Measured>,
     /// Route of the data at the reference size.
     pub route: Vec<Hop>,
+    /// Critical path at the reference size, if it was asked for.
+    #[serde(rename = "explain", skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<NamedStep>>,
 }
 
 /// A link on the route of the data, and the node at its end.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Hop {
     /// Name of the node.
     pub node: String,
     /// Bandwidth of the link.
+    #[serde(rename = "bandwidth_gbs", serialize_with = "gbs")]
     pub bandwidth: Bandwidth,
     /// Serialisation of one flit onto the link.
+    #[serde(rename = "serialisation_ns", serialize_with = "ns")]
     pub serialisation: Span,
     /// Propagation delay of the link.
+    #[serde(rename = "wire_ns", serialize_with = "ns")]
     pub wire: Span,
     /// Latency that the node adds.
+    #[serde(rename = "overhead_ns", serialize_with = "ns")]
     pub overhead: Span,
     /// Time until the first flit has passed the node, counted from the start of the route.
+    #[serde(rename = "cumulative_ns", serialize_with = "ns")]
     pub cumulative: Span,
     /// Whether no link on the route is slower.
+    #[serde(rename = "bottleneck")]
     pub is_bottleneck: bool,
 }
 
@@ -103,7 +164,7 @@ pub fn measure(topology: &Topology, case: &Case) -> Result<CaseReport, RequestEr
     let route = route(&machine, id);
     let sweep: Result<Vec<_>, RequestError> =
         SWEEP_BYTES.iter().map(|&bytes| Ok(at(bytes)?.0)).collect();
-    Ok(CaseReport { case: case.clone(), reference, sweep: sweep?, route })
+    Ok(CaseReport { case: case.clone(), reference, sweep: sweep?, route, steps: None })
 }
 
 /// Returns the measurement of a completed request to memory.

@@ -24,11 +24,10 @@
 //!     error.to_string(),
 //!     "small.yaml:2: cubes: expected a known key, found `wide`; the nearest is `w`"
 //! );
-//! # Ok::<(), cubeyard_device::input::InputError>(())
+//! # Ok::<(), cubeyard_yaml::InputError>(())
 //! ```
 
 mod build;
-mod draw;
 mod ids;
 mod layout;
 mod mesh;
@@ -37,6 +36,7 @@ mod overrides;
 mod places;
 mod reach;
 mod read;
+mod report;
 mod resolve;
 mod route;
 mod sips;
@@ -45,11 +45,11 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use draw::View;
 pub use ids::{Link, LinkId, Node, NodeId, NodeKind, NodePlace, Position, Side};
 pub use names::NoSuchNode;
 pub use overrides::{OverrideError, TopologyHash};
 pub use reach::Unreachable;
+pub use report::TopologyReport;
 pub use resolve::ResolveError;
 pub use route::RouteError;
 pub use sips::{SipGrid, SipsError, SipsOverlay};
@@ -61,12 +61,16 @@ pub use spec::{
 pub use summary::Summary;
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
+use cubeyard_yaml::{Document, InputError, PlainValue};
 
 use layout::Layout;
 
-use crate::input::{self, Document, InputError, PlainValue};
-
-use input::document::LONGEST;
+/// Positions of routers, cubes and ports.
+pub mod geometry {
+    pub use super::build::connection_router;
+    pub use super::layout::{cube_beside, cube_position, io_cube, io_ports};
+    pub use super::mesh::{all as routers, has as has_router, step};
+}
 
 /// The topology file of the default machine, with the meaning, unit and source of every value.
 pub const DEFAULT: &str = include_str!("topology/default.yaml");
@@ -104,7 +108,7 @@ impl Topology {
 
     /// Reads a file as [`read`](Self::read) does, from bytes that may not be UTF-8.
     pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, InputError> {
-        Self::read(name, input::text(name, bytes)?)
+        Self::read(name, cubeyard_yaml::text(name, bytes)?)
     }
 
     fn new(spec: Spec, mut values: PlainValue) -> Self {

@@ -1,294 +1,204 @@
-//! Traces in the format of Perfetto (`.pftrace`): a writer, and the trace of a machine's [run](fn@write).
-//!
-//! ```
-//! use cubeyard_device::trace::{TraceEvent, TraceFlow, TraceWriter};
-//! use cubeyard_sim::Time;
-//!
-//! let mut trace = TraceWriter::new(Vec::new());
-//! let pe = trace.track("PE 0", None)?;
-//! let dma = trace.track("DMA", Some(pe))?;
-//! let (start, end) = (Time::from_ps(1500), Time::from_ps(78_540));
-//! let args = [("bytes", 256u64.into())];
-//! trace.slice(dma, start, end, TraceEvent::new("read").args(&args).flows(&[TraceFlow::Step(7)]))?;
-//! trace.slice(pe, end, Time::from_ps(90_000), TraceEvent::new("dot").flows(&[TraceFlow::End(7)]))?;
-//! let bytes = trace.finish()?;
-//! # assert!(bytes.len() < 400);
-//! # Ok::<(), cubeyard_device::trace::TraceError>(())
-//! ```
-//!
-//! # A picosecond is shown as a nanosecond
-//!
-//! Perfetto counts whole nanoseconds, and no clock of a trace can be declared finer: its
-//! `ClockSnapshot.Clock.unit_multiplier_ns` is a whole number of at least one. Simulated time is in whole
-//! picoseconds. So that nothing is lost, picoseconds are written where Perfetto expects nanoseconds:
-//! **1 ns in the viewer is 1 ps, 1 µs is 1 ns, 1 ms is 1 µs**, and `ts` and `dur` of a query are
-//! picoseconds. [`ROOT_NAME`], the name of the root track, states this in every trace. Rounding to
-//! nanoseconds instead would make flits overlap: 256 bytes at 512 GB/s take 0.5 ns.
-//!
-//! # Guarantees
-//!
-//! - Slices of one track either follow each other or are nested, and come in the order of their starts,
-//!   the outer one first. Anything else is an error, because the trace processor would take the end of
-//!   one slice for that of another. [`Lanes`] spreads operations that overlap.
-//! - Tracks keep the order in which they were made, and two of the same name stay separate.
-//! - The same calls give the same bytes: ids are counted from one, without clock or random numbers.
-//!
-//! Messages and field numbers are those of Perfetto's `protos/perfetto/trace`, as in version 0.59.1 of the
-//! Python package `perfetto`.
+//! The run of a machine as a trace for Perfetto, with a track for each component that carried traffic.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
-use cubeyard_sim::Time;
+use cubeyard_perfetto::{Lanes, TraceError, TraceEvent, TraceFlow, TraceWriter, TrackId};
+use cubeyard_sim::{NodeId, Time};
 
-pub use self::error::TraceError;
-pub use self::event::{Arg, CounterId, CounterUnit, CounterValue, TraceEvent, TraceFlow, TrackId};
-pub use self::lanes::Lanes;
-pub use self::run::write;
+use crate::log::{FlitLog, TransferKind, Watch};
+use crate::machine::Machine;
+use crate::message::{Direction, RequestId};
+use crate::model::Part;
+use crate::request::Request;
 
-use self::intern::Interner;
-use self::wire::MessageBuffer;
-
-mod error;
-mod event;
-mod field;
-mod intern;
-mod lanes;
-mod run;
-#[cfg(test)]
-mod tests;
-mod wire;
-
-/// Name of the root track, above all others. It states the scale of time to a viewer of the trace.
-pub const ROOT_NAME: &str = "cubeyard (1 ns shown = 1 ps simulated)";
-
-/// Number of bytes that are buffered before they are written.
-const CHUNK: usize = 64 << 10;
-
-/// Writes a trace into `W`, packet by packet; its memory does not grow with the number of events.
+/// Writes the log of a machine as a trace.
 ///
-/// Bytes are written in chunks, so `W` needs no buffer of its own. Only [`finish`](Self::finish) writes the
-/// last chunk. After [`TraceError::Io`] the trace is unusable.
-#[derive(Debug)]
-#[must_use = "a trace is complete only when it is finished"]
-pub struct TraceWriter<W> {
-    out: W,
-    buffer: MessageBuffer,
-    names: Interner,
-    arg_names: Interner,
-    tracks: Vec<Track>,
-    started: bool,
-}
-
-/// State of a track; its uuid is its index plus one.
-#[derive(Debug, Default)]
-struct Track {
-    /// Ends of the slices that were open at the last start, the innermost last.
-    open: Vec<Time>,
-    last_start: Time,
-    children: i32,
-}
-
-impl<W: Write> TraceWriter<W> {
-    /// Creates a trace with a root track only.
-    pub fn new(out: W) -> Self {
-        let mut this = Self {
-            out,
-            buffer: MessageBuffer::default(),
-            names: Interner::default(),
-            arg_names: Interner::default(),
-            tracks: Vec::new(),
-            started: false,
+/// The track `requests` has a slice for each request. Components are grouped by SIP, and within it by cube
+/// and IO chiplet; each has a slice for every transfer that passed it, from the arrival of the first flit
+/// until the last has left. A memory also has a slice for the bursts of each request. Arrows connect the
+/// slices of a request.
+pub fn write<W: Write>(machine: &Machine<FlitLog>, out: W) -> Result<W, TraceError> {
+    let mut trace = TraceWriter::new(out);
+    requests(machine, &mut trace)?;
+    let mut groups = BTreeMap::new();
+    for ((node, row), mut slices) in slices(machine) {
+        slices.sort_by_key(|slice| (slice.start, slice.end));
+        let name = &machine.topology().nodes()[node.index()].name;
+        let parent = group(name, &mut groups, &mut trace)?;
+        let title = match row {
+            Row::Transfers => name.clone(),
+            Row::Bursts => format!("{name} bursts"),
         };
-        this.describe(ROOT_NAME, None, None);
-        this
-    }
-
-    /// Adds a track below `parent`, after its present children.
-    pub fn track(&mut self, name: &str, parent: Option<TrackId>) -> Result<TrackId, TraceError> {
-        let id = self.describe(name, Some(parent.unwrap_or(TrackId::ROOT)), None);
-        self.write_full_chunk()?;
-        Ok(id)
-    }
-
-    /// Adds a track below `parent` that shows a number over time.
-    pub fn counter_track(
-        &mut self,
-        name: &str,
-        unit: CounterUnit<'_>,
-        parent: Option<TrackId>,
-    ) -> Result<CounterId, TraceError> {
-        let id = self.describe(name, Some(parent.unwrap_or(TrackId::ROOT)), Some(unit));
-        self.write_full_chunk()?;
-        Ok(CounterId(id))
-    }
-
-    /// Adds a slice from `start` to `end`.
-    ///
-    /// Slices of one track must be added in the order of their starts, and a slice that starts inside another
-    /// must end inside it; slices that only touch do not overlap.
-    pub fn slice<'e>(
-        &mut self,
-        track: TrackId,
-        start: Time,
-        end: Time,
-        event: impl Into<TraceEvent<'e>>,
-    ) -> Result<(), TraceError> {
-        within_64_bits(end.max(start))?;
-        self.tracks[track.index()].open(start, end)?;
-        self.event(track, start, field::TYPE_SLICE_BEGIN, &event.into());
-        self.packet(end, |packet| {
-            packet.message(field::PACKET_TRACK_EVENT, |event| {
-                event.uint(field::EVENT_TYPE, field::TYPE_SLICE_END);
-                event.uint(field::EVENT_TRACK_UUID, track.uuid());
-            });
-        });
-        self.write_full_chunk()
-    }
-
-    /// Adds an event without duration.
-    pub fn instant<'e>(
-        &mut self,
-        track: TrackId,
-        at: Time,
-        event: impl Into<TraceEvent<'e>>,
-    ) -> Result<(), TraceError> {
-        within_64_bits(at)?;
-        self.event(track, at, field::TYPE_INSTANT, &event.into());
-        self.write_full_chunk()
-    }
-
-    /// Sets the value of a counter from `at` on. The last call for one instant wins.
-    pub fn counter(
-        &mut self,
-        track: CounterId,
-        at: Time,
-        value: impl Into<CounterValue>,
-    ) -> Result<(), TraceError> {
-        within_64_bits(at)?;
-        let value = value.into();
-        self.packet(at, |packet| {
-            packet.message(field::PACKET_TRACK_EVENT, |event| {
-                event.uint(field::EVENT_TYPE, field::TYPE_COUNTER);
-                event.uint(field::EVENT_TRACK_UUID, track.0.uuid());
-                match value {
-                    CounterValue::Int(value) => event.int(field::EVENT_COUNTER_VALUE, value),
-                    CounterValue::Float(value) => {
-                        event.double(field::EVENT_DOUBLE_COUNTER_VALUE, value);
-                    }
-                }
-            });
-        });
-        self.write_full_chunk()
-    }
-
-    /// Writes the rest of the buffer and returns the sink.
-    pub fn finish(mut self) -> Result<W, TraceError> {
-        self.out.write_all(self.buffer.bytes())?;
-        self.out.flush()?;
-        Ok(self.out)
-    }
-
-    fn describe(
-        &mut self,
-        name: &str,
-        parent: Option<TrackId>,
-        unit: Option<CounterUnit<'_>>,
-    ) -> TrackId {
-        let id = TrackId::new(self.tracks.len());
-        let rank = parent.map(|parent| self.tracks[parent.index()].next_child());
-        self.tracks.push(Track::default());
-        // Everything that was interned before this packet, on this sequence, is forgotten.
-        let first = !std::mem::replace(&mut self.started, true);
-        self.buffer.message(field::TRACE_PACKET, |packet| {
-            packet.uint(field::PACKET_SEQUENCE_ID, field::SEQUENCE);
-            if first {
-                packet.uint(field::PACKET_SEQUENCE_FLAGS, field::INCREMENTAL_STATE_CLEARED);
-            }
-            packet.message(field::PACKET_TRACK_DESCRIPTOR, |track| {
-                track.uint(field::TRACK_UUID, id.uuid());
-                track.text(field::TRACK_NAME, name);
-                if let (Some(parent), Some(rank)) = (parent, rank) {
-                    track.uint(field::TRACK_PARENT_UUID, parent.uuid());
-                    track.int(field::TRACK_SIBLING_ORDER_RANK, rank.into());
-                }
-                track.uint(field::TRACK_CHILD_ORDERING, field::ORDERING_EXPLICIT);
-                track.uint(field::TRACK_SIBLING_MERGE_BEHAVIOR, field::MERGE_NONE);
-                if let Some(unit) = unit {
-                    track.message(field::TRACK_COUNTER, |counter| unit.encode(counter));
-                }
-            });
-        });
-        id
-    }
-
-    /// Appends a packet with a named event, and the definitions of strings that occur for the first time.
-    fn event(&mut self, track: TrackId, at: Time, kind: u64, event: &TraceEvent<'_>) {
-        let Self { buffer, names, arg_names, .. } = self;
-        buffer.message(field::TRACE_PACKET, |packet| {
-            packet.uint(field::PACKET_TIMESTAMP, at.ps());
-            packet.uint(field::PACKET_SEQUENCE_ID, field::SEQUENCE);
-            packet.uint(field::PACKET_SEQUENCE_FLAGS, field::NEEDS_INCREMENTAL_STATE);
-            let (known_names, known_args) = (names.len(), arg_names.len());
-            packet.message(field::PACKET_TRACK_EVENT, |message| {
-                message.uint(field::EVENT_TYPE, kind);
-                message.uint(field::EVENT_TRACK_UUID, track.uuid());
-                message.uint(field::EVENT_NAME_IID, names.iid(event.name));
-                event.encode_details(message, arg_names);
-            });
-            if names.len() > known_names || arg_names.len() > known_args {
-                packet.message(field::PACKET_INTERNED_DATA, |data| {
-                    names.encode_since(known_names, field::INTERNED_EVENT_NAMES, data);
-                    arg_names.encode_since(known_args, field::INTERNED_ANNOTATION_NAMES, data);
-                });
-            }
-        });
-    }
-
-    /// Appends a packet that uses no interned string.
-    fn packet(&mut self, at: Time, fill: impl FnOnce(&mut MessageBuffer)) {
-        self.buffer.message(field::TRACE_PACKET, |packet| {
-            packet.uint(field::PACKET_TIMESTAMP, at.ps());
-            packet.uint(field::PACKET_SEQUENCE_ID, field::SEQUENCE);
-            fill(packet);
-        });
-    }
-
-    fn write_full_chunk(&mut self) -> Result<(), TraceError> {
-        if self.buffer.bytes().len() >= CHUNK {
-            self.out.write_all(self.buffer.bytes())?;
-            self.buffer.clear();
+        let mut lanes = Lanes::new(&mut trace, &title, parent)?;
+        for slice in slices {
+            slice.write(&mut lanes, &mut trace)?;
         }
-        Ok(())
+    }
+    trace.finish()
+}
+
+/// Content of a component's track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Row {
+    Transfers,
+    Bursts,
+}
+
+struct TraceSlice {
+    start: Time,
+    end: Time,
+    name: &'static str,
+    request: Option<RequestId>,
+    bytes: u64,
+}
+
+impl TraceSlice {
+    fn write<W: Write>(
+        &self,
+        lanes: &mut Lanes,
+        trace: &mut TraceWriter<W>,
+    ) -> Result<(), TraceError> {
+        let lane = lanes.lane(trace, self.start, self.end)?;
+        let number = self.request.map_or(0, |request| request.index() as u64);
+        let args = [("request", number.into()), ("bytes", self.bytes.into())];
+        let flows = [TraceFlow::Step(number + 1)];
+        let event = TraceEvent::new(self.name).args(&args);
+        let event = if self.request.is_some() { event.flows(&flows) } else { event };
+        trace.slice(lane, self.start, self.end, event)
     }
 }
 
-impl Track {
-    fn next_child(&mut self) -> i32 {
-        self.children += 1;
-        self.children - 1
+/// Returns the track of a component's cube or IO chiplet, below that of its SIP.
+fn group<W: Write>(
+    name: &str,
+    groups: &mut BTreeMap<String, TrackId>,
+    trace: &mut TraceWriter<W>,
+) -> Result<Option<TrackId>, TraceError> {
+    let mut parent = None;
+    for (dot, _) in name.match_indices('.').take(2) {
+        let group = &name[..dot];
+        let id = match groups.get(group) {
+            Some(&known) => known,
+            None => trace.track(group, parent)?,
+        };
+        groups.insert(group.to_owned(), id);
+        parent = Some(id);
     }
+    Ok(parent)
+}
 
-    /// Accepts a slice that follows the last one or lies within those that are open.
-    fn open(&mut self, start: Time, end: Time) -> Result<(), TraceError> {
-        if end < start {
-            return Err(TraceError::EndsBeforeStart { start, end });
-        }
-        if start < self.last_start {
-            return Err(TraceError::OutOfOrder { start, last: self.last_start });
-        }
-        while self.open.pop_if(|outer| *outer <= start).is_some() {}
-        if let Some(&outer) = self.open.last()
-            && outer < end
-        {
-            return Err(TraceError::Overlap { start, end, outer });
-        }
-        self.open.push(end);
-        self.last_start = start;
-        Ok(())
+fn requests<W: Write>(
+    machine: &Machine<FlitLog>,
+    trace: &mut TraceWriter<W>,
+) -> Result<(), TraceError> {
+    let mut lanes = Lanes::new(trace, "requests", None)?;
+    let mut done: Vec<_> = machine
+        .view()
+        .envelopes()
+        .filter_map(|envelope| machine.completion(envelope.request))
+        .collect();
+    done.sort_by_key(|completion| (completion.made, completion.request));
+    for completion in done {
+        let (name, bytes) = match &machine.view().envelope(completion.request).body {
+            Request::MemoryWrite(range) => ("MemoryWrite", range.bytes),
+            Request::MemoryRead(range) => ("MemoryRead", range.bytes),
+            Request::PeDma { direction, bytes, .. }
+            | Request::VirtualDma { direction, bytes, .. }
+            | Request::MCpuDma { direction, bytes, .. } => (dma_name(*direction), *bytes),
+            Request::Mappings { remove: false, .. } => ("MmuMap", 0),
+            Request::Mappings { remove: true, .. } => ("MmuUnmap", 0),
+            Request::Connect { .. } => ("Connect", 0),
+            Request::KernelLaunch { .. } => ("KernelLaunch", 0),
+        };
+        let request = Some(completion.request);
+        let slice =
+            TraceSlice { start: completion.made, end: completion.done, name, request, bytes };
+        slice.write(&mut lanes, trace)?;
+    }
+    Ok(())
+}
+
+const fn dma_name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Read => "DMA read",
+        Direction::Write => "DMA write",
     }
 }
 
-/// Checks the range of Perfetto's signed timestamps, 2⁶³ picoseconds or 106 days.
-fn within_64_bits(at: Time) -> Result<(), TraceError> {
-    i64::try_from(at.ps()).map(|_| ()).map_err(|_| TraceError::BeyondRange { at })
+/// Returns all slices by component.
+fn slices(machine: &Machine<FlitLog>) -> BTreeMap<(NodeId, Row), Vec<TraceSlice>> {
+    let mut slices: BTreeMap<_, Vec<TraceSlice>> = BTreeMap::new();
+    for (transfer, visits) in visits(machine) {
+        let record =
+            &machine.view().log().transfers()[usize::try_from(transfer).expect("in memory")];
+        let name = match (record.kind, record.bytes) {
+            (TransferKind::Access, 0) => "command",
+            (TransferKind::Access, _) => "write data",
+            (TransferKind::Answer, 0) => "acknowledgement",
+            (TransferKind::Answer, _) => "read data",
+            (TransferKind::Command | TransferKind::Message, _) => "message",
+            (TransferKind::Custom, _) => "custom",
+        };
+        for (node, (start, end)) in visits {
+            let slice =
+                TraceSlice { start, end, name, request: record.request, bytes: record.bytes };
+            slices.entry((node, Row::Transfers)).or_default().push(slice);
+        }
+    }
+    for node in (0..machine.topology().nodes().len()).map(NodeId::new) {
+        let bursts = bursts(machine, node);
+        if !bursts.is_empty() {
+            slices.insert((node, Row::Bursts), bursts);
+        }
+    }
+    slices
+}
+
+/// Returns the interval that each transfer spent at each node of its route, by the transfer's number.
+fn visits(machine: &Machine<FlitLog>) -> BTreeMap<u64, BTreeMap<NodeId, (Time, Time)>> {
+    let mut visits: BTreeMap<u64, BTreeMap<NodeId, (Time, Time)>> = BTreeMap::new();
+    for crossing in machine.view().engine().observer().crossings() {
+        let link = machine.view().network().link(crossing.link);
+        let nodes = visits.entry(crossing.transfer.get()).or_default();
+        let mut stay = |node, from: Time, until: Time| {
+            let (first, last) = nodes.entry(node).or_insert((from, until));
+            (*first, *last) = ((*first).min(from), (*last).max(until));
+        };
+        stay(link.from, crossing.asked, crossing.end);
+        stay(link.to, crossing.arrived, crossing.arrived);
+    }
+    for (&transfer, nodes) in &mut visits {
+        let record =
+            &machine.view().log().transfers()[usize::try_from(transfer).expect("in memory")];
+        let end = record.route.last().map(|&link| machine.view().network().link(link).to);
+        if let (Some(node), Some(delivered)) = (end, record.delivered) {
+            nodes.entry(node).and_modify(|(_, last)| *last = (*last).max(delivered));
+        }
+    }
+    visits
+}
+
+/// Returns a slice for each request from its first to its last burst at a memory.
+fn bursts(machine: &Machine<FlitLog>, node: NodeId) -> Vec<TraceSlice> {
+    let Some(Part::Memory(memory)) = machine.view().engine().component(node) else {
+        return Vec::new();
+    };
+    let mut requests: BTreeMap<RequestId, TraceSlice> = BTreeMap::new();
+    for burst in memory.bursts() {
+        let name = match burst.direction {
+            Direction::Read => "read bursts",
+            Direction::Write => "write bursts",
+        };
+        let slice = requests.entry(burst.request).or_insert(TraceSlice {
+            start: burst.start,
+            end: burst.end,
+            name,
+            request: Some(burst.request),
+            bytes: 0,
+        });
+        (slice.start, slice.end) = (slice.start.min(burst.start), slice.end.max(burst.end));
+        slice.bytes += memory.channels().spec().burst_bytes;
+    }
+    requests.into_values().collect()
 }

@@ -13,8 +13,13 @@ pub const BYTE_UNITS: [(f64, &str); 6] = [
     (1_125_899_906_842_624.0, "PiB"),
 ];
 
-/// Units of long times, in microseconds.
-pub const TIME_UNITS: [(f64, &str); 5] = [
+/// Units of transfer rates, in bytes per second.
+pub const RATE_UNITS: [(f64, &str); 5] =
+    [(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s"), (1e12, "TB/s")];
+
+/// Units of times, in microseconds.
+pub const TIME_UNITS: [(f64, &str); 6] = [
+    (1e-3, "nanoseconds"),
     (1.0, "microseconds"),
     (1e3, "milliseconds"),
     (1e6, "seconds"),

@@ -1,60 +1,60 @@
-//! Charts of lines, which a page draws with zoom, values under the pointer and lines that can be switched off.
+//! Charts of lines: one description, drawn as a picture and as a figure of a page.
 //!
-//! A chart is a figure: a picture for print and for readers without scripts, and the numbers, packed, for the script.
+//! A figure holds the picture, for print and for readers without scripts, and the same numbers, packed, from which the
+//! script of a page draws it with zoom, values under the pointer and lines that can be switched off.
+
+mod quantity;
+mod still;
 
 use std::fmt::Write as _;
 
 use crate::pack::pack;
-use crate::xml::escape;
+use crate::svg::{COLOURS, Canvas, END, SOFT, colour};
+use crate::xml::{escape, shorten};
+
+use still::{PLOT, Still};
+
+pub use quantity::Quantity;
+
+/// Width of a picture.
+pub const WIDTH: f64 = 1000.0;
+/// Height of a picture.
+pub const HEIGHT: f64 = 460.0;
+/// Longest title of a picture, in characters.
+const LONGEST_TITLE: usize = 90;
+/// Dashes of lines, after each time that the colours were used up.
+const DASHES: [&str; 3] = ["", "8 4", "2 4"];
 
 /// Lines over a common axis.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Title for screen readers.
+    /// Title of the picture.
     pub title: String,
+    /// Remark below the title of the picture; empty for none.
+    pub remark: String,
+    /// Heading of the figures beside the lines; empty for none.
+    pub heading: &'static str,
     /// Axis of the positions.
     pub across: Axis,
     /// Axis of the values.
     pub up: Axis,
     /// Positions in ascending order, at which every line has a value or none.
     pub positions: Vec<f64>,
+    /// Names of the positions, each in place of its number; empty if positions are numbers.
+    pub names: Vec<String>,
     /// Lines in drawing order.
     pub lines: Vec<Line>,
 }
 
 /// An axis: its label, and the way in which its values are written and spaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
     /// Text beside the axis; empty for none.
-    pub label: &'static str,
+    pub label: String,
     /// Quantity of the values.
     pub quantity: Quantity,
     /// Spacing of the values.
     pub spacing: Spacing,
-}
-
-/// A quantity whose values are written with the unit that fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quantity {
-    /// Bytes, in binary units.
-    Bytes,
-    /// Bytes per second, with decimal prefixes.
-    BytesPerSecond,
-    /// Simulated or measured times in microseconds.
-    Microseconds,
-    /// Numbers of things.
-    Count,
-}
-
-impl Quantity {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Bytes => "bytes",
-            Self::BytesPerSecond => "B/s",
-            Self::Microseconds => "us",
-            Self::Count => "",
-        }
-    }
 }
 
 /// Spacing of values on an axis.
@@ -93,6 +93,12 @@ pub struct Line {
     pub shape: Shape,
     /// A value for each position; not a number where there is none.
     pub values: Vec<f64>,
+    /// Figures beside the end of the line in the picture; its last value if `None`.
+    pub figures: Option<String>,
+    /// Whether the line is emphasized.
+    pub is_bold: bool,
+    /// Whether the line ends before its time, which a cross shows.
+    pub is_broken: bool,
 }
 
 /// Shape of a line between its points.
@@ -116,25 +122,77 @@ impl Shape {
     }
 }
 
+impl Axis {
+    /// Makes an axis.
+    pub fn new(label: &str, quantity: Quantity, spacing: Spacing) -> Self {
+        Self { label: label.to_owned(), quantity, spacing }
+    }
+}
+
 impl Chart {
-    /// Returns the figure. `picture` is the same chart as SVG.
-    pub fn figure(&self, picture: &str) -> String {
-        let Self { title, across, up, .. } = self;
+    /// Makes a chart of lines over numbers, without a remark.
+    pub fn new(title: String, [across, up]: [Axis; 2], positions: Vec<f64>) -> Self {
+        let (remark, heading, names, lines) = (String::new(), "", Vec::new(), Vec::new());
+        Self { title, remark, heading, across, up, positions, names, lines }
+    }
+
+    /// Draws the picture on a canvas, from its top left corner, [`WIDTH`] by [`HEIGHT`].
+    pub fn draw(&self, canvas: &mut Canvas) {
+        let left = PLOT.area.x;
+        canvas.text(left, 28.0, "font-size=\"16\"", &shorten(&self.title, LONGEST_TITLE));
+        canvas.text(left, 47.0, SOFT, &self.remark);
+        canvas.text(PLOT.right, 47.0, &format!("{SOFT} {END}"), self.heading);
+        if let Some(still) = Still::new(self) {
+            still.draw(canvas);
+        }
+    }
+
+    /// Returns the picture as SVG.
+    pub fn svg(&self) -> String {
+        let mut canvas = Canvas::default();
+        self.draw(&mut canvas);
+        canvas.finish(&self.title, WIDTH, HEIGHT)
+    }
+
+    /// Returns the figure of a page; the picture alone if no line has two points.
+    pub fn figure(&self) -> String {
+        if self.positions.len() < 2 || self.lines.is_empty() {
+            return format!("<div class=\"wide\">{}</div>\n", self.svg());
+        }
+        let Self { across, up, .. } = self;
         let lines: String = self.lines.iter().map(Line::item).collect();
         format!(
             "<figure class=\"chart\" aria-label=\"{}\" data-x-label=\"{}\" data-x-unit=\"{}\" data-x-scale=\"{}\" \
-             data-y-label=\"{}\" data-y-unit=\"{}\" data-y-scale=\"{}\">\n<div class=\"wide still\">{picture}</div>\n\
-             <div class=\"drawn\"></div>\n<p class=\"at\"></p>\n<ul class=\"lines\">\n{lines}</ul>\n\
+             data-y-label=\"{}\" data-y-unit=\"{}\" data-y-scale=\"{}\">\n<div class=\"wide still\">{}</div>\n\
+             <div class=\"drawn\"></div>\n<p class=\"at\"></p>\n<ul class=\"lines\">\n{lines}</ul>\n{}\
              <script type=\"text/plain\" class=\"packed\">{}</script>\n</figure>\n",
-            escape(title),
-            across.label,
+            escape(&self.description()),
+            escape(&across.label),
             across.quantity.name(),
             across.spacing.name(),
-            up.label,
+            escape(&up.label),
             up.quantity.name(),
             up.spacing.name(),
+            self.svg(),
+            self.name_list(),
             pack(&self.bytes())
         )
+    }
+
+    /// Returns title and remark, for screen readers.
+    fn description(&self) -> String {
+        let remark = Some(&self.remark).filter(|remark| !remark.is_empty());
+        self.title.clone() + &remark.map_or_else(String::new, |remark| format!(": {remark}"))
+    }
+
+    /// Returns the names of positions for the script; empty if they are numbers.
+    fn name_list(&self) -> String {
+        if self.names.is_empty() {
+            return String::new();
+        }
+        let names: Vec<_> = self.names.iter().map(|name| escape(name)).collect();
+        let names = names.join("</li>\n<li>");
+        format!("<ol class=\"names\" hidden=\"hidden\">\n<li>{names}</li>\n</ol>\n")
     }
 
     /// Returns the numbers as the script reads them: positions, then the values of each line.
@@ -145,6 +203,29 @@ impl Chart {
 }
 
 impl Line {
+    /// Makes the line of this number: straight between dots, in a colour and dashes of its own.
+    pub fn new(number: usize, name: String, values: Vec<f64>) -> Self {
+        let dash = DASHES[number / COLOURS.len() % DASHES.len()].to_owned();
+        Self {
+            name,
+            colour: colour(number).to_owned(),
+            dash,
+            width: 2.5,
+            shape: Shape::Dotted,
+            values,
+            figures: None,
+            is_bold: false,
+            is_broken: false,
+        }
+    }
+
+    /// Returns colour and dashes as the style of a path.
+    fn stroke(&self) -> String {
+        let Self { colour, dash, .. } = self;
+        let dash = if dash.is_empty() { "none" } else { dash };
+        format!("stroke=\"{colour}\" stroke-dasharray=\"{dash}\"")
+    }
+
     fn item(&self) -> String {
         let mut item = format!("<li data-colour=\"{}\" data-width=\"{}\"", self.colour, self.width);
         write!(item, " data-dash=\"{}\" data-shape=\"{}\">", self.dash, self.shape.name())
@@ -154,28 +235,4 @@ impl Line {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_figure_holds_its_numbers_and_names() {
-        let axis = Axis { label: "size", quantity: Quantity::Bytes, spacing: Spacing::Binary };
-        let line = Line {
-            name: "a<b".to_owned(),
-            colour: "#000000".to_owned(),
-            dash: String::new(),
-            width: 2.0,
-            shape: Shape::Dotted,
-            values: vec![3.0, f64::NAN],
-        };
-        let positions = vec![1.0, 2.0];
-        let chart =
-            Chart { title: "T".to_owned(), across: axis, up: axis, positions, lines: vec![line] };
-        let numbers: Vec<_> =
-            chart.bytes().chunks(8).map(|it| f64::from_le_bytes(it.try_into().unwrap())).collect();
-        assert_eq!(numbers[..3], [1.0, 2.0, 3.0]);
-        assert!(numbers[3].is_nan() && numbers.len() == 4);
-        let figure = chart.figure("<svg/>");
-        assert!(figure.contains("data-shape=\"dotted\">a&lt;b</li>") && figure.contains("<svg/>"));
-    }
-}
+mod tests;

@@ -91,22 +91,6 @@ impl Canvas {
         self.push(&format!("<path d=\"{d}\" {style}/>"));
     }
 
-    /// Draws straight lines from point to point under a title, with a dot of a colour at each point if there is one.
-    pub fn line(&mut self, title: &str, points: &[(f64, f64)], stroke: &str, dot: Option<&str>) {
-        let path: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        let dots = dot.into_iter().flat_map(|colour| {
-            points.iter().map(move |(x, y)| {
-                format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>")
-            })
-        });
-        self.push(&format!(
-            "<g><title>{}</title><path d=\"M{}\" fill=\"none\" stroke-width=\"2\" {stroke}/>{}</g>",
-            escape(title),
-            path.join("L"),
-            dots.collect::<String>()
-        ));
-    }
-
     /// Draws a rectangle, with coordinates rounded to hundredths.
     pub fn rect(&mut self, area: Area, style: &str) {
         let [x, y, width, height] = [area.x, area.y, area.width, area.height].map(hundredths);
@@ -147,21 +131,6 @@ fn hundredths(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_has_a_title_and_dots_if_they_have_a_colour() {
-        let line = |dot| {
-            let mut canvas = Canvas::default();
-            canvas.line("a<b", &[(1.0, 2.0), (3.25, 4.0)], "stroke=\"red\"", dot);
-            canvas.into_elements()
-        };
-        let start = "<g><title>a&lt;b</title><path d=\"M1.0 2.0L3.2 4.0\" fill=\"none\" \
-                     stroke-width=\"2\" stroke=\"red\"/>";
-        assert_eq!(line(None), format!("{start}</g>\n"));
-        let dot = |at| format!("<circle {at} r=\"3\" fill=\"red\"/>");
-        let dots = ["cx=\"1.0\" cy=\"2.0\"", "cx=\"3.2\" cy=\"4.0\""].map(dot).concat();
-        assert_eq!(line(Some("red")), format!("{start}{dots}</g>\n"));
-    }
 
     #[test]
     fn text_is_escaped_and_coordinates_are_short() {

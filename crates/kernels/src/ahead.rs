@@ -1,7 +1,7 @@
-//! Prefetching: loads run one ahead of their use.
+//! Prefetching: loads run one item ahead of their use.
 
-/// Fetches each item of an iterator when its predecessor is handed out. If items are loads, two are in the TCM:
-/// one in use, and one under way.
+/// Fetches each item of an iterator when its predecessor is handed out. If items are loads, two are in the TCM: one in
+/// use, and one in flight.
 #[derive(Debug)]
 pub struct Ahead<I: Iterator> {
     rest: I,

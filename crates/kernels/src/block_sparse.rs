@@ -4,11 +4,11 @@ use super::ahead::ahead;
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Ref, Tile, Tl};
 
-/// Multiplies a block-sparse matrix by a dense one. Arguments: a flag for each block, by row of blocks, that
-/// says whether it is present; A, with a row for each row of blocks, stored block by block; B, of which each PE
-/// holds a copy; C, with a row for each row of blocks; and the edge length of a block.
+/// Multiplies a block-sparse matrix by a dense one. Arguments: a flag per block, by row of blocks, that states whether
+/// the block is present; A, with a row per row of blocks, stored block by block; B, of which each PE holds a copy; C,
+/// with a row per row of blocks; and the edge length of a block.
 ///
-/// It loads and multiplies only the blocks that are present, and loads each needed part of B once. It runs
+/// The kernel loads and multiplies only the blocks that are present, and loads each needed part of B once. It runs
 /// live, because it branches on loaded flags.
 pub fn block_sparse() -> Kernel {
     Kernel::new("block_sparse", |tl, args| Box::pin(body(tl, args)))
@@ -48,7 +48,7 @@ struct Dense {
 }
 
 impl Dense {
-    /// Multiplies a block by its rows of B, and adds the product to a sum if there is one.
+    /// Multiplies a block by its rows of B, and adds the product to a sum, if given.
     fn multiply(&mut self, tile: &Tile, column: u64, sum: Option<&Tile>) -> Tile {
         let rows = self.rows(column);
         match sum {

@@ -8,7 +8,7 @@ use cubeyard_tl::{Ref, Tl};
 pub enum CopyFrom {
     /// The PE itself.
     Own,
-    /// The PE of the same number in the next cube, cyclically.
+    /// The PE with the same number in the next cube, cyclically.
     NextCube,
     /// The first PE of the first cube.
     First,
@@ -36,8 +36,8 @@ impl CopyFrom {
     }
 }
 
-/// Copies rows: each PE writes the row that it holds. Arguments: x and y, with a row for each PE, and the
-/// elements per block.
+/// Copies rows: each PE writes the row that it holds. Arguments: x and y, with a row per PE, and the elements per
+/// block.
 pub fn copy(from: CopyFrom) -> Kernel {
     Kernel::new(from.name(), move |tl, args| Box::pin(async move { body(from, &tl, &args) }))
 }

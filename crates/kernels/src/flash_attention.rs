@@ -9,9 +9,9 @@ use super::softmax_sum::{NEVER, SoftmaxSum};
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Lazy, Ref, Tile, Tl};
 
-/// Computes attention for the heads that each PE holds. Arguments: Q, K, V and the output, each with a row for
-/// each head; the head dimension; the tokens per block of Q, and of K and V; and 1 for causal masking, in which
-/// a token sees only itself and its predecessors.
+/// Computes attention for the heads that each PE holds. Arguments: Q, K, V and the output, each with a row per head;
+/// the head dimension; the tokens per block of Q, and per block of K and V; and 1 for causal masking, in which a token
+/// sees only itself and its predecessors.
 ///
 /// A row of Q, V or the output is a matrix with a row per token. A row of K is a sequence of blocks, each a
 /// matrix with a column per token, so that nothing must be transposed.
@@ -31,7 +31,7 @@ struct Head {
     causal: bool,
 }
 
-/// A step of attention: the scores of a block of Q and one of K, with the values of the latter.
+/// A step of attention: the scores of a block of Q and a block of K, with the values of the latter.
 struct Step {
     scores: Lazy,
     values: Tile,
@@ -39,8 +39,8 @@ struct Step {
     last: Option<Ref>,
 }
 
-/// The scores of a block are computed before the softmax of the block before, and a block of the output after the softmax
-/// of the next, so that the matrix unit and the vector unit work at the same time if they are two engines.
+/// The scores of a block are computed before the softmax of the previous block, and a block of the output after the
+/// softmax of the next. So the matrix unit and the vector unit work at the same time if they are separate engines.
 fn body(tl: &Tl, args: &Args) {
     let all = [0, 1, 2, 3].map(|position| args.tensor(position).local());
     let (size, causal) = (args.whole(4), args.whole(7) == 1);

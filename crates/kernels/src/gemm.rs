@@ -51,8 +51,8 @@ fn tiled(staging: Staging, layout: OperandLayout, tl: &Tl, args: &Args) {
     product.store(&matrix(2, [m, n], [tile_m, tile_n]));
 }
 
-/// Multiplies block by block: blocks of both operands are loaded while the previous ones are multiplied, and
-/// the sum stays in the TCM until it is complete. Arguments: a, b, c, and M, K and N of a block.
+/// Multiplies block by block: blocks of both operands are loaded while the previous ones are multiplied, and the sum
+/// stays in the TCM until it is complete. Arguments: a, b, c, and M, K and N of a block.
 pub fn gemm_blocked() -> Kernel {
     Kernel::new("gemm blocked", |tl, args| Box::pin(async move { blocked(&tl, &args) }))
 }

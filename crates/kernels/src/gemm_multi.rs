@@ -5,9 +5,9 @@ use super::panels::panels;
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Ref, Source, Tl};
 
-/// Multiplies the parts of two matrices that each PE holds. B and C are stored panel by panel in each PE.
-/// Arguments: A, B, C; the rows of A that are in the TCM at once; the columns of a panel; and 1 if B is loaded
-/// panel by panel, 0 if by tiles of the matrix engine.
+/// Multiplies the parts of two matrices that each PE holds. B and C are stored panel by panel in each PE. Arguments: A,
+/// B, C; the rows of A in the TCM at once; the columns of a panel; and 1 if B is loaded panel by panel, 0 if by tiles
+/// of the matrix engine.
 pub fn gemm_multi() -> Kernel {
     Kernel::new("gemm_multi", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
@@ -19,9 +19,9 @@ fn body(tl: &Tl, args: &Args) {
     stream(tl, &a, rows, &products, by_panel);
 }
 
-/// Multiplies a matrix, block of rows by block of rows, with panels. A panel is loaded while its predecessor is
-/// in use, or tile by tile by the product itself. The order of panels alternates, so that the panel at each
-/// turn is loaded once.
+/// Multiplies a matrix with panels, one block of rows after another. A panel is loaded while its predecessor is in use,
+/// or tile by tile by the product itself. The order of panels alternates, so that the panel at each turn is loaded
+/// once.
 pub(super) fn stream(tl: &Tl, a: &Ref, rows: u64, products: &[(Ref, Ref)], by_panel: bool) {
     let (mut held, mut panel) = (None, None);
     let steps =
@@ -39,7 +39,7 @@ pub(super) fn stream(tl: &Tl, a: &Ref, rows: u64, products: &[(Ref, Ref)], by_pa
     }
 }
 
-/// Returns the panels for a block of rows, forwards and backwards in turn.
+/// Returns the panels for a block of rows, alternately forwards and backwards.
 fn back_and_forth(block: u64, count: usize) -> impl Iterator<Item = (u64, usize)> {
     let index = move |at| if block.is_multiple_of(2) { at } else { count - 1 - at };
     (0..count).map(move |at| (block, index(at)))

@@ -1,13 +1,13 @@
-//! Attention of one new token of each sequence over its KV cache.
+//! Attention of one new token per sequence over its KV cache.
 
 use super::ahead::ahead;
 use super::softmax_sum::SoftmaxSum;
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Ref, Tl};
 
-/// Computes attention of new tokens, where several heads of Q share one head of K and V. Arguments: Q, K, V and
-/// the output, each with a row for each sequence and head of K; the head dimension; and the tokens per block of
-/// K and V.
+/// Computes attention of new tokens, where several heads of Q share one head of K and V.
+/// Arguments: Q, K, V and the output, each with a row per sequence and head of K; the head dimension;
+/// and the tokens per block of K and V.
 ///
 /// A row of Q or the output is a matrix with a row per sharing head; a row of V is a matrix with a row per token;
 /// a row of K is a sequence of blocks, each with a column per token, so that nothing must be transposed.

@@ -1,4 +1,4 @@
-//! `y = (x - mean) / sqrt(variance + ε) * gamma + beta` of each row, some rows at a time.
+//! `y = (x - mean) / sqrt(variance + ε) * gamma + beta` of each row, a few rows at a time.
 
 use cubeyard_runtime::dtype::DType;
 
@@ -7,7 +7,7 @@ use super::rows::{of_rows, wide};
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Lazy, Tile, Tl};
 
-/// Added to the variance, so that a row of equal elements does not divide by 0.
+/// Term added to the variance, so that a row of equal elements does not divide by 0.
 pub const EPSILON: f64 = 1e-5;
 
 /// Normalises each row; each PE processes the rows that it holds, and holds gamma and beta. Arguments: x,
@@ -16,7 +16,7 @@ pub fn layer_norm() -> Kernel {
     Kernel::new("layer_norm", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-/// The mean of the next rows is computed before these are normalised, in one pass.
+/// The mean of the next rows is computed before the current ones are normalised, in one pass.
 fn body(tl: &Tl, args: &Args) {
     let [x, gamma, beta, y] = [0, 1, 2, 3].map(|position| args.tensor(position).local());
     let (rows, columns, tile) = (x.dim(0), x.dim(1), args.whole(4));
@@ -43,8 +43,8 @@ fn normalised(tl: &Tl, x: &Tile, mean: Lazy) -> Lazy {
     centred * &of_rows(tl, (variance + EPSILON).rsqrt(), columns)
 }
 
-/// Sums of rows in `f32`: of narrow types a product with a column of ones, which the matrix unit computes while the
-/// vector unit normalises other rows; of others a reduction.
+/// Row sums in `f32`. For narrow types, they are a product with a column of ones, which the matrix unit computes while
+/// the vector unit normalises other rows; for other types, a reduction.
 struct RowSums {
     ones: Option<Tile>,
 }

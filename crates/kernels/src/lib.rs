@@ -1,4 +1,6 @@
 //! Ready-made kernels, one per file.
+//!
+//! Internal: programs use the crate `cubeyard`.
 
 mod ahead;
 mod block_sparse;

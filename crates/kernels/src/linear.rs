@@ -37,7 +37,7 @@ impl Activation {
         }
     }
 
-    /// Applies the function to the elements of a tile and casts them, in one pass; none if there is nothing to do.
+    /// Applies the function to the elements of a tile and casts them, in one pass; there is no pass if nothing changes.
     #[track_caller]
     pub(super) fn tile(self, tl: &Tl, x: &Tile, dtype: DType) -> Tile {
         match self {
@@ -63,9 +63,9 @@ impl Activation {
 /// The constants of GELU: √(2/π), and the factor of x³.
 const GELU: [f64; 2] = [0.797_884_560_802_865_4, 0.044_715];
 
-/// Multiplies the rows of W that each PE holds. Arguments: W; x, whose rows may be on any PE; y, with its rows
-/// placed as those of W; the rows of W that are in the TCM at once; and the offset in rows of x between
-/// consecutive cubes, if each cube uses only a part of x.
+/// Multiplies the rows of W that each PE holds. Arguments: W; x, whose rows may be on any PE; y, with its rows placed
+/// like the rows of W; the rows of W in the TCM at once; and the offset in rows of x between consecutive cubes, if each
+/// cube uses only a part of x.
 pub fn linear(activation: Activation) -> Kernel {
     let name = format!("linear {}", activation.name());
     Kernel::new(&name, move |tl, args| Box::pin(async move { body(activation, &tl, &args) }))

@@ -15,12 +15,12 @@ use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Ref, Tile, Tl};
 
 /// Sends each token to its experts, computes `silu(x U) D` there, and sums the results weighted by the gates.
-/// Arguments: x and the output, with a row for each PE that holds all its tokens; U and D, with a row for each
-/// PE that holds the matrices of all its experts; a buffer for the tokens of each PE's experts; the features of
-/// a token; the hidden features between U and D; and the rank of the launch's first PE.
+/// Arguments: x and the output, with a row per PE that holds all its tokens; U and D, with a row per PE that holds the
+/// matrices of all its experts; a buffer for the tokens of each PE's experts; the features of a token; the hidden
+/// features between U and D; and the rank of the launch's first PE.
 ///
-/// Each token is a message. The routing is known to the kernel in advance, so no time is spent in a router; a
-/// token that all its experts dropped becomes 0. Ranks are the PEs of all launches, wired by [`moe_wires`].
+/// Each token is a message. The kernel knows the routing in advance, so no time is spent in a router. A token that all
+/// its experts dropped becomes 0. Ranks are the PEs of all launches, connected by [`moe_wires`].
 pub fn moe(routing: &Rc<Routing>) -> Kernel {
     let mut hasher = DefaultHasher::new();
     format!("{routing:?}").hash(&mut hasher);
@@ -47,7 +47,7 @@ struct Member {
     out: Ref,
     up: Ref,
     down: Ref,
-    /// Buffer of its experts' tokens, which are replaced by the results.
+    /// Buffer for the tokens of this PE's experts; the results replace the tokens.
     room: Ref,
 }
 
@@ -67,7 +67,7 @@ impl Member {
         self.combine();
     }
 
-    /// Returns the ranks at each distance ahead and behind; so in each round all send to different ranks.
+    /// Returns the ranks at each distance ahead and behind; so in each round all PEs send to different ranks.
     fn partners(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (rank, ranks) = (self.rank, self.routing.ranks);
         (1..ranks).map(move |step| ((rank + step) % ranks, (rank + ranks - step) % ranks))

@@ -5,10 +5,10 @@ use super::panels::panels;
 use cubeyard_tl::kernel::{Args, Kernel, TensorArg};
 use cubeyard_tl::{Ref, Tl};
 
-/// Multiplies tokens by the weights of the heads that a PE holds. Arguments: the tokens, as rows; the weights
-/// of Q, K and V, each with a row per head, stored panel by panel; Q, K and V, each with a row per head, which
-/// is a matrix of tokens by head dimension; the tokens in the TCM at once; the head dimension; and the columns
-/// of a panel.
+/// Multiplies tokens by the weights of the heads that a PE holds. Arguments: the tokens, as rows;
+/// the weights of Q, K and V, each with a row per head, stored panel by panel; Q, K and V, each with
+/// a row per head, which is a matrix of tokens by head dimension; the tokens in the TCM at once;
+/// the head dimension; and the columns of a panel.
 pub fn qkv() -> Kernel {
     Kernel::new("qkv", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
@@ -23,7 +23,7 @@ fn body(tl: &Tl, args: &Args) {
     stream(tl, &x, block, &weights.zip(outs).collect::<Vec<_>>(), true);
 }
 
-/// Returns the matrix of each head that this PE holds of a tensor; empty if it holds none.
+/// Returns the matrices of the heads of a tensor that this PE holds; empty if it holds none.
 fn heads(args: &Args, position: usize, size: u64) -> Vec<Ref> {
     let tensor: TensorArg<'_> = args.tensor(position);
     let Some(local) = tensor.local_if_any() else { return Vec::new() };

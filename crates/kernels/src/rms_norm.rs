@@ -1,4 +1,4 @@
-//! `y = x / sqrt(mean of x² + ε) * gamma` of each row, some rows at a time.
+//! `y = x / sqrt(mean of x² + ε) * gamma` of each row, a few rows at a time.
 
 use cubeyard_runtime::dtype::DType;
 
@@ -14,7 +14,7 @@ pub fn rms_norm() -> Kernel {
     Kernel::new("rms_norm", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-/// The next rows are loaded while these are normalised, in one pass.
+/// The next rows are loaded while the current ones are normalised, in one pass.
 fn body(tl: &Tl, args: &Args) {
     let [x, gamma, y] = [0, 1, 2].map(|position| args.tensor(position).local());
     let (rows, columns, tile) = (x.dim(0), x.dim(1), args.whole(3));
@@ -36,7 +36,7 @@ pub fn square_sums(x: &Lazy) -> Lazy {
     (x * x).sum_keep(1)
 }
 
-/// Returns the factor of rows of `columns` elements, given the sums of their squares.
+/// Returns the scale factor of rows of `columns` elements, given the sums of their squares.
 #[track_caller]
 pub fn rms_factor(square_sums: Lazy, columns: u64) -> Lazy {
     (square_sums * (1.0 / columns as f64) + EPSILON).rsqrt()

@@ -1,4 +1,4 @@
-//! Attention of one new token of each sequence over a KV cache that is spread over all PEs.
+//! Attention of one new token per sequence over a KV cache that is distributed over all PEs.
 //!
 //! As in flash decoding, each PE computes the partial result of its tokens: the greatest score, the sum of the
 //! weights, and the sum of the values. A binary tree of PEs then combines the partial results. The root differs
@@ -10,19 +10,19 @@ use cubeyard_collectives::collective::Wire;
 use cubeyard_tl::kernel::{Args, Kernel};
 use cubeyard_tl::{Port, Tl};
 
-/// Computes attention of new tokens over the tokens of all PEs of a launch. Arguments: Q, a copy on each PE
-/// with a row for each sequence and head of K; K and V, of which each PE has some tokens of every row; the
-/// output, with a row for each PE; the head dimension; and the tokens per block of K and V.
+/// Computes attention of new tokens over the tokens of all PEs of a launch. Arguments: Q, a copy on each PE with a row
+/// per sequence and head of K; K and V, of which each PE has some tokens of every row; the output, with a row per PE;
+/// the head dimension; and the tokens per block of K and V.
 ///
-/// Each PE's part of K and V is laid out as for [`gqa_decode`](super::gqa_decode()), by rows of Q. Row `i` of
-/// the result is on PE `i` modulo the number of PEs, after the earlier rows of that PE. The PEs are wired by
+/// Each PE's part of K and V is laid out as for [`gqa_decode`](super::gqa_decode()), by rows of Q. Row `i` of the
+/// result is on PE `i` modulo the number of PEs, after the earlier rows of that PE. The PEs are connected by
 /// [`sequence_attention_wires`].
 pub fn sequence_attention() -> Kernel {
     Kernel::new("sequence_attention", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-/// Returns the channels between the PEs, numbered cube by cube: from each to those at distances 1, 2, 4 and so
-/// on.
+/// Returns the channels between the PEs, which are numbered cube by cube: from each PE to the PEs at
+/// distances 1, 2, 4 and so on.
 pub fn sequence_attention_wires(ranks: usize) -> Vec<Wire> {
     let pairs = levels(ranks)
         .flat_map(|(level, step)| (0..ranks).map(move |rank| (level, rank, (rank + step) % ranks)));
@@ -66,8 +66,8 @@ fn index(number: u64) -> usize {
     usize::try_from(number).expect("fewer PEs than addresses")
 }
 
-/// Combines partial results level by level: PEs send theirs to the one behind, counted from the row's root. All
-/// rows finish a level before any begins the next, so that their messages overlap.
+/// Combines partial results level by level: half of the remaining PEs send theirs to the PE behind, counted from the
+/// row's root. All rows finish a level before any row begins the next, so that their messages overlap.
 fn join(tl: &Tl, sums: &mut [SoftmaxSum], [rank, ranks]: [usize; 2], shape: [u64; 2]) {
     for (level, step) in levels(ranks) {
         let [on, back] = ports(level);

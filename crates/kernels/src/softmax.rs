@@ -1,4 +1,4 @@
-//! `y = softmax(x)` of each row, some rows at a time.
+//! `y = softmax(x)` of each row, a few rows at a time.
 
 use cubeyard_tl::Tl;
 use cubeyard_tl::kernel::{Args, Kernel};

@@ -5,23 +5,23 @@ use cubeyard_runtime::dtype::DType;
 use super::rows::of_rows;
 use cubeyard_tl::{Lazy, Port, Tile, Tl};
 
-/// A score below all others, yet far enough from the least `f32` that differences stay finite.
+/// A score below all others, but far enough from the least `f32` that differences stay finite.
 pub const NEVER: f64 = -1e30;
 
-/// The running state of some rows: the greatest score, the sum of the weights relative to it, and the sum of
-/// the values with these weights. When a greater score arrives, both sums fade.
+/// The running state of some rows: the greatest score, the sum of the weights relative to it, and the sum of the values
+/// with these weights. When a greater score arrives, both sums are scaled down.
 pub struct SoftmaxSum {
     greatest: Tile,
     weights: Tile,
     values: Tile,
-    /// A product of weights and values that is not added yet, and the factor by which the sum before fades.
+    /// A product of weights and values that is not added yet, and the factor that scales the previous sum.
     added: Option<[Tile; 2]>,
-    /// Factor on scores, so that `exp2` can be used in place of `exp`.
+    /// Factor on scores, so that `exp2` can be used instead of `exp`.
     scale: f64,
 }
 
 impl SoftmaxSum {
-    /// Starts rows without scores, whose values have `size` elements; scores are divided by the root of `size`.
+    /// Creates rows without scores, whose values have `size` elements; scores are divided by the root of `size`.
     #[track_caller]
     pub fn new(tl: &Tl, rows: u64, size: u64) -> Self {
         Self {
@@ -33,9 +33,9 @@ impl SoftmaxSum {
         }
     }
 
-    /// Adds a block of scores, one for each row and value: a pass over the scores, a product, and a pass that adds it.
+    /// Adds a block of scores, one per row and value: a pass over the scores, a product, and a pass that adds it.
     ///
-    /// The last comes after the scores of the next block, so that the vector unit does not wait for the product.
+    /// The last pass runs after the scores of the next block, so that the vector unit does not wait for the product.
     #[track_caller]
     pub fn add(&mut self, tl: &Tl, scores: &Lazy, values: &Tile) {
         let columns = scores.ty().shape[1];
@@ -108,7 +108,7 @@ impl SoftmaxSum {
     }
 }
 
-/// Returns the factor on scores of `size` features, so that `exp2` can be used in place of `exp`.
+/// Returns the factor on scores of `size` features, so that `exp2` can be used instead of `exp`.
 fn scale(size: u64) -> f64 {
     std::f64::consts::LOG2_E / (size as f64).sqrt()
 }

@@ -1,8 +1,7 @@
-//! The free-space index against its peers: nanoseconds for an allocation and its free, and ratios.
+//! Benchmark of the free-space index against its peers: nanoseconds per allocation and free, and ratios.
 //!
-//! `cargo bench -p cubeyard-memory --bench index` runs everything in one process, the contestants
-//! taking turns, so that a noisy machine disturbs all of them alike. Each figure is the lower
-//! quartile of the chunks of all rounds.
+//! `cargo bench -p cubeyard-memory --bench index` runs all contestants in one process. They take turns, so that a noisy
+//! machine disturbs all of them equally. Each figure is the lower quartile over the chunks of all rounds.
 
 #![expect(
     clippy::disallowed_methods,
@@ -20,13 +19,13 @@ use cubeyard_memory::index::{BlockKey, Fit, FreeIndex};
 const GRANULE: u64 = 128;
 const CHUNK: usize = 2048;
 
-/// What a contestant must do: hand out a block, take it back.
+/// Interface of a contestant: allocate a block, free a block.
 trait Contestant {
     fn allocate(&mut self, slot: usize, units: u64);
     fn free(&mut self, slot: usize);
 }
 
-/// Ours, with the fit known to the compiler, as it is to a program that has chosen one.
+/// The crate's own index, with the fit fixed at compile time, as in a program that has chosen one.
 struct Index<const WHICH: usize> {
     index: FreeIndex,
     keys: Vec<Option<BlockKey>>,
@@ -69,7 +68,7 @@ impl<const WHICH: usize> Contestant for Index<WHICH> {
 struct Crate {
     inner: offset_allocator::Allocator<u32>,
     keys: Vec<Option<offset_allocator::Allocation<u32>>>,
-    /// Units of ours in one of its own, since its offsets have 32 bits.
+    /// Number of the benchmark's units per unit of the peer, whose offsets have 32 bits.
     scale: u64,
 }
 
@@ -83,7 +82,7 @@ impl Contestant for Crate {
     }
 }
 
-/// The seeds' list: sorted free ranges in a `Vec`, first fit by scanning, binary search on free.
+/// Sorted free ranges in a `Vec`, as in the seed implementations: first fit by linear scan, binary search on free.
 struct Flat {
     free: Vec<(u64, u64)>,
     live: Vec<(u64, u64)>,
@@ -118,11 +117,11 @@ impl Contestant for Flat {
     }
 }
 
-/// Best fit with the standard library's trees: free ranges by address and by size.
+/// Best fit with the standard library's B-trees: free ranges by address and by size.
 struct Trees {
-    /// From starts to sizes.
+    /// Size of each free range, by start.
     ranges: BTreeMap<u64, u64>,
-    /// Sizes with starts.
+    /// Free ranges as `(size, start)`.
     sizes: BTreeSet<(u64, u64)>,
     live: Vec<(u64, u64)>,
 }
@@ -166,19 +165,19 @@ impl Contestant for Trees {
     }
 }
 
-/// A workload: allocations by slot with their units, and frees.
+/// A workload: allocations into slots with their sizes in units, and frees.
 struct Workload {
     name: String,
     /// `Some(units)` allocates into the slot, `None` frees it.
     steps: Vec<(usize, Option<u64>)>,
     slots: usize,
-    /// Steps before the clock starts.
+    /// Number of steps before the clock starts.
     warm: usize,
-    /// Units of the space.
+    /// Size of the space in units.
     space: u64,
 }
 
-/// `live` blocks of 256 B to 16 MiB, replaced at random.
+/// Returns a workload of `live` blocks of 256 B to 16 MiB, which are replaced at random.
 fn churn(live: usize) -> Workload {
     let mut random = fastrand::Rng::with_seed(live as u64);
     let size = |random: &mut fastrand::Rng| (256 + random.u64(..16 << 20)).div_ceil(GRANULE);
@@ -198,7 +197,7 @@ fn churn(live: usize) -> Workload {
     }
 }
 
-/// A bundled trace, reduced to slots and sizes.
+/// Returns a bundled trace, reduced to slots and sizes.
 fn bundled(name: &str) -> Workload {
     let path = format!("{}/../../testdata/traces/{name}.csv.gz", env!("CARGO_MANIFEST_DIR"));
     let mut text = String::new();
@@ -223,7 +222,7 @@ fn bundled(name: &str) -> Workload {
             steps.push((slot, None));
         }
     }
-    // What the trace leaves behind is freed, so that it can run again: the first time is warm-up.
+    // Blocks that the trace leaves live are freed here, so that the trace can run again. The first run is warm-up.
     steps.extend(slots.into_values().map(|slot| (slot, None)));
     let warm = steps.len();
     let steps = steps.repeat(3);
@@ -269,7 +268,7 @@ fn apply(contestant: &mut (impl Contestant + ?Sized), steps: &[(usize, Option<u6
     }
 }
 
-/// Runs a workload and adds the nanoseconds per pair of each chunk.
+/// Runs a workload and appends the nanoseconds per allocation and free of each chunk.
 fn run(workload: &Workload, which: usize, chunks: &mut Vec<f64>) {
     let mut contestant = contestant(which, workload);
     let (warm, mut timed) = workload.steps.split_at(workload.warm);
@@ -289,7 +288,7 @@ fn is_slow(workload: &Workload, which: usize) -> bool {
     which == FLAT && workload.slots == 100_000
 }
 
-/// The lower quartile for each contestant, who take turns.
+/// Measures the contestants in turns and returns the lower quartile of each.
 fn measure(workload: &Workload) -> [f64; NAMES.len()] {
     let mut chunks = [const { Vec::new() }; NAMES.len()];
     for round in 0..5 {

@@ -1,12 +1,11 @@
-//! Two threads against one: pairs of allocation and free per second.
+//! Benchmark of two threads against one: pairs of allocation and free per second.
 //!
-//! `cargo bench -p cubeyard-memory --bench threads` measures `FlexAllocator` with one thread, with
-//! two that free what they allocated themselves, and with two that free what the other allocated.
-//! One thread and two take turns in one run. Each turn has several short rounds, after one that is
-//! not counted, and each figure is that of the best round: a machine that others use too seldom lends
-//! two processors for long.
+//! `cargo bench -p cubeyard-memory --bench threads` measures `FlexAllocator` with one thread, with two threads that
+//! free their own blocks, and with two threads that free each other's blocks. One thread and two threads take turns in
+//! one run. Each turn has one warm-up round and several short rounds; each figure is the best round. The rounds are
+//! short because a shared machine rarely provides two processors for long.
 //!
-//! `-- thread-home` measures that way to choose a region alone.
+//! `-- thread-home` measures that region policy alone.
 
 #![expect(
     clippy::disallowed_methods,
@@ -22,15 +21,15 @@ use cubeyard_memory::Bytes;
 use cubeyard_memory::device::{Card, CardSpec};
 use cubeyard_memory::flex::{Allocation, FlexAllocator};
 
-/// Pairs that each thread does in a round.
+/// Pairs of allocation and free that each thread performs in a round.
 const PAIRS: usize = 64_000;
-/// Blocks that a thread keeps alive.
+/// Number of blocks that a thread keeps alive.
 const LIVE: usize = 1_000;
-/// Blocks that are handed to the other thread at a time.
+/// Number of blocks that are handed to the other thread at once.
 const BATCH: usize = 64;
-/// Batches that a thread may be ahead of the other.
+/// Maximum number of batches by which a thread may be ahead of the other.
 const AHEAD: usize = 32;
-/// Rounds of a turn, and turns.
+/// Number of rounds in a turn, and of turns.
 const ROUNDS: usize = 8;
 const TURNS: usize = 8;
 
@@ -64,7 +63,7 @@ fn allocator(region: &str) -> FlexAllocator {
         .expect("a plain device")
 }
 
-/// Replaces blocks of its own, so many times each time that it is called.
+/// Returns a worker that replaces `PAIRS` of its own blocks per call.
 fn churn(allocator: &FlexAllocator, seed: u64) -> impl FnMut() {
     let mut random = Random(seed);
     let mut live: Vec<Allocation> =
@@ -77,15 +76,15 @@ fn churn(allocator: &FlexAllocator, seed: u64) -> impl FnMut() {
     }
 }
 
-/// Blocks for somebody else.
+/// Allocates a batch of blocks for another thread.
 fn batch(allocator: &FlexAllocator, random: &mut Random) -> Vec<Allocation> {
     (0..BATCH).map(|_| allocator.allocate(random.size()).expect("room")).collect()
 }
 
 type Ends = (mpsc::Sender<Vec<Allocation>>, mpsc::Receiver<Vec<Allocation>>);
 
-/// Allocates for the other thread, and frees what that one has allocated, without waiting for it
-/// unless it is far behind.
+/// Returns a worker that allocates for the other thread and frees the other thread's blocks. It waits only if the other
+/// thread is far behind.
 fn exchange(allocator: &FlexAllocator, seed: u64, (to, from): Ends) -> impl FnMut() {
     let mut random = Random(seed);
     let (mut sent, mut received) = (0, 0);
@@ -93,7 +92,7 @@ fn exchange(allocator: &FlexAllocator, seed: u64, (to, from): Ends) -> impl FnMu
         for _ in 0..PAIRS / BATCH {
             to.send(batch(allocator, &mut random)).expect("the other thread is there");
             sent += 1;
-            // Spinning, not sleeping: waking up would cost more than what is measured.
+            // Spin instead of sleeping: a wake-up would cost more than the measured work.
             loop {
                 match from.try_recv() {
                     Ok(batch) => {
@@ -108,7 +107,7 @@ fn exchange(allocator: &FlexAllocator, seed: u64, (to, from): Ends) -> impl FnMu
     }
 }
 
-/// One thread that does what each of the two does, with as many batches on the way.
+/// Returns a worker that does the work of both threads on one thread, with the same number of batches in flight.
 fn exchange_alone(allocator: &FlexAllocator, seed: u64) -> impl FnMut() {
     let mut random = Random(seed);
     let mut on_the_way = VecDeque::new();
@@ -122,8 +121,7 @@ fn exchange_alone(allocator: &FlexAllocator, seed: u64) -> impl FnMut() {
     }
 }
 
-/// Million pairs per second in the best round of a turn, of threads that do what `worker` gives each
-/// of them.
+/// Returns the rate of the best round of a turn, in million pairs per second, of threads that each run a `worker`.
 fn rate<W: FnMut()>(threads: u64, worker: impl Fn(u64) -> W + Sync) -> f64 {
     let barrier = Barrier::new(usize::try_from(threads).expect("few"));
     let times: Vec<Vec<(Instant, Instant)>> = std::thread::scope(|scope| {
@@ -139,7 +137,7 @@ fn rate<W: FnMut()>(threads: u64, worker: impl Fn(u64) -> W + Sync) -> f64 {
                 };
                 round();
                 let times = (0..ROUNDS).map(|_| round()).collect();
-                // What is left of the work is dropped when nobody uses it any more.
+                // The workers' remaining blocks are dropped after the measurement.
                 barrier.wait();
                 times
             })
@@ -156,7 +154,7 @@ fn rate<W: FnMut()>(threads: u64, worker: impl Fn(u64) -> W + Sync) -> f64 {
     threads as f64 * PAIRS as f64 / least / 1e6
 }
 
-/// Two threads that free each other's blocks.
+/// Returns the rate of two threads that free each other's blocks.
 fn exchange_rate(allocator: &FlexAllocator) -> f64 {
     let (to_second, at_second) = mpsc::channel();
     let (to_first, at_first) = mpsc::channel();

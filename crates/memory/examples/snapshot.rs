@@ -1,7 +1,7 @@
 //! Writes snapshots of two allocators, one with fixed regions and one with growable ones, for
 //! PyTorch's memory viewer: `cargo run --example snapshot -- FOLDER`.
 //!
-//! For each, `NAME.pickle` is the snapshot and `NAME.json` the statistics of the same moment.
+//! For each allocator, `NAME.pickle` is the snapshot and `NAME.json` the statistics of the same moment.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -21,8 +21,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     growable(&folder)
 }
 
-/// Regions of fixed size: several, with small and large blocks, one that waits for a stream, one
-/// region given back, and a request for which there was no room.
+/// Regions of fixed size: several regions with small and large blocks, a block that waits for a stream, a released
+/// region, and a request that found no room.
 fn fixed(folder: &Path) -> Result<(), Box<dyn Error>> {
     let card = Arc::new(Card::new(CardSpec::virtual_function(Bytes::mib(192), 8)));
     let streams = Arc::new(SlowStreams::default());
@@ -52,7 +52,7 @@ fn fixed(folder: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A growable region: memory comes in granules, is taken away by `trim` and used elsewhere.
+/// A growable region: memory is committed in granules, decommitted by `trim` and used elsewhere.
 fn growable(folder: &Path) -> Result<(), Box<dyn Error>> {
     let card = Arc::new(Card::new(CardSpec::physical(Bytes::mib(256))));
     let config = "growth:recycle(1GiB),history:10000".parse()?;
@@ -83,7 +83,7 @@ fn write(allocator: &FlexAllocator, folder: &Path, name: &str) -> Result<(), Box
     Ok(())
 }
 
-/// Streams that have passed a point only when they are waited for, or all were told to.
+/// Streams that pass an event only when it is waited for, or when all of them are completed at once.
 #[derive(Debug, Default)]
 struct SlowStreams {
     all_passed: AtomicBool,

@@ -1,8 +1,7 @@
-//! `PhysAddr`: a complete physical address, which decodes by itself.
+//! `PhysAddr`: a complete, self-describing physical address.
 //!
-//! An address has 51 bits: `[50:47]` the SIP, `[46:42]` the die, `[41:0]` the offset in the die. Dies
-//! 0 to 15 are cubes, 16 to 20 are IO chiplets, 21 to 31 mean nothing. A cube's offset falls into one
-//! of these windows:
+//! An address has 51 bits: `[50:47]` the SIP, `[46:42]` the die, `[41:0]` the offset in the die. Dies 0 to 15 are
+//! cubes, 16 to 20 are IO chiplets, and 21 to 31 are reserved. A cube's offset falls into one of these windows:
 //!
 //! | offset in the die            | size    | window                                                 |
 //! |------------------------------|---------|--------------------------------------------------------|
@@ -12,12 +11,12 @@
 //! | `0x38_0000_0000`             |  32 GiB | SRAM                                                   |
 //! | `0x40_0000_0000` to the end  |         | nothing                                                |
 //!
-//! The places of the windows are our choice, since the published layout says only that a cube uses
-//! the low 256 GiB of its 4 TiB. HBM comes first, so that its offset is the die's offset, and has room for
-//! more than twice today's 48 GiB. Every window is a power of two and a multiple of its own size, so
-//! three bits name it and the rest is the offset in it. An IO chiplet has one window of 1 TiB.
+//! The window positions are our choice; the published layout only states that a cube uses the low 256 GiB of its 4 TiB.
+//! HBM comes first, so that its offset equals the die's offset. Its window is more than twice the present 48 GiB. The
+//! size of every window is a power of two and its start is a multiple of its size, so three bits identify the window
+//! and the rest is the offset in it. An IO chiplet has one window of 1 TiB.
 //!
-//! Only addresses that mean something can be made, so decoding cannot fail.
+//! Only valid addresses can be constructed, so decoding cannot fail.
 //!
 //! ```
 //! use cubeyard_memory::Bytes;
@@ -49,18 +48,18 @@ const SIP_SHIFT: u32 = 47;
 /// Lowest bit of the die's number.
 const DIE_SHIFT: u32 = 42;
 
-/// A number or a place that is no address. The same input never becomes one.
+/// An invalid number or offset in an address. The same input always fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// There is no SIP, cube, chiplet or PE of that number.
-    #[error("there is no {field} {value}: numbers of that kind are below {limit}")]
+    /// No SIP, cube, chiplet or PE has this number.
+    #[error("there is no {field} {value}: the number must be below {limit}")]
     Number {
         /// Name of the kind of number.
         field: &'static str,
         /// The number given.
         value: u32,
-        /// Lowest number that is too high.
+        /// Lowest number that is out of range.
         limit: u32,
     },
     /// The offset is outside its window or slice.
@@ -70,10 +69,10 @@ pub enum AddressError {
         field: &'static str,
         /// The offset given.
         offset: Bytes,
-        /// Lowest offset that is too high.
+        /// Lowest offset that is out of range.
         limit: Bytes,
     },
-    /// The PE's HBM slice does not end inside the cube's HBM window.
+    /// The PE's HBM slice extends beyond the cube's HBM window.
     #[error("{pe} with slices of {:#x} bytes is outside the HBM window, which is {:#x} bytes long", slice.get(), limit.get())]
     Slice {
         /// The PE given.
@@ -97,7 +96,7 @@ pub enum AddressError {
         /// Number of the die.
         die: u32,
     },
-    /// The number lies between the windows of its die.
+    /// The address lies between the windows of its die.
     #[error("{bits:#x} is offset {:#x} of {die}, which is in no window", offset.get())]
     Unmapped {
         /// The number given.
@@ -141,7 +140,7 @@ impl PhysAddr {
         Self::cube_hbm(sip, cube, Bytes::new(end) - slice + offset)
     }
 
-    /// Returns the address at `offset` of all the HBM of a cube.
+    /// Returns the address at `offset` of a cube's whole HBM.
     pub fn cube_hbm(sip: SipId, cube: CubeId, offset: Bytes) -> Result<Self, AddressError> {
         Self::new(sip, Die::Cube(cube), Window::Hbm { offset })
     }
@@ -208,7 +207,7 @@ impl PhysAddr {
         sound(Die::from_field(field(self.0, DIE_SHIFT, SIP_SHIFT)))
     }
 
-    /// Returns the cube that the address is on, unless that is an IO chiplet.
+    /// Returns the cube that the address is on, or `None` for an IO chiplet.
     pub fn cube(self) -> Option<CubeId> {
         match self.die() {
             Die::Cube(cube) => Some(cube),
@@ -226,12 +225,12 @@ impl PhysAddr {
         sound(Window::decode(self.die(), self.die_offset()))
     }
 
-    /// Returns the offset in the window; for TCM and registers, in those of their PE.
+    /// Returns the offset in the window. For TCM and registers, it is relative to the PE's part of the window.
     pub fn sub_offset(self) -> Bytes {
         self.window().offset()
     }
 
-    /// Returns the offset in all the HBM of the cube, for an address in HBM.
+    /// Returns the offset in the cube's whole HBM, or `None` for an address outside HBM.
     pub fn hbm_offset(self) -> Option<Bytes> {
         match self.window() {
             Window::Hbm { offset } => Some(offset),
@@ -239,8 +238,8 @@ impl PhysAddr {
         }
     }
 
-    /// Returns the PE in whose HBM slice the address is, where every slice is `slice` long. `None` for an
-    /// address outside HBM, and where slices are so short that no PE has that number. Only
+    /// Returns the PE whose HBM slice contains the address, for slices of `slice` bytes. Returns `None` for an address
+    /// outside HBM, and if the slice's number exceeds the valid PE numbers. Only
     /// [`AddressLayout::hbm_pe`](crate::pe::AddressLayout::hbm_pe) knows the number of slices.
     pub fn hbm_pe(self, slice: Bytes) -> Option<PeId> {
         let pe = self.hbm_offset()?.get().checked_div(slice.get())?;
@@ -248,18 +247,18 @@ impl PhysAddr {
     }
 }
 
-/// Unwraps a part of an address; the constructors make only addresses whose parts decode.
+/// Unwraps a field of an address. The constructors only build addresses whose fields decode.
 fn sound<T>(part: Option<T>) -> T {
     part.expect("an address is checked when it is made")
 }
 
-/// Returns bits `low .. high` of an address, which are few.
+/// Returns bits `low .. high` of an address, at most 32 of them.
 fn field(bits: u64, low: u32, high: u32) -> u32 {
     let field = (bits >> low) & ((1 << (high - low)) - 1);
     u32::try_from(field).expect("the numbers of SIPs and dies have five bits at most")
 }
 
-/// Shows the address as in `sip0.cube3.pe2.tcm+0x40`.
+/// Formats the address as in `sip0.cube3.pe2.tcm+0x40`.
 impl fmt::Display for PhysAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.sip(), self.die())?;

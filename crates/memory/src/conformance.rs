@@ -1,7 +1,7 @@
-//! A test suite for allocators.
+//! A conformance suite for allocators.
 //!
-//! A [`Subject`] is an allocator in the terms of the suite, and [`check`] runs it through the suite.
-//! [`Naive`] is the reference: a sorted list of free ranges that is searched from the front.
+//! A [`Subject`] adapts an allocator to the suite, and [`check`] runs it. [`Naive`] is the reference: a sorted list of
+//! free ranges that is searched from the front.
 
 mod suite;
 
@@ -10,7 +10,7 @@ pub use suite::{Placed, Refused, Report, Subject, check};
 use crate::Bytes;
 use crate::index::Fit;
 
-/// A sorted list of free ranges, searched one by one: the model for fast indexes.
+/// A sorted list of free ranges with linear search: the reference model for fast indexes.
 ///
 /// ```
 /// use cubeyard_memory::{conformance::Naive, index::Fit, Bytes};
@@ -23,9 +23,9 @@ use crate::index::Fit;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Naive {
-    /// Free ranges in address order, none touching the next.
+    /// Free ranges in address order; no two are adjacent.
     free: Vec<NaiveRange>,
-    /// Number of ranges made so far.
+    /// Number of ranges created so far.
     clock: u64,
 }
 
@@ -33,11 +33,12 @@ pub struct Naive {
 struct NaiveRange {
     start: u64,
     size: u64,
-    /// Value of the clock when it was made.
+    /// Value of the clock when the range was created.
     since: u64,
 }
 
-/// Below this size best fit prefers the latest of several equal ranges, from here on the lowest.
+/// Threshold of the tie-break of best fit: of equal ranges, the most recently created wins below this size, the lowest
+/// from this size on.
 const LATEST_BELOW: u64 = 8192;
 
 impl Naive {
@@ -70,7 +71,7 @@ impl Naive {
         self.take(at, size).then_some(at)
     }
 
-    /// Allocates `at .. at + size` if all of it is free, and returns whether it was.
+    /// Allocates `at .. at + size` if all of it is free, and returns whether it did.
     pub fn take(&mut self, at: u64, size: u64) -> bool {
         let holds = |range: &NaiveRange| range.start <= at && at + size <= range.start + range.size;
         let Some(place) = self.free.iter().position(holds) else { return false };
@@ -94,7 +95,7 @@ impl Naive {
         self.add(start, end - start);
     }
 
-    /// Forgets the order in which ranges were made: of equal ones, the lowest counts as the latest.
+    /// Forgets the order in which ranges were created: of equal ranges, the lowest counts as the most recent.
     pub fn forget_order(&mut self) {
         for range in self.free.iter_mut().rev() {
             self.clock += 1;

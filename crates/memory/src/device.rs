@@ -1,8 +1,8 @@
 //! Devices: the source of an allocator's regions.
 //!
-//! A device gives out *regions*, contiguous ranges of its memory, and takes them back. That is all
-//! the allocator asks for; [`DeviceMemory`] is the contract. A device with virtual memory can also
-//! *reserve* a region, which is addresses only, and commit memory to it granule by granule.
+//! A device hands out *regions*, contiguous ranges of its memory, and takes them back. The allocator needs nothing
+//! else; [`DeviceMemory`] is the contract. A device with virtual memory can also *reserve* a region, which has
+//! addresses only, and commit memory to it granule by granule.
 //!
 //! `HostMemory` exists on Unix only.
 
@@ -22,12 +22,11 @@ use std::fmt;
 
 use crate::Bytes;
 
-/// Names a region, as programs on the device see it.
+/// Name of a region, as programs on the device see it.
 ///
-/// With a physical function ([`AddressMode::Physical`]) it is the physical address of the region's
-/// start; with a virtual function ([`AddressMode::Virtual`]) it is an index into the firmware's
-/// table, which maps to that address. A small value to be copied around; the region itself belongs
-/// to the allocator.
+/// With a physical function ([`AddressMode::Physical`]) it is the physical address of the region's start. With a
+/// virtual function ([`AddressMode::Virtual`]) it is an index into the firmware's table, which maps to that address.
+/// The name is a small value that can be copied; the region itself belongs to the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionId(u64);
 
@@ -52,14 +51,14 @@ impl fmt::Display for RegionId {
 /// Meaning of the [`RegionId`]s of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressMode {
-    /// Physical function, one tenant: the region's physical address.
+    /// Physical function with one tenant: the id is the region's physical address.
     Physical,
-    /// Virtual function, several tenants: an index into the firmware's table.
+    /// Virtual function with several tenants: the id is an index into the firmware's table.
     Virtual,
 }
 
-/// A region that a device has given out. It is released by value, so it can be neither used after
-/// that nor released twice.
+/// A region that a device has handed out. It is released by value, so it can be neither used afterwards nor released
+/// twice.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RegionHandle {
     /// Name of the region.
@@ -75,51 +74,50 @@ impl RegionHandle {
     }
 }
 
-/// Memory of a device.
+/// Free and total memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
     /// Bytes that are neither acquired nor committed.
     pub free: Bytes,
-    /// Bytes in all.
+    /// Total memory in bytes.
     pub total: Bytes,
 }
 
 /// A source of regions.
 ///
-/// The allocator calls these with no lock held, so an implementation may block, and may even free
-/// blocks of the allocator and read its statistics. It may also allocate from it where there is room:
-/// a request that would need a region is refused
-/// ([`Reentrant`](crate::flex::AllocateError::Reentrant)), and a trim is put off until the call has
-/// returned. It must not wait for another thread that allocates or trims. The allocator never calls
-/// two of `try_acquire`, `try_reserve` and `release` at a time, nor two of `commit` and `decommit`
-/// at a time for one region; several allocators may share a device.
+/// The allocator calls these functions with no lock held, so an implementation may block. It may also free blocks of
+/// the allocator and read its statistics, and it may allocate if there is room. A request that would need a region is
+/// refused ([`Reentrant`](crate::flex::AllocateError::Reentrant)), and a trim is deferred until the call has returned.
+/// The implementation must not wait for another thread that allocates or trims. The allocator never runs two of
+/// `try_acquire`, `try_reserve` and `release` at the same time, nor two of `commit` and `decommit` on one region.
+/// Several allocators may share a device.
 pub trait DeviceMemory: Send + Sync {
-    /// Returns the meaning of the ids of its regions.
+    /// Returns the meaning of the device's region ids.
     fn mode(&self) -> AddressMode;
 
-    /// Acquires a region of exactly `size` bytes of memory; `None` where the device has none.
+    /// Acquires a region of exactly `size` bytes of memory; returns `None` if the device has not enough.
     fn try_acquire(&self, size: Bytes) -> Option<RegionHandle>;
 
-    /// Releases a region, acquired or reserved, with all memory that is committed to it.
+    /// Releases an acquired or reserved region, with all memory committed to it.
     fn release(&self, region: RegionHandle);
 
-    /// Returns its free and its total memory.
+    /// Returns the device's free and total memory.
     fn info(&self) -> MemoryInfo;
 
-    /// Returns why it has no more memory, in words for reports; `None` if that is what it was built with.
+    /// Returns why the device has no more memory, as text for reports; `None` if the limit is the physical memory.
     fn bound(&self) -> Option<String> {
         None
     }
 
-    /// Returns the state of the firmware's table, for a device whose regions each take an entry. The
-    /// segment table of an allocator has as many entries.
+    /// Returns the state of the firmware's table, if each region of the device occupies an entry. The allocator's
+    /// segment table has the same number of entries.
     fn table(&self) -> Option<TableInfo> {
         None
     }
 
-    /// Returns the physical address of a region's start: the id itself in a physical function, the
-    /// address in the firmware's table in a virtual one. `None` for an unknown region, where the device
-    /// can tell, and for a virtual function that does not know its table.
+    /// Returns the physical address of a region's start: the id itself for a physical function, the entry of the
+    /// firmware's table for a virtual one. Returns `None` for a region that the device does not know, and for a virtual
+    /// function without access to its table.
     fn physical_address(&self, region: RegionId) -> Option<u64> {
         match self.mode() {
             AddressMode::Physical => Some(region.get()),
@@ -127,8 +125,8 @@ pub trait DeviceMemory: Send + Sync {
         }
     }
 
-    /// Returns the granule in which memory can be committed to a reserved region (a power of two);
-    /// `None` for a device that cannot do so.
+    /// Returns the granule in which memory can be committed to a reserved region (a power of two); `None` if the device
+    /// cannot commit.
     fn granule(&self) -> Option<Bytes> {
         None
     }
@@ -138,13 +136,12 @@ pub trait DeviceMemory: Send + Sync {
         None
     }
 
-    /// Commits memory to a part of a reserved region, and returns whether there was enough; if not,
-    /// nothing has changed. Both numbers are multiples of the granule, and none of the part is
-    /// committed yet.
+    /// Commits memory to a part of a reserved region, and returns whether there was enough; if not, nothing changes.
+    /// `offset` and `size` are multiples of the granule, and nothing in the part is committed yet.
     fn commit(&self, _region: &RegionHandle, _offset: Bytes, _size: Bytes) -> bool {
         false
     }
 
-    /// Decommits the memory of a part of a reserved region, all of which is committed.
+    /// Decommits a part of a reserved region; the whole part is committed.
     fn decommit(&self, _region: &RegionHandle, _offset: Bytes, _size: Bytes) {}
 }

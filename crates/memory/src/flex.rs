@@ -1,8 +1,8 @@
 //! The Flex family: an allocator over regions of a device.
 //!
-//! [`FlexAllocator`] acquires a few large regions from a [`DeviceMemory`] and carves blocks out of
-//! them, each a [`VirtualAddress`]: a region and an offset in it, aligned to 128 bytes. Which region
-//! and where in it are strategies ([`crate::policy`]); everything else is a [`FlexConfig`].
+//! [`FlexAllocator`] acquires a few large regions from a [`DeviceMemory`] and carves blocks out of them. The address of
+//! a block is a [`VirtualAddress`]: a region and an offset in it, aligned to 128 bytes. Strategies ([`crate::policy`])
+//! choose the region and the position in it; everything else is a [`FlexConfig`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -20,15 +20,14 @@
 //! assert_eq!(allocator.stats().allocated(), Bytes::new(1024));
 //! ```
 //!
-//! **Threads.** Every region has a lock of its own, and a free needs no other. With the region strategy
-//! `thread-home` threads do not contend: each has a region, and passes on the blocks of other regions
-//! that it frees 64 at a time, or when the statistics are read or memory runs out. (Until then, peaks
-//! count such a block.) No lock is held while the device, a callback or the streams are called.
+//! **Threads.** Every region has its own lock, and a free needs no other. With the region strategy `thread-home`
+//! threads do not contend: each has a region. A thread passes on the blocks that it frees in other regions 64 at a
+//! time, or when the statistics are read or memory runs out. (Until then, peaks count such a block.) No lock is held
+//! while the device, a callback or the streams are called.
 //!
-//! **When memory runs out** the allocator frees blocks whose streams have passed, acquires another
-//! region, waits for streams, gives idle memory back to the device (unless configured otherwise), and
-//! calls the callbacks ([`FlexAllocator::on_pressure`]), in this order; then it tries once more and
-//! reports ([`OutOfMemory`]).
+//! **When memory runs out** the allocator frees blocks whose streams have passed, acquires another region, waits for
+//! streams, returns idle memory to the device (unless configured otherwise), and calls the callbacks
+//! ([`FlexAllocator::on_pressure`]), in this order. Then it tries once more, and reports a failure as [`OutOfMemory`].
 
 mod acquire;
 mod advice;
@@ -78,7 +77,7 @@ use slots::{Shared, Slot, SlotBlock, Slots};
 /// An address in device memory: a region and an offset in it. It owns nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VirtualAddress {
-    /// Region, named as the device names it; see [`RegionId`].
+    /// Region, as named by the device; see [`RegionId`].
     pub region_id: RegionId,
     /// Offset from the start of the region, a multiple of the allocator's alignment.
     pub offset: Bytes,
@@ -163,33 +162,32 @@ impl FlexAllocator {
         }
     }
 
-    /// Begins a new history of the last `limit` events, in place of the one that is kept; keeps none if that is 0.
+    /// Starts a new history of the last `limit` events, which replaces the current one; 0 disables the history.
     pub fn record_history(&self, limit: usize) {
         self.shared.journal.restart(limit);
     }
 
-    /// Frees the block that starts at `address`, which no handle owns (see [`Allocation::leak`]).
+    /// Frees the block that starts at `address`; no handle may own it (see [`Allocation::leak`]).
     ///
-    /// An address can only be checked for being live now; if its block was freed and the place given
-    /// to another leaked block, this frees that one. Tokens do not have this weakness.
+    /// An address can only be checked for being live now. If its block was freed and the place was given to another
+    /// leaked block, this frees the other block. Tokens do not have this weakness.
     pub fn deallocate(&self, address: VirtualAddress) -> Result<(), FreeError> {
         let unknown = Err(FreeError::UnknownRegion { address });
         let mut answers = self.slots.iter().map(|slot| slot.free_at(address));
         answers.find(|answer| *answer != unknown).unwrap_or(unknown)
     }
 
-    /// Registers a function to be called when memory has run out and the allocator has done what it
-    /// can. It may free blocks, on this thread or another, and trim; the functions are called in the
-    /// order in which they were registered, then the request is tried once more. Where one of them
-    /// allocates and finds no room either, they are not called again for that.
+    /// Registers a function to be called when memory has run out and the allocator's own remedies have failed. It may
+    /// free blocks, on this thread or another, and trim. The functions are called in the order of their registration,
+    /// then the request is tried once more. If one of them allocates and finds no room either, the functions are not
+    /// called again for that request.
     pub fn on_pressure(&self, callback: impl Fn(&OutOfMemory) + Send + Sync + 'static) {
         self.shared.callbacks.push(callback);
     }
 
-    /// Gives all idle memory back to the device, regions and granules, and returns how many bytes that
-    /// was. From then on regions may be acquired again, also if none was released: the device may
-    /// have got room in other ways. A device that trims while it is called gets zero; the idle memory
-    /// is given back when the call has returned.
+    /// Returns all idle memory to the device, regions and granules, and returns the number of bytes. Afterwards regions
+    /// may be acquired again, even if none was released, since the device may have room for other reasons. A device
+    /// that trims during a call gets zero; the idle memory is returned when the call is over.
     pub fn trim(&self) -> Bytes {
         self.shared.poll();
         let bytes = self.shared.trim();
@@ -197,18 +195,18 @@ impl FlexAllocator {
         bytes
     }
 
-    /// Lets regions be acquired again after the device has refused all sizes: it may have room now, or may have failed
-    /// for another reason.
+    /// Allows regions to be acquired again after the device has refused all sizes. The device may have room now, or may
+    /// have failed for another reason.
     pub fn unlock_regions(&self) {
         lock(&self.shared.regions).refused = false;
     }
 
-    /// Waits until no freed block waits for a stream any more.
+    /// Waits until no freed block waits for a stream.
     pub fn synchronize(&self) {
         self.shared.synchronize();
     }
 
-    /// Returns the statistics at this moment.
+    /// Returns the current statistics.
     pub fn stats(&self) -> Stats {
         self.shared.stats(&self.slots)
     }
@@ -223,19 +221,19 @@ impl FlexAllocator {
         self.shared.reset_accumulated(&self.slots);
     }
 
-    /// Returns the segment table at this moment.
+    /// Returns the current segment table.
     pub fn segment_table(&self) -> SegmentTable {
         lock(&self.shared.regions).segments.table()
     }
 
-    /// Returns whether no further region is acquired: all sizes failed, or there are as many as
-    /// `max_regions` or the segment table has room for. [`trim`](Self::trim) can change that.
+    /// Returns whether no more regions are acquired: all sizes failed, or the number of regions has reached
+    /// `max_regions` or the size of the segment table. [`trim`](Self::trim) can change that.
     pub fn regions_locked(&self) -> bool {
         self.limit() != RegionLimit::Open
     }
 
-    /// Returns whether this thread is inside a function of the device or the streams that the allocator
-    /// has called. From there, blocks can be freed, looked at, and allocated where there is room.
+    /// Returns whether this thread is inside a function of the device or the streams that the allocator has called.
+    /// From there, blocks can be freed, inspected, and allocated if there is room.
     pub fn is_calling_out(&self) -> bool {
         self.shared.is_calling() || self.slots.iter().any(|slot| slot.is_calling())
     }
@@ -245,7 +243,7 @@ impl FlexAllocator {
         self.shared.callbacks.is_calling()
     }
 
-    /// Returns the figures of the regions, the oldest first.
+    /// Returns the figures of the regions, oldest first.
     pub fn regions(&self) -> Vec<RegionReport> {
         self.reports(|_| true)
     }
@@ -258,7 +256,7 @@ impl FlexAllocator {
         reports.into_iter().map(|(_, report)| report).collect()
     }
 
-    /// Tries the thread's own region, where it has one, then all regions in the strategy's order.
+    /// Tries the thread's own region, if it has one, then all regions in the strategy's order.
     fn search(&self, request: &Request) -> Option<Allocation> {
         if self.config().region.thread_home
             && let Some(allocation) = self.search_home(request)
@@ -289,7 +287,7 @@ impl FlexAllocator {
         self.ordered(request, |slot| place(slot, request)).map(Allocation::new)
     }
 
-    /// Returns the first block that `place` gives, trying slots in the order of the region strategy.
+    /// Returns the first block that `place` returns for a slot, in the order of the region strategy.
     fn ordered(
         &self,
         request: &Request,
@@ -302,7 +300,7 @@ impl FlexAllocator {
             count += 1;
         }
         let views = &mut views[..count];
-        // Slots are filled in their order, so only a slot that was used again is out of it.
+        // Slots are filled in order, so only a reused slot is out of order.
         let since = |view: &RegionView| self.slots[view.slot].since();
         if !views.is_sorted_by_key(since) {
             views.sort_by_key(since);

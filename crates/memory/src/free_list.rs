@@ -1,10 +1,10 @@
-//! `FreeList`: the free ranges of one small address space, taken by first fit (ADR-0048 D1).
+//! `FreeList`: the free ranges of one small address space, allocated by first fit (ADR-0048 D1).
 //!
-//! It gives the same answers as the seed's sorted list that is searched from the front, in O(log n)
-//! instead of O(n). Sizes are exact to the byte, and a caller frees by offset and size.
+//! It gives the same answers as the seed's sorted list with linear search, in O(log n) instead of O(n). Sizes are exact
+//! to the byte, and a caller frees by offset and size.
 //!
-//! How much of a free is verified is chosen once, by [`Checking`]. What costs nothing to see (no bytes
-//! at all, a range outside the space) is refused either way.
+//! [`Checking`] selects once how strictly frees are verified. Errors that cost nothing to detect (a free of zero bytes,
+//! a range outside the space) are refused in either mode.
 //!
 //! ```
 //! use cubeyard_memory::free_list::{Checking, FreeCause, FreeList};
@@ -35,18 +35,18 @@ use crate::index::{AddressTree, FreeRange, Hole, NOWHERE};
 
 /// Verification of frees.
 ///
-/// This library reads no environment: the caller chooses. `Checked` is for addresses that come from
-/// outside, and for tests.
+/// This library reads no environment variables: the caller chooses. `Checked` is for addresses from outside, and for
+/// tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checking {
-    /// The caller is believed (ADR-0048 D2), so part of an allocation may be freed, or several at
-    /// once. Freeing what is free already is a bug of the caller: a panic at once in debug builds;
-    /// in release builds the same bytes may be allocated twice, or a later call may panic.
+    /// Frees are not verified (ADR-0048 D2), so part of an allocation, or several at once, may be freed. Freeing a free
+    /// range is a bug of the caller: debug builds panic at once; in release builds the same bytes may be allocated
+    /// twice, or a later call may panic.
     #[default]
     Trusted,
-    /// Live ranges are remembered. A free must name one of them exactly, else it is refused and
-    /// nothing changes. Costs O(log n) and an entry in a map for each live range. A range that was
-    /// freed and allocated again at the same place and size cannot be told from the first one.
+    /// Live ranges are recorded. A free must name one of them exactly; otherwise it is refused and nothing changes.
+    /// Costs O(log n) time and one map entry per live range. A range that was freed and allocated again at the same
+    /// place and size cannot be distinguished from the first one.
     Checked,
 }
 
@@ -55,7 +55,7 @@ pub enum Checking {
 pub struct FreeList {
     space: Space,
     free: AddressTree,
-    /// Sizes of live ranges by offset, in checked mode.
+    /// Size of each live range by offset, in checked mode.
     live: Option<BTreeMap<u64, u64>>,
     capacity: u64,
     used: u64,
@@ -67,7 +67,7 @@ impl FreeList {
         Self::of(Space::List, capacity, checking)
     }
 
-    /// Creates the free list of a space, which its errors name.
+    /// Creates the free list of `space`, which errors name.
     pub(crate) fn of(space: Space, capacity: Bytes, checking: Checking) -> Self {
         let mut free = AddressTree::new();
         if !capacity.is_zero() {
@@ -87,30 +87,30 @@ impl FreeList {
         Bytes::new(self.used)
     }
 
-    /// Returns the number of free bytes, in however many ranges.
+    /// Returns the total number of free bytes.
     pub fn free_bytes(&self) -> Bytes {
         Bytes::new(self.capacity - self.used)
     }
 
-    /// Returns the length of the longest free range, which is the most that can be allocated at once.
+    /// Returns the length of the longest free range, which is the largest size that can be allocated.
     pub fn largest(&self) -> Bytes {
         Bytes::new(self.free.longest())
     }
 
-    /// Returns the free ranges in address order. No two of them touch.
+    /// Returns the free ranges in address order. No two are adjacent.
     pub fn holes(&self) -> impl Iterator<Item = Hole> + '_ {
         self.free
             .iter()
             .map(|range| Hole { offset: Bytes::new(range.start), size: Bytes::new(range.size) })
     }
 
-    /// Allocates `size` bytes at the front of the lowest free range that is long enough, and returns
-    /// their offset. All of `size` or nothing (D6).
+    /// Allocates `size` bytes at the start of the lowest free range that is long enough, and returns their offset.
+    /// There are no partial allocations (D6).
     pub fn allocate(&mut self, size: Bytes) -> Result<Bytes, AllocateError> {
         self.allocate_rounded(size, size)
     }
 
-    /// Allocates `size` bytes for a caller that asked for `asked`.
+    /// Allocates `size` bytes for a request of `asked` bytes.
     pub(crate) fn allocate_rounded(
         &mut self,
         asked: Bytes,
@@ -137,7 +137,7 @@ impl FreeList {
         Ok(Bytes::new(hole.start))
     }
 
-    /// Frees `offset .. offset + size` and joins it with the free ranges that it touches.
+    /// Frees `offset .. offset + size` and merges it with adjacent free ranges.
     pub fn free(&mut self, offset: Bytes, size: Bytes) -> Result<(), FreeError> {
         self.try_free(offset, size).map_err(|cause| self.refused(cause))
     }
@@ -158,12 +158,12 @@ impl FreeList {
         }
         debug_assert!(self.is_used(offset.get(), end), "a free range was freed again");
         self.free.give_back(FreeRange { start: offset.get(), size: size.get(), link: 0 }, NOWHERE);
-        // Only frees of free ranges, on which nothing is promised, could go below zero.
+        // The difference could be negative only after frees of free ranges, whose effect is undefined.
         self.used = self.used.saturating_sub(size.get());
         Ok(())
     }
 
-    /// Frees `bytes` from `address` on, whose offset is `None` where it lies in another space.
+    /// Frees `bytes` at `address`; `offset` is `None` if the address lies in another space.
     pub(crate) fn free_address(
         &mut self,
         address: PhysAddr,
@@ -195,7 +195,7 @@ impl FreeList {
     }
 }
 
-/// Returns why `offset .. end`, which is no live range, cannot be freed.
+/// Returns why `offset .. end`, which is not a live range, cannot be freed.
 fn mismatch(live: &BTreeMap<u64, u64>, offset: Bytes, size: Bytes, end: u64) -> FreeCause {
     if let Some(&live_size) = live.get(&offset.get()) {
         return FreeCause::WrongSize { offset, size, live_size: Bytes::new(live_size) };

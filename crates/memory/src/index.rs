@@ -1,23 +1,22 @@
-//! The free-space index: the free ranges of one address space, and the right one for a request.
+//! The free-space index: the free ranges of one address space, and the search for a range that fits a request.
 //!
-//! [`FreeIndex`] keeps its data beside the space, into which nothing is ever written, and builds each
-//! part of it when a call first needs it:
+//! [`FreeIndex`] keeps its data outside the space, to which nothing is ever written. It builds each part when a call
+//! first needs it:
 //!
 //! - the *live blocks*, 32 bytes each, always;
-//! - the *address tree* of the free ranges, for first fit, last fit and allocation at an address;
-//!   alone, it also finds the neighbours that a freed block is joined with;
+//! - the *address tree* of the free ranges, for first fit, last fit and allocation at an address; without a chain, it
+//!   also finds the neighbours of a freed block;
 //! - the *chain* of all blocks with the *size bins* of the free ones, for best fit; a freed block
 //!   then finds its neighbours through the chain;
-//! - a map from addresses to live blocks, for callers that have an address rather than a key;
-//! - *quick lists* of freed blocks that are not joined yet, for callers that ask for them.
+//! - a map from addresses to live blocks, for callers that have an address instead of a key;
+//! - *quick lists* of freed blocks that are not merged yet, for callers that ask for them.
 //!
-//! Every operation takes O(log n) time in the number of blocks, but for three: a search with an
-//! alignment above the granule looks at the ranges that are long enough but badly placed one by
-//! one; ranges of 2³¹ granules or more are looked at one by one in a search of the tree for one of
-//! that length; and the first call that needs another part builds it in O(n log n).
+//! Every operation takes O(log n) time in the number of blocks, with three exceptions. A search with an alignment above
+//! the granule checks ranges that are long enough but misaligned one by one. A search of the tree for 2³¹ granules or
+//! more checks all ranges of that length one by one. The first call that needs another part builds it in O(n log n).
 //!
-//! The same history gives the same answers everywhere. First and last fit depend on the set of free
-//! ranges alone; best fit depends on history only between ranges of one size (see [`Fit::Best`]).
+//! The same history gives the same answers everywhere. First and last fit depend only on the set of free ranges. Best
+//! fit depends on the history only for ties between ranges of one size (see [`Fit::Best`]).
 //!
 //! ```
 //! use cubeyard_memory::index::{Fit, FreeIndex};
@@ -50,33 +49,32 @@ use loners::Loners;
 use quick::Quick;
 pub(crate) use tree::{AddressTree, FreeRange, NOWHERE};
 
-/// Choice among the free ranges that are long enough, and the end of it that a block is put at.
+/// Choice among the free ranges that are long enough, and the end of the range at which the block is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// The low end of the lowest range.
     First,
-    /// The low end of the smallest range. Of several equal ones, the latest is taken below 8,192
-    /// granules, and the lowest above that.
+    /// The low end of the smallest range. Among ranges of equal size, the most recent one is taken below 8,192
+    /// granules, and the lowest one from there on.
     Best,
     /// The high end of the highest range.
     Last,
 }
 
-/// Names one live block of one [`FreeIndex`], until that block is freed.
+/// Name of one live block of one [`FreeIndex`], valid until the block is freed.
 ///
-/// The serial number tells it from every other block that has had or will have the same place, so a
-/// key that outlives its block is recognised (after four billion further allocations in one space
-/// the numbers start again).
+/// The serial number distinguishes the block from every other block at the same place, earlier or later, so a stale key
+/// is recognised. (The serial numbers wrap around after four billion further allocations in one space.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockKey(
-    /// The block's number above its serial number, which is never 0. In one piece: a processor that reads
-    /// together what it has just written in two pieces has to wait.
+    /// The block's id above its serial number, which is never 0. A single integer, because a processor stalls when it
+    /// reads as one value what was just written as two.
     NonZeroU64,
 );
 
 #[expect(clippy::cast_possible_truncation, reason = "the number is cut into its halves")]
 impl BlockKey {
-    /// Returns the key of a block; the serial number 1 follows on the last one.
+    /// Returns the key of a block; serial numbers wrap around to 1.
     #[inline]
     fn new(id: Id, serial: u32) -> Self {
         let bits = u64::from(id) << 32 | u64::from(serial.max(1));
@@ -98,10 +96,10 @@ impl BlockKey {
         self.0.get()
     }
 
-    /// Returns the key of a number from [`to_bits`](Self::to_bits). Any number is accepted, since a key
-    /// is checked when it is used.
+    /// Converts a number from [`to_bits`](Self::to_bits) back to a key. Any number is accepted, since a key is checked
+    /// when it is used.
     pub fn from_bits(bits: u64) -> Self {
-        // No block has the highest number: there are fewer blocks.
+        // No block has the highest id, since there are fewer blocks.
         let id = if bits as u32 == 0 { Id::MAX } else { (bits >> 32) as Id };
         Self::new(id, bits as u32)
     }
@@ -112,20 +110,20 @@ impl BlockKey {
 pub struct Block {
     /// Key that names the block.
     pub key: BlockKey,
-    /// Offset of its first byte.
+    /// Offset of the block's first byte.
     pub offset: Bytes,
     /// Length: `requested`, rounded up to the granule.
     pub size: Bytes,
-    /// Number of bytes that were asked for.
+    /// Number of bytes requested.
     pub requested: Bytes,
-    /// Value that its owner stored with it.
+    /// Value that the owner stored with the block.
     pub tag: u32,
 }
 
 /// A free range of a [`FreeIndex`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
-    /// Offset of its first byte.
+    /// Offset of the range's first byte.
     pub offset: Bytes,
     /// Length in bytes.
     pub size: Bytes,
@@ -141,7 +139,7 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// Returns the offset of its first byte.
+    /// Returns the offset of the extent's first byte.
     pub fn offset(&self) -> Bytes {
         match self {
             Self::Live(block) => block.offset,
@@ -150,18 +148,18 @@ impl Extent {
     }
 }
 
-/// The key names no live block: it was freed already, or belongs to another space.
+/// The key names no live block: the block was already freed, or belongs to another space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the block was freed before, or is not of this space; nothing was changed")]
+#[error("the block was freed before, or belongs to another space; nothing was changed")]
 pub struct StaleBlock;
 
-/// The free ranges of a space, in the form that the calls so far have needed.
+/// The free ranges of a space, in the form needed by the calls so far.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one for a space, and it is used in place")]
 enum Ranges {
-    /// In a tree by address; the blocks are in no order.
+    /// By address in a tree; the blocks are in no order.
     Loners(Loners),
-    /// In bins by size; the blocks are a chain in address order.
+    /// By size in bins; the blocks form a chain in address order.
     Chain(Chain),
 }
 
@@ -170,11 +168,11 @@ enum Ranges {
 pub struct FreeIndex {
     blocks: Blocks,
     ranges: Ranges,
-    /// Live blocks by their starts, once a call has needed that.
+    /// Live blocks by start, built when a call first needs them.
     addresses: Option<BTreeMap<u64, Id>>,
-    /// Freed blocks that are not joined yet.
+    /// Freed blocks that are not merged yet.
     quick: Quick,
-    /// A unit is `1 << shift` bytes; all the parts above count in units.
+    /// Size of a unit as a power of two: `1 << shift` bytes. All the parts above count in units.
     shift: u32,
     free: u64,
     live: usize,
@@ -182,8 +180,8 @@ pub struct FreeIndex {
 }
 
 impl FreeIndex {
-    /// Creates a space of `capacity` bytes, all free, whose blocks start at and extend over multiples
-    /// of `granule`. A capacity that is no multiple loses its odd end.
+    /// Creates a space of `capacity` bytes, all free. Starts and sizes of blocks are multiples of `granule`. The
+    /// capacity is rounded down to the granule.
     ///
     /// # Panics
     /// If `granule` is not a power of two.
@@ -203,18 +201,18 @@ impl FreeIndex {
         index
     }
 
-    /// Creates a space as [`new`](Self::new) does, with the serial numbers of blocks following on
-    /// `serial`: a space that replaces another one then has no block with a key of that one.
+    /// Creates a space like [`new`](Self::new), with serial numbers of blocks that continue after `serial`. In a space
+    /// that replaces another one, no key of the old space is valid.
     pub fn with_serial(capacity: Bytes, granule: Bytes, serial: u32) -> Self {
         Self { serial, ..Self::new(capacity, granule) }
     }
 
-    /// Returns the serial number of the latest block.
+    /// Returns the serial number of the most recent block.
     pub fn serial(&self) -> u32 {
         self.serial
     }
 
-    /// Returns the number of free ranges; each block on a quick list is one.
+    /// Returns the number of free ranges; each block on a quick list counts as one.
     pub fn holes(&self) -> usize {
         match &self.ranges {
             Ranges::Loners(loners) => loners.len() + self.quick.len(),
@@ -242,7 +240,7 @@ impl FreeIndex {
         self.live
     }
 
-    /// Returns the length of the longest free range, which is the longest block that could be allocated.
+    /// Returns the length of the longest free range, which is the longest block that can be allocated.
     pub fn largest(&self) -> Bytes {
         let units = match &self.ranges {
             Ranges::Loners(loners) => loners.longest(),
@@ -253,7 +251,7 @@ impl FreeIndex {
 
     /// Returns the host memory that the index occupies, in bytes.
     pub fn footprint(&self) -> usize {
-        // A B-tree's nodes are 6 to 11 entries of 12 bytes with a small head.
+        // A B-tree node holds 6 to 11 entries of 12 bytes and a small header.
         let addresses = self.addresses.as_ref().map_or(0, |map| map.len() * 24);
         let ranges = match &self.ranges {
             Ranges::Loners(loners) => loners.footprint(),
@@ -262,9 +260,9 @@ impl FreeIndex {
         size_of::<Self>() + self.blocks.footprint() + ranges + addresses
     }
 
-    /// Allocates a block of at least `size` bytes, or nothing where no free range is long enough.
+    /// Allocates a block of at least `size` bytes; returns `None` if no free range is long enough.
     ///
-    /// The block is `size` rounded up to the granule, and at least one granule. `tag` is kept with it.
+    /// The size of the block is `size` rounded up to the granule, and at least one granule. `tag` is stored with it.
     #[inline]
     pub fn allocate(&mut self, fit: Fit, size: Bytes, tag: u32) -> Option<Block> {
         let units = self.units_up(size)?;
@@ -275,9 +273,9 @@ impl FreeIndex {
         (id != NONE).then(|| self.settle(id, at, units, size, tag))
     }
 
-    /// Allocates the latest block of just this size that [`free_quick`](Self::free_quick) has freed, or
-    /// else by best fit. Before that takes from the range at the end of the space, or finds nothing,
-    /// the quick lists are joined.
+    /// Allocates the most recent block of exactly this size that [`free_quick`](Self::free_quick) has freed; if there
+    /// is none, allocates by best fit. The quick lists are merged before best fit takes from the range at the end of
+    /// the space or fails.
     #[inline]
     pub fn allocate_quick(&mut self, size: Bytes, tag: u32) -> Option<Block> {
         let units = self.units_up(size)?;
@@ -289,8 +287,8 @@ impl FreeIndex {
         (id != NONE).then(|| self.settle(id, at, units, size, tag))
     }
 
-    /// Frees a block for [`allocate_quick`](Self::allocate_quick) to allocate again as it is; it is
-    /// joined with the free ranges beside it later. Returns the block as it was.
+    /// Frees a block for [`allocate_quick`](Self::allocate_quick) to allocate again unchanged. The block is merged with
+    /// adjacent free ranges later. Returns the block as it was.
     #[inline]
     pub fn free_quick(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {
         let block = self.get(key).ok_or(StaleBlock)?;
@@ -304,16 +302,15 @@ impl FreeIndex {
         Ok(block)
     }
 
-    /// Joins all blocks on quick lists with the free ranges beside them.
+    /// Merges all blocks on quick lists with adjacent free ranges.
     pub fn join_quick(&mut self) {
         self.quick.take_all().into_iter().for_each(|list| self.join_list(list));
     }
 
-    /// Allocates as [`allocate`](Self::allocate) does, with the block's start a multiple of `alignment`.
+    /// Allocates like [`allocate`](Self::allocate), with a start that is a multiple of `alignment`.
     ///
-    /// First and last fit choose the lowest and the highest range that can hold the block once it
-    /// is aligned, best fit the smallest such range. An alignment that is no power of two, like one
-    /// that nothing satisfies, gives nothing.
+    /// First and last fit choose the lowest and the highest range that can hold the aligned block; best fit chooses the
+    /// smallest such range. Returns `None` if no range fits or the alignment is not a power of two.
     pub fn allocate_aligned(
         &mut self,
         fit: Fit,
@@ -331,8 +328,8 @@ impl FreeIndex {
         Some(self.settle(id, at, units, size, tag))
     }
 
-    /// Allocates the block `offset .. offset + size`, or nothing where part of that is in use or outside
-    /// or where `offset` is no multiple of the granule.
+    /// Allocates the block `offset .. offset + size`. Returns `None` if part of it is in use or outside the space, or
+    /// if `offset` is not a multiple of the granule.
     pub fn allocate_at(&mut self, offset: Bytes, size: Bytes, tag: u32) -> Option<Block> {
         let units = self.units_up(size)?;
         let at = offset.get() >> self.shift;
@@ -346,13 +343,13 @@ impl FreeIndex {
         Some(self.settle(id, at, units, size, tag))
     }
 
-    /// Returns the range that [`allocate_aligned`](Self::allocate_aligned) would use, without using it.
+    /// Returns the range that [`allocate_aligned`](Self::allocate_aligned) would use, without allocating.
     pub fn find(&mut self, fit: Fit, size: Bytes, alignment: Bytes) -> Option<Hole> {
         let units = self.units_up(size)?;
         self.search(fit, units, alignment).map(|hole| self.hole(hole))
     }
 
-    /// Returns the free range that `offset` lies in.
+    /// Returns the free range that contains `offset`.
     pub fn hole_at(&mut self, offset: Bytes) -> Option<Hole> {
         let at = offset.get() >> self.shift;
         let tree = self.tree();
@@ -367,7 +364,7 @@ impl FreeIndex {
         self.tree().last_below(limit, units).map(|hole| self.hole(hole))
     }
 
-    /// Frees a block and joins it with the free ranges beside it. Returns the block as it was.
+    /// Frees a block and merges it with adjacent free ranges. Returns the block as it was.
     #[inline]
     pub fn free(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {
         let block = self.get(key).ok_or(StaleBlock)?;
@@ -405,8 +402,8 @@ impl FreeIndex {
         Some(self.block(id))
     }
 
-    /// Adds `by` free bytes, rounded down to the granule, at the end of the space; as much as fits a
-    /// space, which is at most 2⁶³ − 1 granules and 2⁶⁴ bytes.
+    /// Adds `by` free bytes, rounded down to the granule, at the end of the space. The growth stops at the maximum
+    /// length of a space, which is 2⁶³ − 1 granules and 2⁶⁴ bytes.
     pub fn grow(&mut self, by: Bytes) {
         let end = self.blocks.end();
         let most = (u64::MAX >> self.shift).min(u64::MAX >> 1);
@@ -444,7 +441,7 @@ impl FreeIndex {
         extents
     }
 
-    /// Enters the range that was freed last into the tree.
+    /// Merges the most recently freed range into the tree.
     #[inline]
     pub(crate) fn join_waiting(&mut self) {
         if let Ranges::Loners(loners) = &mut self.ranges {
@@ -452,7 +449,7 @@ impl FreeIndex {
         }
     }
 
-    /// Takes a live block from its owner; its range is not free yet.
+    /// Detaches a live block from its owner; its range is not free yet.
     #[inline]
     fn retire(&mut self, block: &Block) {
         if let Some(addresses) = &mut self.addresses {
@@ -462,7 +459,7 @@ impl FreeIndex {
         self.free += block.size.get() >> self.shift;
     }
 
-    /// Joins the blocks of a quick list, from `first` on.
+    /// Merges the blocks of a quick list, starting at `first`.
     #[cold]
     fn join_list(&mut self, first: Id) {
         let mut id = first;
@@ -474,7 +471,7 @@ impl FreeIndex {
         }
     }
 
-    /// Takes `units` by best fit where no quick list has them.
+    /// Allocates `units` by best fit, when no quick list has a block of that size.
     #[cold]
     fn take_behind_quick(&mut self, units: u64) -> (Id, u64) {
         let (blocks, chain) = self.chain();
@@ -486,7 +483,7 @@ impl FreeIndex {
         self.take_best(units)
     }
 
-    /// Makes a block without an owner free, and joins it with its free neighbours.
+    /// Frees a block without an owner, and merges it with its free neighbours.
     #[inline]
     fn join(&mut self, id: Id, start: u64, units: u64) {
         match &mut self.ranges {
@@ -499,7 +496,7 @@ impl FreeIndex {
         Bytes::new(units << self.shift)
     }
 
-    /// Returns bytes as units, rounded up, at least one; nothing where a space cannot be that long.
+    /// Converts bytes to units, rounded up, at least one; returns `None` if no space can be that long.
     #[inline]
     fn units_up(&self, size: Bytes) -> Option<u64> {
         let last = (1_u64 << self.shift) - 1;
@@ -516,7 +513,7 @@ impl FreeIndex {
         if matches!(self.ranges, Ranges::Chain(_)) {
             return self.blocks.size(id);
         }
-        // As when it was allocated, when the sum did not overflow.
+        // The same rounding as at allocation, where the sum did not overflow.
         let last = (1_u64 << self.shift) - 1;
         (self.blocks.requested(id).wrapping_add(last) >> self.shift).max(1)
     }
@@ -541,7 +538,7 @@ impl FreeIndex {
         }
     }
 
-    /// Returns the chain, which is built from the loners if there is none.
+    /// Returns the chain; builds it from the loners if there is none.
     #[inline]
     fn chain(&mut self) -> (&mut Blocks, &mut Chain) {
         if let Ranges::Loners(loners) = &mut self.ranges {
@@ -568,14 +565,14 @@ impl FreeIndex {
         }
     }
 
-    /// Takes `units` by best fit. Returns the new block, or [`NONE`], and its start. (A pair fits two
-    /// registers, unlike a `Block`, which [`settle`](Self::settle) makes in the caller.)
+    /// Allocates `units` by best fit. Returns the new block, or [`NONE`], and its start. (A pair fits in two registers,
+    /// unlike a `Block`, which [`settle`](Self::settle) builds in the caller.)
     fn take_best(&mut self, units: u64) -> (Id, u64) {
         let (blocks, chain) = self.chain();
         chain.take_best(blocks, units)
     }
 
-    /// Takes `units` by first or last fit, like [`take_best`](Self::take_best).
+    /// Allocates `units` by first or last fit, like [`take_best`](Self::take_best).
     fn take_in_order(&mut self, fit: Fit, units: u64) -> (Id, u64) {
         match &mut self.ranges {
             Ranges::Loners(loners) if fit == Fit::First => {
@@ -586,7 +583,7 @@ impl FreeIndex {
         }
     }
 
-    /// Makes `units` from `at` on, within the free range `hole`, a block.
+    /// Turns `units` at `at`, within the free range `hole`, into a block.
     fn carve(&mut self, hole: FreeRange, at: u64, units: u64) -> Id {
         match &mut self.ranges {
             Ranges::Loners(loners) => loners.carve(&mut self.blocks, hole, at, units),
@@ -614,8 +611,8 @@ fn owned(blocks: &Blocks) -> impl Iterator<Item = Id> + '_ {
     blocks.live().filter(|&id| blocks.serial(id) != 0)
 }
 
-/// Returns the aligned start of a block of `units` at the end of a free range that `fit` asks for.
-/// The alignment is in units; one below a unit was shifted to zero.
+/// Returns the aligned start of a block of `units`, at the end of the free range that `fit` selects. The alignment is
+/// in units; an alignment below one unit was shifted to zero.
 fn align(fit: Fit, hole: FreeRange, units: u64, alignment: u64) -> Option<u64> {
     let mask = alignment.max(1) - 1;
     let at = match fit {

@@ -1,8 +1,9 @@
 //! Carves device memory into blocks and accounts for every byte.
 //!
-//! A device hands out a few large regions; a [`FlexAllocator`] carves blocks out of them. The device
-//! here is a simulated card, which counts memory and has none; yours is what implements
-//! [`device::DeviceMemory`].
+//! Internal: programs use the crate `cubeyard`.
+//!
+//! A device hands out a few large regions; a [`FlexAllocator`] carves blocks out of them. The device here is a
+//! simulated card, which counts memory but stores none. Your own device implements [`device::DeviceMemory`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -17,8 +18,8 @@
 //! assert_eq!(weights.address().to_string(), "0x400000000+0x0");
 //! ```
 //!
-//! An [`Allocation`] owns its block: dropping it, on any thread, frees the block. The statistics are
-//! those of `torch.accelerator.memory_stats`, key for key.
+//! An [`Allocation`] owns its block: dropping it, on any thread, frees the block. The statistics match
+//! `torch.accelerator.memory_stats`, key by key.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -35,9 +36,8 @@
 //! assert_eq!(stats.key("reserved_bytes.all.current"), Some(12 << 30)); // one region
 //! ```
 //!
-//! The configuration, a line of text, chooses the policies. When memory runs out, callbacks may free
-//! some; if that does not help, the error tells full from fragmented memory and from requests that are
-//! too large in any case.
+//! The configuration, a line of text, selects the policies. When memory runs out, callbacks may free some. If that does
+//! not help, the error distinguishes full memory, fragmented memory, and requests that can never fit.
 //!
 //! ```
 //! # use std::sync::{Arc, Mutex};
@@ -68,9 +68,9 @@
 //! - [`policy`]: the strategies, one file each;
 //! - [`index`]: the free-space index below all of them, which can be used alone;
 //! - [`pe`] and [`virtual_space`]: the memories of a PE and a cube, and the virtual range of a context;
-//! - [`conformance`]: the suite that every allocator here passes, for yours too.
+//! - [`conformance`]: the suite that every allocator here passes, also for allocators of your own.
 //!
-//! Nothing here reads the clock, a file or the environment; the same calls give the same answers.
+//! Nothing here reads the clock, a file or the environment; the same calls give the same results.
 
 #![cfg_attr(
     test,
@@ -99,8 +99,3 @@ pub use flex::{Allocation, FlexAllocator, FlexConfig, VirtualAddress};
 pub use free_list::{Checking, FreeList};
 pub use pe::{CubeSram, PeMemory};
 pub use virtual_space::{DeviceVa, VirtualAllocator};
-
-/// The examples of the page about this crate, as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/memory.md")]
-struct Pages;

@@ -1,8 +1,7 @@
-//! Page tables: mappings of ranges of virtual addresses to physical ones.
+//! Page tables: mappings of virtual address ranges to physical ones.
 //!
-//! A mapping has any length and begins anywhere, so several shards that are smaller than a page fit
-//! into one. Ranges are kept as they are mapped, not page by page: a mapping of gigabytes costs as
-//! much as one of bytes.
+//! A mapping may have any length and start anywhere, so several shards smaller than a page fit into one page. Ranges
+//! are stored as mapped, not page by page: a mapping of gigabytes costs the same as one of bytes.
 //!
 //! ```
 //! use cubeyard_memory::Bytes;
@@ -31,7 +30,7 @@ use crate::address::PhysAddr;
 /// Mappings of virtual addresses. See the [module](self).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageTable {
-    /// Mappings by their first addresses.
+    /// Mappings by first virtual address.
     ranges: BTreeMap<u64, MappedRange>,
 }
 
@@ -41,22 +40,22 @@ struct MappedRange {
     to: u64,
 }
 
-/// A mapping that was not made or removed. The table is as before.
+/// A failed `map` or `unmap`. The table is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MapError {
-    /// Part of it is mapped already. Unmap that first.
-    #[error("{bytes} from {from:#x} overlap what is mapped at {at:#x}")]
+    /// Part of the range is already mapped. Unmap that mapping first.
+    #[error("{bytes} from {from:#x} overlap the mapping at {at:#x}")]
     Overlap {
         /// First virtual address.
         from: u64,
         /// Length of the range.
         bytes: Bytes,
-        /// First address of the mapping that exists.
+        /// First address of the existing mapping.
         at: u64,
     },
-    /// No bytes, or an end beyond 64 bits, or physical addresses that mean nothing.
-    #[error("{bytes} from {from:#x} to {to} are no range")]
+    /// The range is empty, ends beyond 64 bits, or maps to invalid physical addresses.
+    #[error("{bytes} from {from:#x} to {to} are not a valid range")]
     NoRange {
         /// First virtual address.
         from: u64,
@@ -65,7 +64,7 @@ pub enum MapError {
         /// Physical address given.
         to: PhysAddr,
     },
-    /// The range is not one mapping: a range is unmapped as it was mapped.
+    /// The range is not exactly one mapping. Unmap a range as it was mapped.
     #[error("{bytes} from {from:#x} are not mapped as one range")]
     NotMapped {
         /// First virtual address.
@@ -76,7 +75,7 @@ pub enum MapError {
 }
 
 impl PageTable {
-    /// Maps `bytes` from virtual address `from` on to `to`.
+    /// Maps `bytes` at virtual address `from` to physical address `to`.
     pub fn map(&mut self, from: u64, bytes: Bytes, to: PhysAddr) -> Result<(), MapError> {
         let no_range = MapError::NoRange { from, bytes, to };
         let last = bytes.get().checked_sub(1).ok_or(no_range)?;
@@ -95,7 +94,7 @@ impl PageTable {
         Ok(())
     }
 
-    /// Takes a mapping away, as it was made.
+    /// Removes a mapping; `from` and `bytes` are as passed to [`map`](Self::map).
     pub fn unmap(&mut self, from: u64, bytes: Bytes) -> Result<(), MapError> {
         match self.ranges.get(&from) {
             Some(range) if range.bytes == bytes.get() => {
@@ -106,7 +105,7 @@ impl PageTable {
         }
     }
 
-    /// Translates a virtual address; returns also how many bytes are mapped from there on.
+    /// Translates a virtual address; also returns the number of bytes mapped from there.
     pub fn translate(&self, address: u64) -> Option<(PhysAddr, Bytes)> {
         let (from, bytes, to) = self.mapping(address)?;
         let into = address - from;
@@ -114,7 +113,7 @@ impl PageTable {
         Some((to, bytes - Bytes::new(into)))
     }
 
-    /// Returns the mapping of an address: its first address, its length and its physical address.
+    /// Returns the mapping of an address: its first virtual address, its length and its physical address.
     pub fn mapping(&self, address: u64) -> Option<(u64, Bytes, PhysAddr)> {
         let (&from, range) = self.ranges.range(..=address).next_back()?;
         let to = PhysAddr::from_bits(range.to).expect("checked when it was mapped");

@@ -1,8 +1,7 @@
-//! The memories of a PE and of a cube, which hand out complete physical addresses (ADR-0048).
+//! The memories of a PE and of a cube, which allocate complete physical addresses (ADR-0048).
 //!
-//! Each address space has a free list of its own (D7): a [`PeMemory`] has one for the PE's slice of the
-//! HBM and one for its TCM, a [`CubeSram`] has one for the SRAM of a cube. Nothing is shared between
-//! them. A new one is all free.
+//! Each address space has its own free list (D7): a [`PeMemory`] has one for the PE's HBM slice and one for its TCM, a
+//! [`CubeSram`] has one for the SRAM of a cube. The spaces share nothing. A new space is entirely free.
 //!
 //! ```
 //! use cubeyard_memory::address::{CubeId, PeId, SipId};
@@ -43,15 +42,14 @@ use crate::address::{AddressError, CubeId, PeId, PhysAddr, SipId, Window};
 pub use crate::free_list::{AllocateError, FreeError, Space};
 use crate::free_list::{Checking, FreeList};
 
-/// Returns an address made from an offset of a free list. It exists, since the list is as long as a
-/// resolved layout says.
+/// Returns the address of an offset in a free list. It is valid, since the list is as long as the resolved layout.
 fn complete(address: Result<PhysAddr, AddressError>) -> PhysAddr {
     address.expect("a layout is checked against the windows when it is resolved")
 }
 
-/// The memory of one PE: its slice of the HBM, and its TCM less what the scheduler keeps (D3).
+/// The memory of one PE: its HBM slice, and its TCM without the scheduler's part (D3).
 ///
-/// The scheduler's part is the upper end of the TCM, which this type does not know of.
+/// The scheduler's part is the upper end of the TCM, which this type does not manage.
 #[derive(Clone, Debug)]
 pub struct PeMemory {
     sip: SipId,
@@ -94,7 +92,7 @@ impl PeMemory {
         Ok(complete(PhysAddr::pe_hbm(self.sip, self.cube, self.pe, offset, self.slice)))
     }
 
-    /// Frees `bytes` of the HBM slice from `address` on.
+    /// Frees `bytes` of the HBM slice, starting at `address`.
     pub fn free_hbm(&mut self, address: PhysAddr, bytes: Bytes) -> Result<(), FreeError> {
         let here = self.is_here(address) && address.hbm_pe(self.slice) == Some(self.pe);
         let offset = address.hbm_offset().filter(|_| here);
@@ -108,7 +106,7 @@ impl PeMemory {
         Ok(complete(PhysAddr::pe_tcm(self.sip, self.cube, self.pe, offset)))
     }
 
-    /// Frees `bytes` of the TCM from `address` on.
+    /// Frees `bytes` of the TCM, starting at `address`.
     pub fn free_tcm(&mut self, address: PhysAddr, bytes: Bytes) -> Result<(), FreeError> {
         let offset = match address.window() {
             Window::Tcm { pe, offset } if pe == self.pe && self.is_here(address) => Some(offset),
@@ -148,7 +146,7 @@ impl CubeSram {
         Ok(complete(PhysAddr::cube_sram(self.sip, self.cube, offset)))
     }
 
-    /// Frees `bytes` from `address` on.
+    /// Frees `bytes`, starting at `address`.
     pub fn free(&mut self, address: PhysAddr, bytes: Bytes) -> Result<(), FreeError> {
         let here = address.sip() == self.sip && address.cube() == Some(self.cube);
         let offset = match address.window() {

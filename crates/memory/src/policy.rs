@@ -1,8 +1,8 @@
-//! Strategies: the choice of a region for a block, and of a place in it.
+//! Strategies: the choice of a region for a block, and of a position in the region.
 //!
-//! A strategy is one file here and one line in the table of its kind ([`BLOCK`] or [`REGION`]);
-//! nothing else knows them by name. The mechanism is below them: [`FreeIndex`] finds and keeps
-//! ranges, the allocator acquires regions.
+//! A strategy is one file here and one line in the table of its kind ([`BLOCK`] or [`REGION`]); no other module of
+//! this crate knows them by name. The mechanism lies below: [`FreeIndex`] finds and stores ranges, and the allocator acquires
+//! regions.
 
 mod best_fit;
 mod fill_first;
@@ -14,10 +14,15 @@ mod thread_home;
 
 use std::fmt;
 
+pub use best_fit::BEST_FIT;
+pub use first_fit::FIRST_FIT;
+pub use lifetime::LIFETIME;
+pub use quick_fit::QUICK_FIT;
+
 use crate::Bytes;
 use crate::index::{Block, BlockKey, FreeIndex, StaleBlock};
 
-/// Purpose of an allocation. A kind can be given regions of its own.
+/// Purpose of an allocation. A kind can have separate regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Data of the user.
@@ -25,7 +30,7 @@ pub enum Kind {
     Tensor,
     /// The binary of a program, loaded before it can be launched.
     Program,
-    /// A buffer on the way to or from the host.
+    /// A buffer for transfers to or from the host.
     Staging,
 }
 
@@ -46,15 +51,15 @@ impl Kind {
 /// A request for an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Number of bytes asked for.
+    /// Number of bytes requested.
     pub size: Bytes,
-    /// Alignment of the block's start, a power of two; anything up to the granule costs nothing.
+    /// Alignment of the block's start, a power of two. Alignments up to the granule cost nothing.
     pub alignment: Bytes,
     /// Purpose of the allocation.
     pub kind: Kind,
-    /// Stream that will use it.
+    /// Stream that will use the block.
     pub stream: u32,
-    /// Number of the call site in the program, 0 where unknown.
+    /// Number of the call site in the program; 0 if unknown.
     pub site: u32,
 }
 
@@ -65,11 +70,11 @@ impl Request {
     }
 }
 
-/// Chooses where in a region a block goes. One instance serves one region, and is called under that
-/// region's lock: it must not call out, and should not take long.
+/// Chooses the position of a block in a region. One instance serves one region and is called under the region's lock:
+/// it must not call out, and should be fast.
 pub trait BlockStrategy: Send + fmt::Debug {
-    /// Places a request in a region, or leaves the region as it was where it does not fit. `tag` is
-    /// passed on to the index.
+    /// Places a request in a region; leaves the region unchanged if the request does not fit. `tag` is passed on to the
+    /// index.
     fn place(&mut self, region: &mut FreeIndex, request: &Request, tag: u32) -> Option<Block>;
 
     /// Frees a block of the region.
@@ -87,14 +92,14 @@ pub struct BlockPolicy {
     pub summary: &'static str,
     /// Names of policies that fragment memory less, for the advice when memory runs out.
     pub fragments_less: &'static [&'static str],
-    /// Makes an instance for one region.
+    /// Creates an instance for one region.
     pub make: fn() -> Box<dyn BlockStrategy>,
 }
 
 /// A region, as a region strategy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionView {
-    /// Number of its slot.
+    /// Number of the region's slot.
     pub slot: usize,
     /// Number of free bytes.
     pub free: Bytes,
@@ -107,23 +112,22 @@ pub struct RegionPolicy {
     pub name: &'static str,
     /// Description in one line.
     pub summary: &'static str,
-    /// Puts the regions that are worth trying for `size` bytes to the front, in order, and returns
-    /// their number. They arrive the oldest first, and ties must be left in that order.
+    /// Moves the regions worth trying for `size` bytes to the front, in order, and returns their number. The regions
+    /// are passed oldest first; ties must stay in that order.
     pub order: fn(regions: &mut [RegionView], size: Bytes) -> usize,
-    /// Whether each thread has a region of its own, tried before the others. A block that a thread
-    /// frees in another's region is then freed by that thread.
+    /// Whether each thread has its own region, tried before the others. A block that a thread frees in another thread's
+    /// region is then freed by the other thread.
     pub thread_home: bool,
 }
 
 /// All block strategies.
-pub static BLOCK: [&BlockPolicy; 4] =
-    [&first_fit::FIRST_FIT, &best_fit::BEST_FIT, &quick_fit::QUICK_FIT, &lifetime::LIFETIME];
+pub static BLOCK: [&BlockPolicy; 4] = [&FIRST_FIT, &BEST_FIT, &QUICK_FIT, &LIFETIME];
 
 /// All region strategies.
 pub static REGION: [&RegionPolicy; 3] =
     [&load_balancing::LOAD_BALANCING, &fill_first::FILL_FIRST, &thread_home::THREAD_HOME];
 
 /// The RFC's default: first fit.
-pub const DEFAULT_BLOCK: &BlockPolicy = &first_fit::FIRST_FIT;
+pub const DEFAULT_BLOCK: &BlockPolicy = &FIRST_FIT;
 /// The RFC's default: load balancing.
 pub const DEFAULT_REGION: &RegionPolicy = &load_balancing::LOAD_BALANCING;

@@ -1,8 +1,7 @@
-//! Statistics: what PyTorch calls `memory_stats`, key for key.
+//! Statistics: PyTorch's `memory_stats`, key by key.
 //!
-//! Each quantity is counted for all allocations and for small (below 1 MiB) and large ones apart,
-//! and each count has four figures: its present value, its peak, and the sums of its increases and
-//! decreases.
+//! Each quantity is counted for all allocations, and separately for small (below 1 MiB) and large ones. Each count has
+//! four figures: its current value, its peak, and the sums of its increases and decreases.
 
 use std::fmt::Write as _;
 
@@ -19,9 +18,9 @@ pub enum Quantity {
     Allocation,
     /// Regions acquired from the device.
     Segment,
-    /// Blocks that are in use: allocations, and freed blocks that a stream may still touch.
+    /// Blocks in use: allocations, and freed blocks that a stream may still access.
     Active,
-    /// Free ranges in regions that are partly in use, which therefore cannot be given back.
+    /// Free ranges in regions that are partly in use and so cannot be released.
     InactiveSplit,
     /// Bytes of allocations, rounded up to the granule.
     AllocatedBytes,
@@ -49,7 +48,7 @@ impl Quantity {
         Self::RequestedBytes,
     ];
 
-    /// Returns the first part of its keys.
+    /// Returns the first part of the quantity's keys.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Allocation => "allocation",
@@ -80,7 +79,7 @@ impl Pool {
     /// All three pools.
     pub const ALL: [Self; 3] = [Self::All, Self::Small, Self::Large];
 
-    /// Returns the second part of its keys.
+    /// Returns the second part of the pool's keys.
     pub const fn key(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -98,7 +97,7 @@ impl Pool {
 /// The four figures of one count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// The present value.
+    /// Current value of the count.
     pub current: u64,
     /// Highest value since the last reset.
     pub peak: u64,
@@ -114,7 +113,7 @@ const fn place(quantity: Quantity, pool: Pool) -> usize {
     quantity as usize * Pool::ALL.len() + pool as usize
 }
 
-/// A set of counts, one bit for each.
+/// A set of counts, as a bitmap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Places(u32);
 
@@ -138,7 +137,8 @@ impl Places {
 #[derive(Clone, Copy, Debug)]
 struct Count {
     stat: Stat,
-    /// While no region's count is above its ceiling, the sum over the regions is not above its peak.
+    /// Ceiling of the count: as long as no region's count exceeds its ceiling, the sum over the regions does not exceed
+    /// its peak.
     ceiling: u64,
 }
 
@@ -155,7 +155,7 @@ impl Counts {
         Self { counts: [count; COUNTS], above: false }
     }
 
-    /// Sets all ceilings to zero until the next [`settle`], because a region has joined the sum.
+    /// Sets all ceilings to zero until the next [`settle`], because a region has been added to the sum.
     pub(crate) fn hold(&mut self) {
         self.counts.iter_mut().for_each(|count| count.ceiling = 0);
     }
@@ -200,8 +200,8 @@ impl Counts {
         self.above
     }
 
-    /// Raises the ceilings that were passed by taking slack, and returns the slack that other counts do
-    /// not need. Where there was not enough, the caller has to [`settle`] the returned counts.
+    /// Raises the exceeded ceilings by taking slack, and returns the slack that other counts do not need. If there was
+    /// not enough slack, the caller has to [`settle`] the returned counts.
     pub(crate) fn raise_ceilings(&mut self, slack: &Slack) -> Places {
         let mut lacking = Places::default();
         for (place, count) in self.counts.iter_mut().enumerate() {
@@ -230,9 +230,9 @@ impl Counts {
     }
 }
 
-/// Difference between the peak of each sum and the ceilings of the regions. A region whose count
-/// reaches its ceiling takes some of it, so that the other regions need not be locked. (On cache lines
-/// of its own: it is written often, and its neighbours are read by every call.)
+/// Difference between the peak of each sum and the ceilings of the regions. A region whose count reaches its ceiling
+/// takes some of it, so that the other regions need not be locked. (On separate cache lines: it is written often, and
+/// its neighbours are read by every call.)
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Slack {
@@ -244,8 +244,7 @@ impl Slack {
         Self { left: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
 
-    /// Takes what is needed, if there is as much, and half of the rest: a region that needs some will
-    /// soon need more.
+    /// Takes `needed` if there is enough slack, and half of the rest: a region that needs slack will soon need more.
     fn take(&self, place: usize, needed: u64) -> Option<u64> {
         let taken = |left: u64| Some(needed + left.checked_sub(needed)? / 2);
         let less = |left: u64| taken(left).map(|taken| left - taken);
@@ -253,8 +252,8 @@ impl Slack {
         before.ok().and_then(taken)
     }
 
-    /// Puts back some of what a count has below its ceiling, if that is much more than the slack, and
-    /// returns how much.
+    /// Returns part of a count's unused ceiling to the slack, if the unused part is much larger than the slack. Returns
+    /// the amount.
     fn put_back(&self, place: usize, spare: u64) -> u64 {
         let left = self.left[place].load(Ordering::Relaxed);
         let amount = if spare / 4 > left { spare / 2 } else { 0 };
@@ -265,12 +264,12 @@ impl Slack {
     }
 }
 
-/// Highest sums over all regions.
+/// Peaks of the sums over all regions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Peaks([u64; COUNTS]);
 
 impl Peaks {
-    /// Sets the peaks to the present sums.
+    /// Sets the peaks to the current sums.
     pub(crate) fn reset(&mut self, regions: &[&mut Counts]) {
         for (place, peak) in self.0.iter_mut().enumerate() {
             *peak = sum(regions, place);
@@ -282,10 +281,10 @@ fn sum(regions: &[&mut Counts], place: usize) -> u64 {
     regions.iter().map(|counts| counts.counts[place].stat.current).sum()
 }
 
-/// Updates the peaks of some counts from the sums over the regions, and distributes the rest below
-/// the peaks as new ceilings and slack. All regions are locked while this runs.
+/// Updates the peaks of some counts from the sums over the regions, and distributes the difference to the peaks as new
+/// ceilings and slack. All regions are locked during the call.
 ///
-/// A single region needs no ceilings: its own peaks are those of the sum.
+/// A single region needs no ceilings: its own peaks are the peaks of the sum.
 pub(crate) fn settle(
     regions: &mut [&mut Counts],
     peaks: &mut Peaks,
@@ -298,8 +297,8 @@ pub(crate) fn settle(
         let own = regions.iter().map(|counts| counts.counts[place].stat.peak).max().unwrap_or(0);
         let peak = peaks.0[place].max(total).max(own);
         peaks.0[place] = peak;
-        // A quarter is distributed at once, the rest is slack: for what one region has and does not use,
-        // another has to lock all of them.
+        // A quarter is distributed at once, the rest is slack. If one region has a share that it does not use, another
+        // region may have to lock all of them.
         let share = (peak - total) / (4 * regions_len.max(1));
         for counts in regions.iter_mut() {
             let count = &mut counts.counts[place];
@@ -313,19 +312,19 @@ pub(crate) fn settle(
     }
 }
 
-/// Events that are counted once for the whole allocator.
+/// Events that are counted for the allocator as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Requests that failed at first and were tried again after making room.
+    /// Requests that failed at first and were retried after making room.
     pub alloc_retries: u64,
     /// Requests that failed.
     pub ooms: u64,
     /// Waits for streams.
     pub sync_all_streams: u64,
-    /// Calls to the device that acquired a region or committed granules; refused ones do not count.
+    /// Device calls that acquired a region or committed granules; refused calls do not count.
     pub device_allocs: u64,
-    /// Calls to the device that released a region or decommitted granules.
+    /// Device calls that released a region or decommitted granules.
     pub device_frees: u64,
 }
 
@@ -372,7 +371,7 @@ impl Stats {
         Bytes::new(self.get(Quantity::AllocatedBytes, Pool::All).current)
     }
 
-    /// Returns the bytes that the device has given.
+    /// Returns the bytes obtained from the device.
     pub fn reserved(&self) -> Bytes {
         Bytes::new(self.get(Quantity::ReservedBytes, Pool::All).current)
     }
@@ -421,7 +420,7 @@ impl Stats {
     }
 }
 
-/// Byte counts are below 2^63: more memory than that does not exist.
+/// Byte counts are below 2^63: no device has more memory.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

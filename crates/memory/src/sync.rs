@@ -1,7 +1,7 @@
-//! The locks of this crate, in one place, so that a model checker can replace them.
+//! The locks of this crate, in one place so that a model checker can replace them.
 //!
-//! `RUSTFLAGS="--cfg cubeyard_shuttle" cargo test --test shuttle` runs the allocator's locking under
-//! `shuttle`, which tries many interleavings of the threads.
+//! `RUSTFLAGS="--cfg cubeyard_shuttle" cargo test --test shuttle` runs the allocator's locking under `shuttle`, which
+//! tries many thread interleavings.
 
 #[cfg(cubeyard_shuttle)]
 pub(crate) use shuttle::sync::{
@@ -16,14 +16,14 @@ pub(crate) use std::sync::{
 
 use std::sync::PoisonError;
 
-/// Locks a mutex, also one that a panic has poisoned: every critical section leaves its data
-/// consistent before anything in it can panic.
+/// Locks a mutex, even if a panic has poisoned it: every critical section leaves its data consistent before anything in
+/// it can panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A value on cache lines of its own (two, since processors fetch them in pairs), so that writing it
-/// does not evict what other threads only read.
+/// A value on separate cache lines (two, since processors fetch them in pairs), so that writing it does not evict data
+/// that other threads only read.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);
@@ -35,12 +35,11 @@ impl<T> std::ops::Deref for Apart<T> {
     }
 }
 
-/// The right to call out, which one thread has at a time. Unlike a mutex it guards no data, and
-/// nothing that the allocator needs is locked while a thread has it: a device that calls back into
-/// the allocator finds it usable.
+/// The right to call out, held by one thread at a time. Unlike a mutex, a turn guards no data, and the allocator needs
+/// no lock that is held during a turn: a device that calls back into the allocator finds it usable.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    /// Number of the thread that has it.
+    /// Number of the thread that holds the turn.
     holder: Mutex<Option<usize>>,
     over: Condvar,
 }
@@ -56,8 +55,8 @@ impl Turn {
         Some(TurnGuard(self))
     }
 
-    /// Waits until no thread has the turn and takes it. Refuses a thread that has it already, which
-    /// would wait for itself.
+    /// Waits until no thread has the turn and takes it. Refuses a thread that already has it, since it would wait for
+    /// itself.
     pub(crate) fn take(&self) -> Option<TurnGuard<'_>> {
         let me = thread_number();
         let mut holder = lock(&self.holder);
@@ -71,13 +70,13 @@ impl Turn {
         Some(TurnGuard(self))
     }
 
-    /// Returns whether this thread has the turn: then the allocator is calling out on it.
+    /// Returns whether this thread has the turn, that is, whether the allocator is calling out on this thread.
     pub(crate) fn is_mine(&self) -> bool {
         *lock(&self.holder) == Some(thread_number())
     }
 }
 
-/// A turn; it ends when this is dropped.
+/// A held turn; it ends when this guard is dropped.
 pub(crate) struct TurnGuard<'a>(&'a Turn);
 
 impl Drop for TurnGuard<'_> {
@@ -87,7 +86,7 @@ impl Drop for TurnGuard<'_> {
     }
 }
 
-/// Returns the number of this thread. Threads are numbered as they come.
+/// Returns the number of this thread. Threads are numbered in the order of their first call.
 #[cfg(not(cubeyard_shuttle))]
 pub(crate) fn thread_number() -> usize {
     use std::cell::Cell;
@@ -102,7 +101,7 @@ pub(crate) fn thread_number() -> usize {
     })
 }
 
-/// Returns the number of this thread, which is the same in every schedule of the checker.
+/// Returns the number of this thread, which is the same in every schedule of the model checker.
 #[cfg(cubeyard_shuttle)]
 pub(crate) fn thread_number() -> usize {
     shuttle::current::me().into()
@@ -112,8 +111,8 @@ pub(crate) fn thread_number() -> usize {
 mod tests {
     use super::*;
 
-    /// A guard that was made for nothing and dropped at once ended the turn of whoever had it; the
-    /// model checker found two threads acquiring at a time.
+    /// A refused attempt created a guard, and dropping the guard ended the turn of the actual holder. The model checker
+    /// found two threads acquiring at the same time.
     #[test]
     fn a_refused_turn_stays_with_its_holder() {
         let turn = Turn::default();

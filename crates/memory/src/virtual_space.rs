@@ -1,8 +1,7 @@
-//! `VirtualAllocator`: whole pages of a device-wide range of virtual addresses (ADR-0048 D4).
+//! `VirtualAllocator`: whole pages of a device-wide virtual address range (ADR-0048 D4).
 //!
-//! It is the same first fit and joining as [`FreeList`] has, with every size rounded up to pages; since
-//! the range starts at a page, so does every allocation. The MMUs know the physical address of a
-//! virtual one.
+//! It uses the same first fit and merging as [`FreeList`], with every size rounded up to pages. The range starts at a
+//! page boundary, so every allocation does. The MMUs map virtual addresses to physical ones.
 //!
 //! ```
 //! use cubeyard_memory::virtual_space::{DeviceVa, VirtualAllocator};
@@ -38,7 +37,7 @@ use crate::index::Hole;
 pub struct VirtualAllocator {
     base: DeviceVa,
     page: Bytes,
-    /// Offsets from `base`; all of them and all sizes are multiples of `page`.
+    /// Free list of offsets from `base`; all offsets and sizes are multiples of `page`.
     list: FreeList,
 }
 
@@ -48,7 +47,7 @@ impl VirtualAllocator {
         Self::from_spec(VirtualSpec::new(base, size))
     }
 
-    /// Creates the range of a context whose target devices have `hbm` together; `page` is the topology's
+    /// Creates the range of a context whose target devices have `hbm` bytes in total; `page` is the topology's
     /// `pe_mmu.page_size`. See [`VirtualSpec::for_context`].
     pub fn for_context(hbm: Bytes, page: Option<Bytes>) -> Result<Self, VirtualSpecError> {
         Self::from_spec(VirtualSpec::for_context(hbm, page))
@@ -92,13 +91,13 @@ impl VirtualAllocator {
         self.list.holes()
     }
 
-    /// Allocates as many pages as hold `bytes`, by first fit.
+    /// Allocates the number of pages needed for `bytes`, by first fit.
     pub fn allocate(&mut self, bytes: Bytes) -> Result<DeviceVa, AllocateError> {
         let offset = self.list.allocate_rounded(bytes, self.pages(bytes))?;
         Ok(self.base.checked_add(offset).expect("the end of the range was checked"))
     }
 
-    /// Frees as many pages as hold `bytes`, from `va` on.
+    /// Frees the pages of `bytes`, starting at `va`.
     pub fn free(&mut self, va: DeviceVa, bytes: Bytes) -> Result<(), FreeError> {
         let page = self.page;
         let offset = va.to_bits().checked_sub(self.base.to_bits()).map(Bytes::new);
@@ -109,8 +108,8 @@ impl VirtualAllocator {
         self.list.free(offset, self.pages(bytes))
     }
 
-    /// Returns `bytes` rounded up to pages. The highest number stands for what does not fit 64 bits: no
-    /// range is that long, for a range is in whole pages, and a page of one byte rounds nothing up.
+    /// Rounds `bytes` up to pages. [`Bytes::MAX`] stands for results beyond 64 bits: no range is that long, since a
+    /// range has whole pages, and a page of one byte needs no rounding.
     fn pages(&self, bytes: Bytes) -> Bytes {
         bytes.align_up(self.page).unwrap_or(Bytes::MAX)
     }

@@ -1,8 +1,8 @@
-//! The log of an allocator, in a process of its own.
+//! The log of an allocator, in a separate process.
 //!
-//! `tracing` decides once for each place of the program that logs whether anybody wants to know. While
-//! there is a single subscriber, it asks the one of the thread that comes to that place first. Beside other
-//! tests that was sometimes a thread without any, and then the line was missing for all threads.
+//! `tracing` decides once per call site whether any subscriber is interested. As long as there is a single subscriber,
+//! it asks the subscriber of the thread that reaches the call site first. Next to other tests, that was sometimes a
+//! thread without a subscriber, and then the line was missing for all threads.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use cubeyard_memory::Bytes;
 use cubeyard_memory::device::{Card, CardSpec};
 use cubeyard_memory::flex::FlexAllocator;
 
-/// A subscriber that keeps the messages.
+/// A subscriber that stores the messages.
 struct Log(Arc<Mutex<Vec<String>>>);
 
 impl tracing::Subscriber for Log {

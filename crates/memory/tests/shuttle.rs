@@ -24,7 +24,7 @@ mod checked {
     use shuttle::sync::{Arc, Barrier, Mutex, mpsc};
     use shuttle::thread;
 
-    /// Random schedules for each scenario, and as many of the kind that finds rare orders.
+    /// Number of random schedules per scenario; the same number is run with the scheduler that finds rare orders.
     const SCHEDULES: usize = 2_000;
 
     fn check(scenario: fn()) {
@@ -38,7 +38,7 @@ mod checked {
         Bytes::mib(count)
     }
 
-    /// A card that notices two calls at a time which must follow each other.
+    /// A card that detects concurrent calls that must be sequential.
     struct Strict {
         card: Card,
         busy: AtomicBool,
@@ -108,7 +108,7 @@ mod checked {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 
-    /// Everything came back, and the books say so.
+    /// Checks that everything was freed, and that the statistics agree.
     fn all_is_free(allocator: FlexAllocator, device: &Arc<Strict>) {
         allocator.synchronize();
         let stats = allocator.stats();
@@ -122,7 +122,7 @@ mod checked {
         drop(allocator);
     }
 
-    /// There is room for all, so nobody may be refused, whoever trims at the same time.
+    /// There is room for all requests, so none may be refused, even during a trim.
     #[test]
     fn allocate_free_and_trim() {
         check(|| {
@@ -150,7 +150,7 @@ mod checked {
         });
     }
 
-    /// Regions go back as soon as they are idle, under threads that need them.
+    /// Regions are released as soon as they are idle, while threads need them.
     #[test]
     fn release_when_idle() {
         check(|| {
@@ -171,7 +171,7 @@ mod checked {
         });
     }
 
-    /// Blocks are freed by threads that did not allocate them, while others look at the statistics.
+    /// Blocks are freed by threads that did not allocate them, while others read the statistics.
     #[test]
     fn foreign_frees() {
         check(|| {
@@ -205,7 +205,7 @@ mod checked {
         });
     }
 
-    /// Memory is committed and taken away while blocks come and go.
+    /// Memory is committed and decommitted while blocks are allocated and freed.
     #[test]
     fn commit_and_shrink() {
         for config in ["growth:growable(32MiB)", "growth:recycle(32MiB)"] {
@@ -238,7 +238,7 @@ mod checked {
         }
     }
 
-    /// Device memory is short: a commit fails and is undone while others look for room.
+    /// Device memory is scarce: a commit fails and is undone while other threads search for room.
     #[test]
     fn commits_that_fail_leave_nothing() {
         check(|| {
@@ -257,7 +257,7 @@ mod checked {
         });
     }
 
-    /// A block moves while its owner asks where it is, pins it, leaks it and drops it.
+    /// A block moves while its owner queries its address, pins it, leaks it and drops it.
     #[test]
     fn compaction_against_the_owner() {
         check(|| {
@@ -292,7 +292,7 @@ mod checked {
         });
     }
 
-    /// The entry of a region that was given back is not another's while a launch knows it.
+    /// The entry of a released region is not reused while a launch holds it.
     #[test]
     fn launches_against_regions_that_come_and_go() {
         check(|| {
@@ -323,7 +323,7 @@ mod checked {
         });
     }
 
-    /// Two plans at once, one of them dropped.
+    /// Two concurrent plans, one of which is dropped.
     #[test]
     fn two_plans() {
         check(|| {
@@ -350,7 +350,7 @@ mod checked {
         });
     }
 
-    /// Callbacks free from the thread that runs out of memory while others allocate.
+    /// Callbacks free blocks on the thread that runs out of memory while others allocate.
     #[test]
     fn pressure_under_contention() {
         check(|| {
@@ -372,8 +372,8 @@ mod checked {
         });
     }
 
-    /// Both threads have their block at the same time, so the peak is the sum of both, in whichever
-    /// region they are and whenever that came.
+    /// Both threads hold their blocks at the same time, so the peak is the sum of both, whatever the regions and the
+    /// timing.
     #[test]
     fn peaks_are_exact() {
         check(|| {
@@ -395,15 +395,15 @@ mod checked {
         });
     }
 
-    /// Streams that pass an event when somebody waits for it, or asks for the second time, and with
-    /// it all that came before it on its stream.
+    /// Streams that pass an event when a thread waits for it or queries it for the second time. All earlier events of
+    /// the stream pass with it.
     #[derive(Default)]
     struct Streams {
-        /// The stream of every event, and whether somebody has asked for it.
+        /// Stream of every event, and whether it was queried.
         events: Mutex<Vec<(u32, bool)>>,
-        /// How many events each stream has passed.
+        /// Number of events that each stream has passed.
         passed: Mutex<BTreeMap<u32, u64>>,
-        /// Whether somebody has waited.
+        /// Whether a thread has waited.
         waited: AtomicBool,
     }
 
@@ -440,7 +440,7 @@ mod checked {
         }
     }
 
-    /// Whoever comes with a second stream has waited for the first, also while another does.
+    /// A thread that uses a second stream has waited for the first, even while another thread waits.
     #[test]
     fn the_second_stream_waits_for_the_first() {
         check(|| {
@@ -467,7 +467,7 @@ mod checked {
         });
     }
 
-    /// Memory is short and what there is waits for streams: whoever needs it waits for them too.
+    /// Memory is scarce, and the remaining blocks wait for streams: a thread that needs memory waits for them as well.
     #[test]
     fn out_of_memory_waits_for_streams() {
         check(|| {
@@ -491,7 +491,7 @@ mod checked {
         });
     }
 
-    /// The allocator goes while its last blocks do, on other threads.
+    /// The allocator is dropped while its last blocks are dropped on other threads.
     #[test]
     fn everybody_leaves_at_once() {
         check(|| {

@@ -24,15 +24,17 @@ pub use heads::Heads;
 
 use std::collections::BTreeMap;
 
-use cubeyard_device::input::NoSuchName;
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
+use cubeyard_yaml::NoSuchName;
+use serde::Serialize;
 
 use super::error::ModelError;
 use super::spec::ModelSpec;
 
 /// The phase of inference to which a step belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Phase {
     /// Processing of prompts: many tokens of each sequence at once.
     Prefill,
@@ -86,7 +88,7 @@ pub struct Cut {
     pub parts: u64,
     /// Number of sequences of which a PE holds the cache, or a part of it.
     pub held: u64,
-    /// Tokens of a sequence for which a PE has room.
+    /// Tokens of a sequence for which a PE has room; in prefill a multiple of its tokens of a step.
     pub room: u64,
     /// Distribution of the sequences that are left over: in prefill each PE of a group has a sequence at a time, and the last
     /// ones may be fewer.
@@ -182,6 +184,10 @@ impl Cut {
                 // Steps of equal length, a multiple of the parts.
                 let steps = context.div_ceil(most);
                 self.each = context.div_ceil(steps).next_multiple_of(self.parts);
+                // A PE's tokens of a step are stored in one memory, not at the end of one and the start of the next.
+                if self.parts > 1 {
+                    self.room = self.room.next_multiple_of(self.each / self.parts);
+                }
             }
         }
     }

@@ -208,8 +208,8 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Chooses the algorithm of all-reduces as for every other collective: the fastest by the cost model, for the features of
-/// all tokens of a step, of which each cube has a partial sum.
+/// Chooses the algorithm of all-reduces as for every other collective: the fastest for the features of all tokens of a
+/// step, of which each cube has a partial sum.
 fn all_reduce(
     context: &Context,
     cut: &Cut,
@@ -217,9 +217,10 @@ fn all_reduce(
 ) -> Result<(Box<dyn Algorithm>, GroupConfig), DistError> {
     let mut ccl = CclConfig::embedded();
     ccl.each(|config| (config.ranks, config.sips) = (Ranks::Cube, sips.to_vec()));
-    let bytes = cut.tokens() * cut.hidden() * cut.work.dtype.size();
-    let chosen = context.machine(|machine| ccl.resolve(machine.topology(), bytes, SUM))?;
-    Ok((chosen.algorithm, chosen.config))
+    let dtype = cut.work.dtype;
+    let bytes = cut.tokens() * cut.hidden() * dtype.size();
+    let chosen = context.machine(|machine| ccl.resolve(machine.topology(), SUM, dtype, bytes))?;
+    Ok((Box::new(chosen.algorithm), chosen.config))
 }
 
 /// Returns the arguments of the kernel of a part that is no collective, on a SIP.

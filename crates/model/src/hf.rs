@@ -5,8 +5,10 @@
 
 mod keys;
 
-use cubeyard_device::input::{Document, Field, InputError, InputProblem, Map, text};
 use cubeyard_runtime::dtype::DType;
+use cubeyard_yaml::{Document, Field, InputError, InputProblem, Map, text};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::spec::{Activation, Experts, Family, ModelSpec};
 use keys::notes;
@@ -20,6 +22,28 @@ pub struct HfModel {
     pub dtype: Option<DType>,
     /// Keys whose effect is not simulated, one sentence each.
     pub notes: Vec<String>,
+}
+
+impl Serialize for HfModel {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let (spec, experts) = (&self.spec, self.spec.family.experts);
+        let model = json!({
+            "name": spec.name,
+            "parameters": spec.parameters(),
+            "layers": spec.layers,
+            "hidden": spec.hidden,
+            "ffn": spec.ffn,
+            "heads": spec.heads,
+            "kv_heads": spec.kv_heads,
+            "head_dim": spec.head_dim,
+            "vocab": spec.vocab,
+            "experts": experts.map(|experts| experts.count),
+            "active_experts": experts.map(|experts| experts.active),
+            "dtype": self.dtype.map(DType::name),
+            "notes": self.notes,
+        });
+        model.serialize(to)
+    }
 }
 
 /// Families by `model_type`.

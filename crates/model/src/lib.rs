@@ -1,5 +1,7 @@
 //! Time of one step of a language model on a machine: its layers, composed of kernels and collectives.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A [`ModelSpec`] describes the model, a [`Cut`] its distribution over the machine. [`measure`](fn@measure)
 //! allocates the whole model on a machine, runs one step in a single timeline with one of its identical layers,
 //! and reports the time of the step, part by part.
@@ -17,6 +19,7 @@ mod driver;
 mod error;
 pub mod hf;
 mod kernels;
+mod layout;
 mod measure;
 mod memory;
 mod part;
@@ -31,8 +34,9 @@ pub use cut::{Cut, Phase, Workload};
 pub use driver::{Driver, PartRun};
 pub use error::ModelError;
 pub use hf::HfModel;
+pub use layout::{Held, Origin};
 pub use measure::{MeasureConfig, measure};
 pub use part::StepPart;
 pub use report::ModelReport;
 pub use spec::ModelSpec;
-pub use tensors::{Contents, Held, SipTensors, Tensors};
+pub use tensors::{Contents, SipTensors, Tensors};

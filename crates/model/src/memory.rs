@@ -1,13 +1,18 @@
 //! Memory use of a model.
 
+use serde::Serialize;
+
 /// Memory use per PE, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Use {
     /// Use of the PE that uses most.
+    #[serde(rename = "most_bytes")]
     pub most: u64,
     /// Mean use over all PEs.
+    #[serde(rename = "mean_bytes")]
     pub mean: u64,
     /// Use of all PEs together.
+    #[serde(rename = "all_bytes")]
     pub all: u64,
 }
 
@@ -21,16 +26,19 @@ impl Use {
 }
 
 /// Memory use of a model per PE, as the allocator reports it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// Weights of all layers, table and head.
     pub weights: Use,
     /// Caches of K and V.
+    #[serde(rename = "caches")]
     pub cache: Use,
     /// Buffers between the parts of a layer.
     pub activations: Use,
     /// Use of everything together.
+    #[serde(rename = "all")]
     pub total: Use,
     /// Capacity of a PE, in bytes.
+    #[serde(rename = "capacity_bytes")]
     pub capacity: u64,
 }

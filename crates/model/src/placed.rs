@@ -1,6 +1,7 @@
 //! Statements on the distribution of a model that its dimensions alone do not tell.
 
 use super::cut::{Cut, Phase, Workload};
+use super::layout::Held;
 use super::measure::MeasureConfig;
 
 /// Largest number of SIPs of a machine.
@@ -17,20 +18,12 @@ impl MeasureConfig {
 }
 
 impl Cut {
-    /// Returns the bytes of weights and caches of a PE, without biases, scales and norms.
+    /// Returns the bytes of weights and caches of a PE, without biases, scales, norms and routers.
     pub fn held_bytes(&self) -> u64 {
-        let (layers, hidden, slice) = (self.spec.layers, self.hidden(), self.slice());
-        let ffn = hidden * 2 * self.inner() + self.inner() * self.pes * slice;
-        let layer = hidden * self.qkv() + self.attended() * slice + self.matrices() * ffn;
-        let table = (self.vocab() * hidden).div_ceil(self.cubes * self.pes);
-        let narrow = layers * layer * self.work.weights.size();
-        let cache = self.cached() + self.rest.as_ref().map_or(0, |rest| rest.cached());
-        narrow + (hidden * self.words() + table + cache) * self.work.dtype.size()
-    }
-
-    /// Returns the elements of the caches of a PE, without the caches of sequences left over.
-    fn cached(&self) -> u64 {
-        2 * self.spec.layers * self.held * self.heads.slots * self.room * self.spec.head_dim
+        let caches = |cut: &Self| cut.bytes_of(Held::Keys) + cut.bytes_of(Held::Values);
+        let weights = [Held::Qkv, Held::Output, Held::GateUp, Held::Down, Held::Head, Held::Table];
+        let weights: u64 = weights.into_iter().map(|held| self.bytes_of(held)).sum();
+        weights + caches(self) + self.rest.as_deref().map_or(0, caches)
     }
 
     /// Returns a sentence for each dimension that is padded, replicated or divided unevenly.

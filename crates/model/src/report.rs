@@ -1,6 +1,8 @@
 //! Times of a step, and lower bounds on them.
 
 use cubeyard_sim::Span;
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::cut::Cut;
 use super::part::StepPart;
@@ -51,7 +53,24 @@ impl PartReport {
     }
 }
 
-/// Times and memory of a measured model.
+impl Serialize for PartReport {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let part = json!({
+            "part": self.part.name(),
+            "count": self.count,
+            "each_us": self.each().ns() / 1e3,
+            "total_us": self.total.ns() / 1e3,
+            "bytes": self.demand.bytes,
+            "flop": self.demand.flop,
+            "memory_bound_us": self.least[0].ns() / 1e3,
+            "gemm_bound_us": self.least[1].ns() / 1e3,
+            "share_of_bound": self.share(),
+        });
+        part.serialize(to)
+    }
+}
+
+/// Report of `cubeyard model`: times and memory of a measured model.
 #[derive(Clone, Debug)]
 pub struct ModelReport {
     /// Distribution of the model over the machine.
@@ -103,5 +122,43 @@ impl ModelReport {
     /// Returns the bound of all parts as a fraction of the time.
     pub fn share(&self) -> f64 {
         self.bound().ps() as f64 / self.total.ps().max(1) as f64
+    }
+}
+
+impl Serialize for ModelReport {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Cut { spec, work, routing, sips, cubes, pes, .. } = &self.cut;
+        let report = json!({
+            "model": spec.name,
+            "parameters": spec.parameters(),
+            "layers": spec.layers,
+            "phase": work.phase,
+            "batch": work.batch,
+            "context": work.context,
+            "dtype": work.dtype.name(),
+            "weights": work.weights.name(),
+            "experts_used": routing.map(|routing| routing.used),
+            "expert_places": routing.map(|routing| routing.places),
+            "sips": sips,
+            "cubes": cubes,
+            "pes": pes,
+            "parts": self.parts,
+            "launches": self.launches,
+            "launching_us": self.launching.ns() / 1e3,
+            "total_us": self.total.ns() / 1e3,
+            "tokens": self.tokens(),
+            "tokens_per_second": self.rate(),
+            "bandwidth_bound_us": self.bandwidth_bound.ns() / 1e3,
+            "share_of_bandwidth_bound": self.bandwidth_share(),
+            "bound_us": self.bound().ns() / 1e3,
+            "share_of_bound": self.share(),
+            "positions_run": self.positions.0,
+            "positions": self.positions.1,
+            "all_reduces": self.all_reduces,
+            "placement": self.cut.placement_notes(),
+            "notes": self.notes,
+            "memory_per_pe": self.memory,
+        });
+        report.serialize(to)
     }
 }

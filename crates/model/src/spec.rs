@@ -1,6 +1,6 @@
 //! Dimensions of models, by name or from a file.
 
-use cubeyard_device::input::{Document, InputError, nearest, text};
+use cubeyard_yaml::{Document, InputError, nearest, text};
 
 use super::error::ModelError;
 

@@ -9,49 +9,9 @@ use cubeyard_runtime::{Context, RuntimeError, Tensor};
 
 use super::cut::Cut;
 use super::error::ModelError;
+use super::layout::Held;
 use super::memory::{Memory, Use};
 use super::part::StepPart;
-
-/// A tensor of a model. Weights and caches contain all layers: PE by PE, the layers of each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// Input of a layer: the same in each cube, divided among its PEs.
-    Tokens,
-    /// Weights of Q, K and V, with columns in the order of the PEs of a [group](crate::cut).
-    Qkv,
-    /// Weights of the attention output, by panels.
-    Output,
-    /// Weights of gate, then those of up.
-    GateUp,
-    /// Weights of the down projection, by panels.
-    Down,
-    /// Weights of the head.
-    Head,
-    /// Embedding table: the features of each word.
-    Table,
-    /// Biases of Q, K and V, in the order of their columns.
-    QkvBias,
-    /// Weights of the router.
-    Router,
-    /// Weights of the norms of heads: of Q, then of K.
-    HeadNorms,
-    /// Weights of the norms of results: of attention, then of the feed-forward part.
-    PostNorms,
-    /// Scales of the columns of quantised weights of Q, K and V.
-    QkvScales,
-    /// Scales of the columns of quantised weights of the attention output.
-    OutputScales,
-    /// Scales of the columns of quantised weights of gate and up.
-    GateUpScales,
-    /// Scales of the columns of quantised weights of the down projection.
-    DownScales,
-    /// Keys of earlier tokens.
-    Keys,
-    /// Values of earlier tokens.
-    Values,
-    /// Cosines, then sines, of the positions of a step, in `f32`.
-    Angles,
-}
 
 /// Returns the initial contents of a tensor on a SIP, row by row; `None` for zeros. Without it nothing is written.
 pub type Contents<'a> = &'a dyn Fn(Held, u64) -> Option<Vec<f64>>;
@@ -244,32 +204,24 @@ impl Meter<'_> {
 }
 
 impl Maker<'_> {
-    /// Makes a tensor of which each PE of the SIP holds `rows` rows.
-    fn sharded(&self, rows: u64, columns: u64, held: Option<Held>) -> Result<Tensor, RuntimeError> {
-        self.sharded_as(rows, columns, self.cut.work.dtype, held)
-    }
-
-    fn sharded_as(
-        &self,
-        rows: u64,
-        columns: u64,
-        dtype: DType,
-        held: Option<Held>,
-    ) -> Result<Tensor, RuntimeError> {
+    /// Makes a buffer of which each PE of the SIP holds `rows` rows.
+    fn sharded(&self, rows: u64, columns: u64) -> Result<Tensor, RuntimeError> {
         let all = self.cut.cubes * self.cut.pes * rows;
-        self.place([all, columns], dtype, [Split::RowWise; 2], held)
+        self.place([all, columns], self.cut.work.dtype, [Split::RowWise; 2], None)
     }
 
-    /// Makes a tensor that each cube holds, and of which each PE holds `rows` rows.
-    fn shared(
-        &self,
-        rows: u64,
-        columns: u64,
-        dtype: DType,
-        held: Option<Held>,
-    ) -> Result<Tensor, RuntimeError> {
+    /// Makes a buffer that each cube holds, and of which each PE holds `rows` rows.
+    fn shared(&self, rows: u64, columns: u64, dtype: DType) -> Result<Tensor, RuntimeError> {
         let splits = [Split::Replicate, Split::RowWise];
-        self.place([self.cut.pes * rows, columns], dtype, splits, held)
+        self.place([self.cut.pes * rows, columns], dtype, splits, None)
+    }
+
+    /// Makes a tensor of the model, with its initial contents.
+    fn held(&self, held: Held) -> Result<Tensor, RuntimeError> {
+        let (cut, [rows, columns]) = (self.cut, self.cut.shape(held));
+        let [cubes, pes] = cut.holders(held);
+        let shape = [cubes * pes * cut.layers_of(held) * rows, columns];
+        self.place(shape, cut.dtype_of(held), Cut::splits(held), Some(held))
     }
 
     fn place(
@@ -290,60 +242,46 @@ impl Maker<'_> {
     }
 
     fn weights(&self) -> Result<Weights, RuntimeError> {
-        let (cut, layers, hidden) = (self.cut, self.cut.spec.layers, self.cut.hidden());
-        let of_layers = |rows: u64, columns, held| {
-            self.sharded_as(layers * rows, columns, cut.work.weights, Some(held))
-        };
-        let (family, table) = (cut.spec.family, [cut.vocab(), hidden]);
-        let small = |has: bool, rows: u64, columns, held| {
-            has.then(|| self.sharded(layers * rows, columns, Some(held))).transpose()
-        };
+        let (cut, family) = (self.cut, self.cut.spec.family);
+        let optional = |has: bool, held| has.then(|| self.held(held)).transpose();
         Ok(Weights {
-            qkv: of_layers(hidden, cut.qkv(), Held::Qkv)?,
-            output: of_layers(cut.attended(), cut.slice(), Held::Output)?,
-            gate_up: of_layers(cut.matrices() * hidden, 2 * cut.inner(), Held::GateUp)?,
-            down: of_layers(cut.matrices() * cut.inner() * cut.pes, cut.slice(), Held::Down)?,
-            head: self.sharded(hidden, cut.words(), Some(Held::Head))?,
-            table: self.place(table, cut.work.dtype, [Split::RowWise; 2], Some(Held::Table))?,
-            router: small(cut.routing.is_some(), hidden, cut.experts(), Held::Router)?,
-            qkv_bias: small(family.has_qkv_bias, 1, cut.qkv(), Held::QkvBias)?,
-            head_norms: small(family.has_qk_norm, 2, cut.spec.head_dim, Held::HeadNorms)?,
-            post_norms: small(family.has_post_norms, 2, cut.slice(), Held::PostNorms)?,
+            qkv: self.held(Held::Qkv)?,
+            output: self.held(Held::Output)?,
+            gate_up: self.held(Held::GateUp)?,
+            down: self.held(Held::Down)?,
+            head: self.held(Held::Head)?,
+            table: self.held(Held::Table)?,
+            router: optional(cut.routing.is_some(), Held::Router)?,
+            qkv_bias: optional(family.has_qkv_bias, Held::QkvBias)?,
+            head_norms: optional(family.has_qk_norm, Held::HeadNorms)?,
+            post_norms: optional(family.has_post_norms, Held::PostNorms)?,
             scales: cut.is_quantised().then(|| self.scales()).transpose()?,
         })
     }
 
     /// Makes the scales of quantised weights: one for each column of each layer.
     fn scales(&self) -> Result<[Tensor; 4], RuntimeError> {
-        let cut = self.cut;
-        let of = |rows, columns, held| {
-            self.sharded_as(cut.spec.layers * rows, columns, DType::F32, Some(held))
-        };
         Ok([
-            of(1, cut.qkv(), Held::QkvScales)?,
-            of(1, cut.slice(), Held::OutputScales)?,
-            of(cut.matrices(), 2 * cut.inner(), Held::GateUpScales)?,
-            of(cut.matrices(), cut.slice(), Held::DownScales)?,
+            self.held(Held::QkvScales)?,
+            self.held(Held::OutputScales)?,
+            self.held(Held::GateUpScales)?,
+            self.held(Held::DownScales)?,
         ])
     }
 
     fn caches(&self) -> Result<(Tensor, Tensor), RuntimeError> {
-        let (cut, size) = (self.cut, self.cut.spec.head_dim);
-        let rows = cut.spec.layers * cut.held * cut.heads.slots * cut.room;
-        let cache = |held| self.sharded(rows, size, Some(held));
-        Ok((cache(Held::Keys)?, cache(Held::Values)?))
+        Ok((self.held(Held::Keys)?, self.held(Held::Values)?))
     }
 
     fn buffers(&self) -> Result<(Tensor, Buffers), RuntimeError> {
         let (cut, dtype) = (self.cut, self.cut.work.dtype);
         let (tokens, group) = (cut.tokens(), cut.group_cubes);
-        let shared = |rows, columns| self.shared(rows, columns, dtype, None);
-        let wide = |rows, columns| self.shared(rows, columns, DType::F32, None);
+        let shared = |rows, columns| self.shared(rows, columns, dtype);
+        let wide = |rows, columns| self.shared(rows, columns, DType::F32);
         let units = group * cut.unit_rows();
-        let angles = [2 * cut.each, cut.spec.head_dim / 2];
         let buffers = Buffers {
             sums: wide(tokens, 1)?,
-            angles: self.place(angles, DType::F32, [Split::Replicate; 2], Some(Held::Angles))?,
+            angles: self.held(Held::Angles)?,
             qkv: shared(group * tokens, cut.qkv())?,
             attended: shared(units, cut.attended())?,
             logarithms: wide(units, cut.heads.share)?,
@@ -356,8 +294,8 @@ impl Maker<'_> {
             routes: (cut.routing.is_some())
                 .then(|| wide(cut.routed(), cut.experts()))
                 .transpose()?,
-            logits: self.sharded(cut.sequences, cut.words(), None)?,
+            logits: self.sharded(cut.sequences, cut.words())?,
         };
-        Ok((self.shared(tokens, cut.slice(), dtype, Some(Held::Tokens))?, buffers))
+        Ok((self.held(Held::Tokens)?, buffers))
     }
 }

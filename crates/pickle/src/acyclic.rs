@@ -73,7 +73,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Records that the last container of the path contains one of this height.
+    /// Records that the last container of the path contains a container of this height.
     fn reach(&mut self, container: u32, height: u16) -> Result<(), PickleError> {
         if self.path.len() + usize::from(height) > usize::from(self.limit) {
             return Err(self.error(container, Problem::TooDeep { limit: self.limit }));

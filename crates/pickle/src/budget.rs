@@ -7,9 +7,9 @@ use cubeyard_units::Bytes;
 /// Heap overhead of an allocation, and of each map entry, in bytes.
 const OVERHEAD: usize = 16;
 
-/// Reading would take more memory than the caller allows. Raise the limit, or read less.
+/// Reading would need more memory than the caller allows. Raise the limit, or read less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("reading this takes more than {limit} of memory, which is the limit")]
+#[error("reading this input needs more than the memory limit of {limit}")]
 pub struct MemoryLimit {
     /// The limit set by the caller.
     pub limit: Bytes,
@@ -17,8 +17,7 @@ pub struct MemoryLimit {
 
 /// Memory left to a reader.
 ///
-/// A reader of untrusted input charges each table before it grows, so that no input takes more memory than the
-/// limit.
+/// A reader of untrusted input charges each table before it grows, so that no input uses more memory than the limit.
 #[derive(Clone, Debug)]
 pub struct Budget {
     limit: Bytes,
@@ -38,7 +37,7 @@ impl Budget {
         self.left
     }
 
-    /// Creates a budget for one stage of the work: the rest of this one, but at most `most` bytes.
+    /// Creates a budget for one stage of the work: the remainder of this one, but at most `most` bytes.
     #[must_use]
     pub fn stage(&self, most: u64) -> Self {
         Self { limit: self.limit, left: self.left.min(most) }
@@ -102,7 +101,7 @@ mod tests {
         let mut table: Vec<u64> = Vec::new();
         (0..4).for_each(|item| budget.push(&mut table, item).unwrap());
         assert_eq!(budget.left(), 100 - 4 - (4 * 8 + 16));
-        // Eight items would fit, but not beside the four that move.
+        // Eight items would fit, but not together with the four that are being moved.
         assert_eq!(budget.push(&mut table, 4), Err(MemoryLimit { limit: Bytes::new(100) }));
         assert_eq!((table.len(), budget.left()), (4, 48));
         let mut budget = Budget::new(Bytes::new(200), 4).unwrap();

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::MemoryLimit;
 
-/// Reason and position of a rejected pickle. No part of it can be used.
+/// Reason and position of a rejected pickle. No part of the pickle can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("byte {offset}, {opcode}: {problem}")]
 pub struct PickleError {
@@ -19,7 +19,7 @@ pub struct PickleError {
 /// Fault of an opcode in a pickle.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// The byte is no opcode, so this is no pickle or a damaged one.
+    /// The byte is not an opcode, so the input is not a pickle or is damaged.
     #[error("expected an opcode, found {found:#04x}")]
     Unknown {
         /// The byte in place of an opcode.
@@ -27,12 +27,12 @@ pub enum Problem {
     },
     /// The opcode creates something other than plain data. Python can run arbitrary code when it loads such a
     /// pickle.
-    #[error("expected plain data, found an opcode that makes {makes}")]
+    #[error("expected plain data, found an opcode that creates {makes}")]
     Refused {
         /// Kind of object that the opcode creates.
         makes: &'static str,
     },
-    /// The protocol is newer than that of Python 3.14.
+    /// The protocol is newer than the protocol of Python 3.14.
     #[error("expected protocol 0 to 5, found {found}")]
     Protocol {
         /// Number of the protocol.
@@ -47,7 +47,7 @@ pub enum Problem {
         left: usize,
     },
     /// The input ends within the line that is the opcode's argument.
-    #[error("expected a line, found no end to it")]
+    #[error("expected a line, found no line end")]
     EndlessLine,
     /// The opcode takes a value from an empty stack.
     #[error("expected {expected} on the stack, found nothing")]
@@ -70,13 +70,13 @@ pub enum Problem {
         count: usize,
     },
     /// The opcode reads a memo entry that was never written.
-    #[error("expected something in place {index} of the memo, found nothing")]
+    #[error("expected a value in memo entry {index}, found none")]
     NotMemoized {
         /// Index of the memo entry.
         index: u64,
     },
     /// The opcode writes a memo entry further ahead than any pickle written by Python.
-    #[error("expected at most {largest} as the place in the memo, found {index}")]
+    #[error("expected a memo index of at most {largest}, found {index}")]
     Memo {
         /// Index of the memo entry.
         index: u64,
@@ -94,26 +94,25 @@ pub enum Problem {
     /// An integer has more than 64 bits.
     #[error("expected an integer of at most 64 bits, found {bytes} bytes")]
     Integer {
-        /// Length of its argument, in bytes.
+        /// Length of the integer's argument, in bytes.
         bytes: usize,
     },
-    /// The input and the values read from it take more memory than the limit.
+    /// The input and the values read from it need more memory than the limit.
     #[error(transparent)]
     Memory(#[from] MemoryLimit),
-    /// The values take more memory than any pickle of this length that Python writes.
+    /// The values need more memory than any pickle of this length that Python writes.
     #[error(
-        "expected data that takes at most {factor} bytes of memory for each byte of a pickle, found \
-         more"
+        "expected data that needs at most {factor} bytes of memory per byte of the pickle, found more"
     )]
     Inflated {
-        /// Maximum memory for each byte of input, in bytes.
+        /// Maximum memory per byte of input, in bytes.
         factor: u64,
     },
-    /// There are more values than 32 bits can number.
+    /// The number of values exceeds 32 bits.
     #[error("expected fewer than 2³² values, found more")]
     TooMany,
     /// Containers nest more deeply than the limit.
-    #[error("expected at most {limit} containers within each other, found more")]
+    #[error("expected at most {limit} nested containers, found more")]
     TooDeep {
         /// Maximum nesting depth.
         limit: u16,
@@ -121,7 +120,7 @@ pub enum Problem {
     /// A container contains itself.
     #[error("expected plain data, found a container that contains itself")]
     Cycle,
-    /// The pickle stops with other than one value on the stack.
+    /// The pickle stops with no value, or more than one, on the stack.
     #[error("expected one value on the stack, found {count}")]
     Leftover {
         /// Number of values on the stack.

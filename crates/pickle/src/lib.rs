@@ -1,17 +1,19 @@
 //! Reader and writer of plain data in Python's pickle format; the reader trusts no input.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A pickle is a program for a small stack machine, and Python's own reader lets that program call any function.
-//! [`read`] builds plain data only (none, booleans, numbers, text, bytes, lists, tuples and dictionaries) and
-//! rejects every other opcode by name. Its time and memory are proportional to its input, and its memory never
-//! exceeds the limit:
+//! [`read`] builds plain data only (`None`, booleans, numbers, text, bytes, lists, tuples and dictionaries) and rejects
+//! every other opcode by name. Its time and memory are proportional to its input, and its memory never exceeds the
+//! limit:
 //!
 //! - Values live in the flat tables of a [`Document`] and refer to each other by index. Sharing costs nothing, dropping
 //!   does not recurse, and text is borrowed from the input.
-//! - A declared length is compared with the rest of the input before anything is allocated, and every table is charged to
+//! - A declared length is compared with the remaining input before anything is allocated, and every table is charged to
 //!   the limit before it grows.
-//! - A pickle that takes more than 16 bytes of memory for each byte of input is rejected: those that Python writes take
-//!   about 5, and some opcodes of one byte could take 96.
-//! - Values that contain themselves or nest too deeply are rejected, so that a visitor may recurse. Following every
+//! - A pickle that needs more than 16 bytes of memory per byte of input is rejected. Pickles written by Python need
+//!   about 5; some one-byte opcodes could need 96.
+//! - Values that contain themselves or nest too deeply are rejected, so a visitor may recurse. Following every
 //!   reference to a shared value can take exponential time, however.
 //!
 //! ```
@@ -46,7 +48,7 @@ pub use self::excerpt::excerpt;
 pub use self::read::{check_beginning, read, read_within};
 pub use self::write::{DictWriter, ListWriter, Slot, write_dict};
 
-/// Limits on the resources that a pickle may take.
+/// Limits on the resources that a pickle may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Memory for the input and everything read from it.
@@ -55,17 +57,18 @@ pub struct Limits {
     pub depth: u16,
 }
 
-/// 4 GiB, enough for snapshots of a whole day, and a depth of 64; PyTorch's snapshots have 6.
+/// 4 GiB of memory, enough for snapshots of a whole day, and a nesting depth of 64; PyTorch's snapshots have a depth of
+/// 6.
 impl Default for Limits {
     fn default() -> Self {
         Self { memory: Bytes::gib(4), depth: 64 }
     }
 }
 
-/// A value of a [`Document`], which holds everything longer than a number.
+/// A value of a [`Document`]. The document stores everything longer than a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// The value `None` of Python.
+    /// The Python value `None`.
     None,
     /// A truth value.
     Boolean(bool),
@@ -88,7 +91,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Creates an integer in the one variant that represents it.
+    /// Creates an integer in the variant that represents it.
     fn unsigned(number: u64) -> Self {
         i64::try_from(number).map_or(Self::Large(number), Self::Integer)
     }
@@ -124,7 +127,7 @@ impl Value {
 pub struct Text(u32);
 
 impl Text {
-    /// Returns its index in a `Vec` with one entry for each of [`Document::texts`].
+    /// Returns the handle's index in a `Vec` with one entry for each of [`Document::texts`].
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -139,7 +142,7 @@ pub struct Blob(u32);
 pub struct Sequence(u32);
 
 impl Sequence {
-    /// Returns its index in a `Vec` with one entry for each of [`Document::containers`].
+    /// Returns the handle's index in a `Vec` with one entry for each of [`Document::containers`].
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -150,7 +153,7 @@ impl Sequence {
 pub struct Dict(u32);
 
 impl Dict {
-    /// Returns its index in a `Vec` with one entry for each of [`Document::containers`].
+    /// Returns the handle's index in a `Vec` with one entry for each of [`Document::containers`].
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -172,7 +175,7 @@ pub struct Document<'a> {
 #[derive(Debug)]
 struct Container {
     items: Vec<Value>,
-    /// Offset of the opcode that created it, for errors found at the end.
+    /// Offset of the opcode that created the container, for errors found at the end.
     offset: usize,
 }
 
@@ -187,7 +190,7 @@ impl Document<'_> {
         self.containers.len()
     }
 
-    /// Returns the number of strings, of which several may be equal.
+    /// Returns the number of strings; some of them may be equal.
     pub fn texts(&self) -> usize {
         self.texts.len()
     }

@@ -85,7 +85,7 @@ opcodes! {
     READONLY_BUFFER = 0x98;
 }
 
-/// Returns the kind of object that an opcode creates if it is not plain data, and `None` for a byte that is no
+/// Returns the kind of object that an opcode creates if it is not plain data, and `None` for a byte that is not an
 /// opcode.
 pub(super) const fn makes(code: u8) -> Option<&'static str> {
     match code {

@@ -15,7 +15,7 @@ use super::{
 use crate::MemoryLimit;
 use crate::budget::Budget;
 
-/// Maximum memory for each byte of a pickle, and the allowance on top of it, in bytes.
+/// Maximum memory per byte of a pickle, and a constant allowance, in bytes.
 const FACTOR: u64 = 16;
 const ALWAYS: u64 = 1 << 20;
 
@@ -68,7 +68,7 @@ struct Machine<'a> {
     budget: Budget,
     /// Whether only the beginning of the input is present.
     partial: bool,
-    /// Number of values built so far. No table is longer, so that indices fit 32 bits.
+    /// Number of values built so far. No table is longer, so indices fit in 32 bits.
     built: u32,
     stack: Vec<Value>,
     /// Height of the stack at each mark. Values below the last mark are out of reach.
@@ -132,7 +132,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Executes one opcode other than `STOP`.
-    #[rustfmt::skip] // a table reads best with one opcode a line
+    #[rustfmt::skip] // one opcode per line is the most readable form of this table
     fn step(&mut self, code: u8) -> Result<(), Problem> {
         match code {
             opcode::PROTO => self.protocol(),
@@ -255,7 +255,7 @@ impl<'a> Machine<'a> {
 
     fn container(&mut self, items: Vec<Value>, value: fn(u32) -> Value) -> Result<(), Problem> {
         self.push(value(next_index(&self.document.containers)))?;
-        // The opcodes that make containers have no argument, so theirs was the last byte.
+        // The opcodes that create containers have no argument, so the opcode was the last byte.
         let offset = self.source.offset() - 1;
         Ok(self.budget.push(&mut self.document.containers, Container { items, offset })?)
     }

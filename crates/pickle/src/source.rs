@@ -33,7 +33,7 @@ impl<'a> Source<'a> {
         Ok(taken)
     }
 
-    /// Reads the next line, without its end.
+    /// Reads the next line, without its line end.
     pub(super) fn line(&mut self) -> Result<&'a [u8], Problem> {
         let end = self.rest().iter().position(|&byte| byte == b'\n');
         let line = &self.rest()[..end.ok_or(Problem::EndlessLine)?];

@@ -1,7 +1,7 @@
 //! Writer of plain data as a pickle of protocol 4.
 //!
 //! It uses only opcodes that PyTorch's snapshot viewer, `MemoryViz.js`, supports. The viewer converts numbers to
-//! doubles, so that integers from 2⁵³ up lose their last bits there.
+//! doubles, so integers from 2⁵³ up lose their low bits there.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,8 +10,8 @@ use super::opcode;
 
 /// Writes a dictionary filled by `fill`, and returns the sink.
 ///
-/// Strings are remembered, so that each is written once; everything else goes to the sink at once, which should
-/// buffer.
+/// Strings are remembered, so that each is written once. Everything else goes to the sink immediately, so the sink
+/// should be buffered.
 pub fn write_dict<W: Write>(
     sink: W,
     fill: impl FnOnce(&mut DictWriter<'_, W>) -> io::Result<()>,
@@ -63,7 +63,7 @@ pub struct Slot<'p, W> {
 }
 
 impl<'p, W: Write> Slot<'p, W> {
-    /// Writes the value `None` of Python.
+    /// Writes Python's `None`.
     pub fn none(self) -> io::Result<()> {
         self.begin()?.put(&[opcode::NONE])
     }
@@ -143,13 +143,13 @@ struct Items {
 }
 
 impl Items {
-    /// Items appended to their container 1,000 at a time, as Python does. The viewer passes them as arguments of
-    /// one call, whose number browsers limit.
+    /// Returns items that are appended to their container 1,000 at a time, like Python does. The viewer passes them as
+    /// arguments of one call, and browsers limit the number of arguments.
     const fn appended(close: u8) -> Self {
         Self { count: 0, most: 1000, close }
     }
 
-    /// Items that form their container together.
+    /// Returns items that form their container in one step.
     const fn at_once(close: u8) -> Self {
         Self { count: 0, most: usize::MAX, close }
     }
@@ -240,10 +240,10 @@ impl<W: Write> Pickler<W> {
     }
 }
 
-/// Returns the fewest low bytes that still show the sign of `value`, and their number.
+/// Returns the fewest low bytes that preserve the sign of `value`, and their number.
 fn shortest(value: i128, bytes: &[u8; 16]) -> (u8, &[u8]) {
     let redundant = if value < 0 { value.leading_ones() } else { value.leading_zeros() };
-    // One of the equal leading bits is the sign and has to stay.
+    // One of the equal leading bits is the sign and must be kept.
     let length = 16 - (redundant - 1) / 8;
     (u8::try_from(length).expect("at most 16"), &bytes[..length as usize])
 }

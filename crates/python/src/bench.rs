@@ -5,7 +5,8 @@ mod own;
 use cubeyard_bench::record::Record;
 use cubeyard_bench::report::{self, RunReport, Timeline};
 use cubeyard_bench::{
-    Bench, BenchError, RunConfig, RunInputs, RunLog, catalogue, check_memory, find, json,
+    Bench, BenchEntry, BenchError, RunConfig, RunFigures, RunInputs, RunLog, catalogue,
+    check_memory, find,
 };
 use cubeyard_cli::results::host_memory;
 use cubeyard_collectives::distributed::DistError;
@@ -15,8 +16,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::{IntoPyErr, Kind, OrRaise};
-use crate::signals;
 use crate::topology::Topology;
+use crate::{plain, signals};
 
 pub(crate) use own::{File, PyBench};
 
@@ -34,9 +35,10 @@ pub(crate) struct Run {
 
 #[pymethods]
 impl Run {
-    /// Returns the results as JSON; the critical path and the timeline only if `explains`.
-    fn json(&self, explains: bool) -> String {
-        json::run(&self.report, &self.findings, explains).to_string()
+    /// Returns the report of `cubeyard run`; the critical path and the timeline only if `explains`.
+    fn figures<'py>(&self, py: Python<'py>, explains: bool) -> PyResult<Bound<'py, PyAny>> {
+        let (report, findings) = (&self.report, &*self.findings);
+        plain::report(py, &RunFigures { report, findings, explains })
     }
 
     /// Returns the HTML page of the report.
@@ -150,17 +152,17 @@ fn foreseen_record(
     Ok(Record { source, ..Record::new(&inputs) }.line())
 }
 
-/// Returns the built-in benches as JSON.
+/// Returns the built-in benches with their parameters.
 #[pyfunction]
-fn built_in_benches() -> String {
-    let all: Vec<_> = catalogue().iter().map(|bench| json::bench(&**bench)).collect();
-    serde_json::Value::from(all).to_string()
+fn built_in_benches(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let all: Vec<_> = catalogue().iter().map(|bench| BenchEntry::new(&**bench)).collect();
+    plain::report(py, &all)
 }
 
-/// Returns a bench, by name or written in Python, as JSON.
+/// Returns a bench, by name or written in Python, with its parameters.
 #[pyfunction]
-fn describe_bench(target: Target) -> PyResult<String> {
-    Ok(json::bench(&*target.bench().or_raise()?).to_string())
+fn describe_bench(py: Python<'_>, target: Target) -> PyResult<Bound<'_, PyAny>> {
+    plain::report(py, &BenchEntry::new(&*target.bench().or_raise()?))
 }
 
 impl IntoPyErr for BenchError {

@@ -47,6 +47,7 @@ mod scalar;
 mod session;
 mod signals;
 mod study;
+mod sweep;
 mod table;
 mod tensor;
 mod topology;
@@ -62,6 +63,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     bench::register(module)?;
     command::register(module)?;
     record::register(module)?;
+    sweep::register(module)?;
     table::register(module)?;
     licences::register(module)?;
     bytes::register(module)?;

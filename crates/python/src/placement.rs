@@ -7,28 +7,31 @@ use pyo3::prelude::*;
 
 use crate::bytes::dtype;
 use crate::error::{Kind, OrRaise};
+use crate::plain;
 use crate::topology::Topology;
 
 /// Splits over SIPs, cubes and PEs; SIPs; numbers of cubes and of PEs.
 pub(crate) type Distribution = (String, String, String, Vec<u32>, Option<u32>, Option<u32>);
 
-/// Resolves a placement of a tensor on a machine; returns its JSON, its text and its picture.
+/// Resolves a placement of a tensor on a machine; returns its report, its text and its picture.
 #[pyfunction]
-fn layout(
-    py: Python<'_>,
+fn layout<'py>(
+    py: Python<'py>,
     placement: Distribution,
     shape: Vec<u64>,
     dtype_name: &str,
     topology: &Topology,
-) -> PyResult<(String, String, String)> {
+) -> PyResult<(Bound<'py, PyAny>, String, String)> {
     let (placement, dtype) = (placed(placement)?, dtype(dtype_name)?);
-    py.detach(|| {
+    let (layout, text, picture) = py.detach(|| -> PyResult<_> {
         let shape = Shape::new(&shape).map_err(cubeyard_runtime::RuntimeError::from).or_raise()?;
         let layout = placement.resolve(shape, dtype, &topology.topology);
         let layout = layout.map_err(cubeyard_runtime::RuntimeError::from).or_raise()?;
-        let json = cubeyard_cli::layout_json(&layout);
-        Ok((json, cubeyard_cli::layout_text(&layout), layout.draw()))
-    })
+        let (text, picture) =
+            (cubeyard_cli::layout_text(&layout), cubeyard_diagrams::placement(&layout));
+        Ok((layout, text, picture))
+    })?;
+    Ok((plain::report(py, &layout)?, text, picture))
 }
 
 /// Converts a placement of Python's.

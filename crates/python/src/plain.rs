@@ -1,9 +1,10 @@
 //! Plain data between Python and the crates below: dictionaries, lists, numbers, text.
 
-use cubeyard_device::input::PlainValue;
+use cubeyard_yaml::PlainValue;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyMapping, PySequence, PyString};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::Kind;
@@ -104,8 +105,12 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &PlainValue) -> PyResult<Bo
     })
 }
 
-/// Converts JSON into Python objects, as `json.loads` does.
-pub(crate) fn json<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
+/// Converts a report into Python objects, as `json.loads` does with its JSON.
+pub(crate) fn report<'py>(py: Python<'py>, report: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    json(py, &serde_json::to_value(report).expect("a report has text keys"))
+}
+
+fn json<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
         Value::Bool(flag) => PyBool::new(py, *flag).to_owned().into_any(),

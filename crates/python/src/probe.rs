@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use cubeyard_cli::results::{self, ProbedCase, ProbedCases, ProbedPattern, Watcher};
+use cubeyard_cli::results;
 use cubeyard_device::log::FlitLog;
 use cubeyard_device::machine::Machine;
-use cubeyard_device::probe::{Case, Pattern, RunError, cases};
+use cubeyard_device::probe::{
+    Case, CaseReport, Pattern, PatternReport, ProbeReport, RunError, Watcher, cases,
+};
 use cubeyard_device::request::RequestError;
 use cubeyard_device::trace;
 use cubeyard_sim::uninterrupted;
@@ -19,7 +21,7 @@ use crate::error::{IntoPyErr, Kind, OrRaise, without_panic};
 use crate::topology::Topology;
 use crate::{plain, signals};
 
-/// Objects of the JSON of a command, and its tables.
+/// Report of a command, and its tables.
 type Shown<'py> = (Bound<'py, PyAny>, String);
 
 /// Measures the named cases; all if there are none.
@@ -39,7 +41,7 @@ fn probe_cases<'py>(
     let probed =
         signals::long(py, || without_panic(|| measure(topology, &chosen, explains, trace)));
     let probed = probed?;
-    Ok((plain::json(py, &probed.json())?, probed.text(false)))
+    Ok((plain::report(py, &probed)?, results::probe_text(&probed)))
 }
 
 /// Measures cases; a signal interrupts between them.
@@ -48,16 +50,16 @@ fn measure(
     cases: &[Case],
     explains: bool,
     trace: Option<PathBuf>,
-) -> PyResult<ProbedCases> {
+) -> PyResult<ProbeReport> {
     let watch = |machine: &Machine<FlitLog>| write_trace(trace.as_deref(), machine);
     let watcher = trace.is_some().then_some(&watch as Watcher<'_, Failure>);
     let mut probed = Vec::new();
     for case in cases {
-        let measure = || ProbedCase::measure(&topology.topology, case, explains, watcher);
+        let measure = || CaseReport::measure(&topology.topology, case, explains, watcher);
         probed.push(uninterrupted(measure).or_raise()?);
         signals::check()?;
     }
-    Ok(ProbedCases::new(&topology.topology, probed))
+    Ok(ProbeReport::new(&topology.topology, probed))
 }
 
 fn chosen(topology: &Topology, names: &[String]) -> PyResult<Vec<Case>> {
@@ -97,10 +99,10 @@ fn probe_pattern<'py>(
     let run = || {
         let pattern = Pattern::read(name, text, topology).or_raise()?;
         let watcher = trace.is_some().then_some(&watch as Watcher<'_, Failure>);
-        ProbedPattern::run(topology, &pattern, explains, watcher).or_raise()
+        PatternReport::measure(topology, &pattern, explains, watcher).or_raise()
     };
     let probed = signals::long(py, || without_panic(run))?;
-    Ok((plain::json(py, &probed.json())?, probed.text(false)))
+    Ok((plain::report(py, &probed)?, results::pattern_text(&probed)))
 }
 
 fn write_trace(path: Option<&Path>, machine: &Machine<FlitLog>) -> Result<(), Failure> {
@@ -161,7 +163,7 @@ fn validate<'py>(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Shown<'py>> {
     let rows = signals::long(py, || without_panic(|| rows(topology, &families, progress)))?;
-    Ok((plain::json(py, &results::validate_json(&rows))?, results::validate_text(&rows)))
+    Ok((plain::report(py, &rows)?, results::validate_text(&rows)))
 }
 
 /// Runs checks, each as a whole: a check asserts that its machine comes to rest. A signal interrupts between them.

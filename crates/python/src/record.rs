@@ -1,14 +1,14 @@
-//! Records of runs, their comparison, and files of sweeps.
+//! Records of runs, and their comparison.
 
 use std::path::PathBuf;
 
 use cubeyard_bench::record::{FORMAT, Record, RecordError};
 use cubeyard_cli::results::{ComparedRecords, read_record as read_record_of_file};
-use cubeyard_device::input::{Document, Field, InputError};
 use pyo3::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::error::{IntoPyErr, Kind, OrRaise};
+use crate::plain;
 
 /// Makes the record of a function without figures; inputs are a JSON object.
 #[pyfunction]
@@ -59,9 +59,9 @@ impl RecordComparison {
         Ok(Self(ComparedRecords::new(names, [a.or_raise()?, b.or_raise()?])))
     }
 
-    /// Returns the comparison as JSON.
-    fn json(&self) -> String {
-        self.0.json().to_string()
+    /// Returns the report of `cubeyard compare`.
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        plain::report(py, &self.0)
     }
 
     /// Returns the tables and the cause.
@@ -82,69 +82,6 @@ fn failed_record(line: &str, error: String) -> PyResult<String> {
     Ok(Record { error: Some(error), figures: None, ..record }.line())
 }
 
-/// Reads a file of a sweep; returns it as JSON with the line of each key of its grid.
-#[pyfunction]
-fn read_sweep(name: &str, text: &str) -> PyResult<String> {
-    let document = Document::overlaid("a sweep", "{}", name, text).or_raise()?;
-    Ok(sweep(&document.root()).or_raise()?.to_string())
-}
-
-fn sweep(root: &Field<'_>) -> Result<Value, InputError> {
-    let mut map = root.map()?;
-    let bench = map.required("bench")?.text("a bench: a name, or FILE.py::NAME")?;
-    let grid = grid(&map.required("grid")?)?;
-    let mut read = json!({ "bench": bench, "grid": grid });
-    for name in ["out", "topology", "device"] {
-        if let Some(field) = map.optional(name) {
-            read[name] = json!(field.text("a text")?);
-        }
-    }
-    for name in ["data", "live"] {
-        if let Some(field) = map.optional(name) {
-            read[name] = json!(field.flag()?);
-        }
-    }
-    map.finish()?;
-    Ok(read)
-}
-
-/// Reads a map of lists, whose product is meant, or a list of maps.
-fn grid(field: &Field<'_>) -> Result<Value, InputError> {
-    if let Ok(mut map) = field.map() {
-        // Pairs, so that the order of the file is kept.
-        let list = |(name, field): (&str, Field<'_>)| {
-            let values = field.list("values")?;
-            if values.is_empty() {
-                return Err(field.unexpected("at least one value"));
-            }
-            let values = values.iter().map(scalar).collect::<Result<Vec<_>, _>>()?;
-            Ok(json!([name, values]))
-        };
-        let pairs = map.each().into_iter().map(list).collect::<Result<Vec<_>, InputError>>()?;
-        return Ok(json!({ "product": pairs }));
-    }
-    let point = |field: &Field<'_>| {
-        let each = field.map()?.each().into_iter();
-        let each = each.map(|(name, field)| Ok((name.to_owned(), scalar(&field)?)));
-        each.collect::<Result<Map<_, _>, InputError>>().map(Value::Object)
-    };
-    let points = field.list("configurations, or keys with lists of values")?;
-    Ok(Value::from(points.iter().map(point).collect::<Result<Vec<_>, _>>()?))
-}
-
-fn scalar(field: &Field<'_>) -> Result<Value, InputError> {
-    let text = field.text("a number or a text")?;
-    let whole = text.parse::<i64>().map(|number| json!(number));
-    let number = || text.parse::<f64>().ok().filter(|number| number.is_finite());
-    Ok(match text {
-        "true" | "false" => json!(text == "true"),
-        _ => whole
-            .ok()
-            .or_else(|| number().map(|number| json!(number)))
-            .unwrap_or_else(|| json!(text)),
-    })
-}
-
 impl IntoPyErr for RecordError {
     fn into_py_err(self) -> PyErr {
         let kind = match &self {
@@ -162,6 +99,5 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(make_record, module)?)?;
     module.add_function(wrap_pyfunction!(read_record, module)?)?;
     module.add_function(wrap_pyfunction!(failed_record, module)?)?;
-    module.add_function(wrap_pyfunction!(finished_record, module)?)?;
-    module.add_function(wrap_pyfunction!(read_sweep, module)?)
+    module.add_function(wrap_pyfunction!(finished_record, module)?)
 }

@@ -7,9 +7,9 @@ mod worker;
 
 use std::sync::Arc;
 
-use cubeyard_cli::{HolderOptions, Input, MemoryExceeded};
+use cubeyard_cli::{Input, MemoryExceeded};
 use cubeyard_memory::Bytes;
-use cubeyard_replay::{POLICIES, Report};
+use cubeyard_replay::{HolderOptions, POLICIES, Report};
 use pyo3::prelude::*;
 
 use crate::error::Kind;

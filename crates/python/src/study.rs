@@ -2,14 +2,13 @@
 
 use cubeyard_cli::results;
 use cubeyard_collectives::collective::Operation;
-use cubeyard_collectives::distributed::sweep::{CHECKED, Sizes, Sweep, SweepConfig, Which, page};
 use cubeyard_collectives::distributed::{CclConfig, Ranks};
 use cubeyard_model::cut::ExpertPlacement;
 use cubeyard_model::{HfModel, MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
 use cubeyard_runtime::dtype::DType;
+use cubeyard_study::collectives::{CHECKED, Sizes, Sweep, SweepConfig, Which, page};
 use cubeyard_tl::{Needs, TooLarge};
 use pyo3::prelude::*;
-use serde_json::Value;
 
 use crate::error::{IntoPyErr, Kind, OrRaise, without_panic};
 use crate::topology::Topology;
@@ -67,7 +66,7 @@ fn model_step<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, String)> {
     let config = arguments.config(topology)?;
     let report = signals::long(py, || without_panic(|| step(&config, progress)))?;
-    Ok((plain::json(py, &results::model_json(&report))?, results::model_text(&report)))
+    Ok((plain::report(py, &report)?, results::model_text(&report)))
 }
 
 fn step(
@@ -120,7 +119,7 @@ fn spec(model: &str, file: Given) -> PyResult<ModelSpec> {
 fn model_read(py: Python<'_>, given: (String, String)) -> PyResult<Bound<'_, PyAny>> {
     let (name, text) = given;
     let model = HfModel::read_bytes(&name, text.as_bytes()).or_raise()?;
-    plain::json(py, &results::hf_json(&model))
+    plain::report(py, &model)
 }
 
 /// Returns the names of all known models.
@@ -208,25 +207,22 @@ impl SweepArguments {
         Ok(ccl)
     }
 
-    /// Runs the sweep. Returns the JSON, the tables and the page of `cubeyard ccl`.
-    fn run(&self, topology: &Topology) -> PyResult<(Value, String, String)> {
+    fn run(&self, topology: &Topology) -> PyResult<Sweep> {
         let config = self.config(topology)?;
         within(config.needs().or_raise()?, true)?;
-        let sweep = Sweep::run(&config).or_raise()?;
-        Ok((results::ccl_json(&sweep), results::ccl_text(&sweep), page(&sweep)))
+        Sweep::run(&config).or_raise()
     }
 }
 
-/// Measures a collective over sizes and algorithms.
+/// Measures a collective over sizes and algorithms. Returns the report, the tables and the page of `cubeyard ccl`.
 #[pyfunction]
 fn ccl_sweep<'py>(
     py: Python<'py>,
     topology: &Topology,
     arguments: SweepArguments,
 ) -> PyResult<(Bound<'py, PyAny>, String, String)> {
-    let run = || without_panic(|| arguments.run(topology));
-    let (json, text, page) = signals::long(py, run)?;
-    Ok((plain::json(py, &json)?, text, page))
+    let sweep = signals::long(py, || without_panic(|| arguments.run(topology)))?;
+    Ok((plain::report(py, &sweep)?, results::ccl_text(&sweep), page(&sweep)))
 }
 
 fn rank_kind(name: &str) -> PyResult<Ranks> {

@@ -119,7 +119,7 @@ impl Tensor {
 
     /// Draws the distribution over the PEs as SVG.
     fn draw(&self, py: Python<'_>) -> PyResult<String> {
-        self.look(py, |tensor| Ok(tensor.layout()?.draw()))
+        self.look(py, |tensor| Ok(cubeyard_diagrams::placement(tensor.layout()?)))
     }
 }
 

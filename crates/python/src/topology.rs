@@ -1,8 +1,9 @@
 //! Topologies of machines.
 
 use cubeyard_cli::results;
-use cubeyard_device::input::{InputError, PlainValue};
-use cubeyard_device::topology::{self, DEFAULT, OverrideError, View};
+use cubeyard_device::topology::{self, DEFAULT, OverrideError};
+use cubeyard_diagrams::View;
+use cubeyard_yaml::{InputError, PlainValue};
 use pyo3::prelude::*;
 
 use crate::error::{IntoPyErr, Kind, OrRaise};
@@ -55,7 +56,7 @@ impl Topology {
 
     /// Returns the figures of `cubeyard topology --format json`.
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        plain::json(py, &results::topology_json(&self.topology))
+        plain::report(py, &self.topology.report())
     }
 
     /// Returns the tables of `cubeyard topology`.
@@ -75,7 +76,7 @@ impl Topology {
             let names = View::ALL.map(View::name).join(", ");
             Kind::Input.error(format!("level={level:?}: expected one of {names}"))
         })?;
-        Ok(py.detach(|| self.topology.draw(view)))
+        Ok(py.detach(|| cubeyard_diagrams::machine(&self.topology, view)))
     }
 }
 

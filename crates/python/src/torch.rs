@@ -20,7 +20,7 @@ use crate::topology::Topology;
 #[pyfunction]
 fn torch_headers(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let headers = PyDict::new(py);
-    headers.set_item("cubeyard.h", cubeyard::HEADER)?;
+    headers.set_item("cubeyard.h", cubeyard_capi::HEADER)?;
     headers.set_item("cubeyard_torch.h", cubeyard_torch::HEADER)?;
     Ok(headers)
 }
@@ -93,7 +93,7 @@ impl Place {
     }
 }
 
-fn refused(failure: cubeyard::Failure) -> PyErr {
+fn refused(failure: cubeyard_capi::Failure) -> PyErr {
     Kind::Input.error(failure.to_string())
 }
 

@@ -1,6 +1,6 @@
 //! Traces of what Python code has recorded.
 
-use cubeyard_device::trace::{Arg, Lanes, TraceError, TraceEvent, TraceWriter};
+use cubeyard_perfetto::{Arg, Lanes, TraceError, TraceEvent, TraceWriter};
 use cubeyard_sim::Time;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::Target;
 use crate::trace::{Allocate, Trace};
 use cubeyard_memory::device::{Card, CardSpec, DeviceMemory};
-use cubeyard_memory::flex::{Allocation, FlexAllocator, FlexConfig};
-use cubeyard_memory::policy::Request;
+use cubeyard_memory::flex::{Allocation, FlexAllocator, FlexConfig, Growth};
+use cubeyard_memory::policy::{BlockPolicy, Request};
 use cubeyard_units::Bytes;
 use std::sync::Arc;
 
@@ -32,15 +32,19 @@ pub(super) struct Flex {
 }
 
 impl Flex {
-    /// Creates regions that grow in granules of 2 MiB, with the block strategy `block`. Idle memory is remapped
-    /// if it `recycles`. The device has `memory`, or practically no limit.
-    pub(super) fn new(block: &str, recycles: bool, trace: &Trace, memory: Option<Bytes>) -> Self {
+    /// Creates regions that grow in granules of 2 MiB, with the block strategy `block`. The device has `memory`, or
+    /// practically no limit.
+    pub(super) fn new(
+        block: &'static BlockPolicy,
+        growth: fn(Bytes) -> Growth,
+        trace: &Trace,
+        memory: Option<Bytes>,
+    ) -> Self {
         let card = Arc::new(Card::new(CardSpec::physical(memory.unwrap_or(SPACE))));
-        let growth = if recycles { "recycle" } else { "growable" };
         let each = Bytes::new(ADDRESSES / trace.streams().len().max(1) as u64);
         let space = SPACE.min(each.align_down(Bytes::mib(2)));
-        let config = format!("block:{block},growth:{growth}({}),max_regions:1", space.get());
-        let config = config.parse().expect("the names are those of the table");
+        let mut config = FlexConfig::default();
+        (config.block, config.growth, config.max_regions) = (block, growth(space), 1);
         let live = (0..trace.allocations).map(|_| None).collect();
         Self { config, card, streams: BTreeMap::new(), live, space, retries: 0 }
     }
@@ -107,34 +111,36 @@ mod tests {
     use super::*;
     use crate::run;
     use crate::trace::script::Script;
+    use Growth::{Growable, Recycle};
+    use cubeyard_memory::policy::{BEST_FIT, FIRST_FIT};
 
-    fn reserved(recycles: bool, script: &str) -> Bytes {
+    fn reserved(growth: fn(Bytes) -> Growth, script: &str) -> Bytes {
         let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
-        let mut target = Flex::new("first-fit", recycles, &trace, None);
+        let mut target = Flex::new(&FIRST_FIT, growth, &trace, None);
         assert_eq!(run(&trace, &mut target, &mut |_| {}).failed, None);
         target.reserved()
     }
 
     #[test]
     fn a_granule_is_committed_once_a_block_has_touched_it() {
-        assert_eq!(reserved(false, "alloc a 1\nalloc b 2097024\n"), Bytes::mib(2));
-        assert_eq!(reserved(false, "alloc a 1\nalloc b 2097025\n"), Bytes::mib(4));
-        assert_eq!(reserved(false, "alloc a 5 MiB\nfree a\nalloc b 4 MiB\n"), Bytes::mib(6));
+        assert_eq!(reserved(Growable, "alloc a 1\nalloc b 2097024\n"), Bytes::mib(2));
+        assert_eq!(reserved(Growable, "alloc a 1\nalloc b 2097025\n"), Bytes::mib(4));
+        assert_eq!(reserved(Growable, "alloc a 5 MiB\nfree a\nalloc b 4 MiB\n"), Bytes::mib(6));
     }
 
     #[test]
     fn what_lies_idle_is_used_elsewhere_only_where_memory_is_recycled() {
         let script = "alloc a 4 MiB\nalloc b 2 MiB\nfree a\nalloc c 6 MiB\n";
-        assert_eq!(reserved(false, script), Bytes::mib(12));
-        assert_eq!(reserved(true, script), Bytes::mib(8));
+        assert_eq!(reserved(Growable, script), Bytes::mib(12));
+        assert_eq!(reserved(Recycle, script), Bytes::mib(8));
     }
 
     /// The work that used a freed block may not have run yet, so another stream would overwrite what it reads.
     #[test]
     fn memory_of_one_stream_does_not_serve_another() {
         let script = "alloc a 4 MiB\nfree a\nalloc b 4 MiB stream 1\nfree b\nalloc c 4 MiB\n";
-        assert_eq!(reserved(false, script), Bytes::mib(8));
-        assert_eq!(reserved(true, script), Bytes::mib(8));
+        assert_eq!(reserved(Growable, script), Bytes::mib(8));
+        assert_eq!(reserved(Recycle, script), Bytes::mib(8));
     }
 
     #[test]
@@ -142,7 +148,7 @@ mod tests {
         let script = "alloc a 4 MiB\nfree a\nalloc b 4 MiB stream 1\nfree b\nalloc c 6 MiB\n";
         let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
         for (limit, retries) in [(14, 0), (6, 2)] {
-            let mut target = Flex::new("best-fit", false, &trace, Some(Bytes::mib(limit)));
+            let mut target = Flex::new(&BEST_FIT, Growable, &trace, Some(Bytes::mib(limit)));
             assert_eq!(run(&trace, &mut target, &mut |_| {}).failed, None);
             assert_eq!(target.retries(), retries, "{limit} MiB");
         }
@@ -151,7 +157,7 @@ mod tests {
     #[test]
     fn a_block_longer_than_the_space_is_refused_with_the_figures() {
         let trace = Script::parse("alloc a 70368744177665\n").unwrap().to_trace("test").unwrap();
-        let outcome = run(&trace, &mut Flex::new("best-fit", false, &trace, None), &mut |_| {});
+        let outcome = run(&trace, &mut Flex::new(&BEST_FIT, Growable, &trace, None), &mut |_| {});
         let message = outcome.failed.unwrap().message;
         assert!(message.contains("the longest block is 64.00 TiB"), "{message}");
     }

@@ -1,5 +1,7 @@
 //! Replay of recorded allocations under several allocation policies.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! [`trace`] reads recordings of PyTorch, RMM and scripts. A [`Target`] is an allocator under replay; [`run`] feeds it a
 //! trace and counts bytes. [`POLICIES`] lists the policies to compare. A [`Report`] has the results of one trace under
 //! several of them, [`advice()`] recommends one, and [`chart`] draws them.
@@ -37,6 +39,7 @@ mod planned;
 pub mod planner;
 mod policy;
 pub mod pytorch;
+mod record;
 mod refused;
 mod report;
 mod run;
@@ -56,6 +59,7 @@ pub use self::holders::{Grouping, Holder, holders};
 pub use self::least::Least;
 pub use self::map::{BlockMap, MappedBlock};
 pub use self::policy::{Kind, Make, POLICIES, ReplayPolicy, UnknownPolicy, policy};
+pub use self::record::{HolderOptions, PolicyRecord};
 pub use self::report::{COLUMNS, LEAST_COLUMNS, Report, Row};
 pub use self::run::{Failure, Outcome, memory_needed, run};
 pub use self::settings::Setting;
@@ -89,9 +93,3 @@ pub trait Target {
         0
     }
 }
-
-/// Examples of the pages about this crate, as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-#[doc = include_str!("../../../docs/replay.md")]
-struct Pages;

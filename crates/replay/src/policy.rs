@@ -7,6 +7,8 @@ use super::flex::Flex;
 use super::planned::Planned;
 use super::pytorch::PyTorch;
 use crate::trace::Trace;
+use cubeyard_memory::flex::Growth::{Growable, Recycle};
+use cubeyard_memory::policy::{BEST_FIT, FIRST_FIT, LIFETIME, QUICK_FIT};
 use cubeyard_units::Bytes;
 
 /// All policies in the order of presentation.
@@ -27,31 +29,31 @@ pub const POLICIES: &[ReplayPolicy] = &[
         name: "first-fit",
         kind: Kind::Online,
         summary: "the lowest free range that fits",
-        make: Make::Limited(|trace, limit| Box::new(Flex::new("first-fit", false, trace, limit))),
+        make: Make::Limited(|trace, limit| Box::new(Flex::new(&FIRST_FIT, Growable, trace, limit))),
     },
     ReplayPolicy {
         name: "best-fit",
         kind: Kind::Online,
         summary: "the smallest free range that fits",
-        make: Make::Limited(|trace, limit| Box::new(Flex::new("best-fit", false, trace, limit))),
+        make: Make::Limited(|trace, limit| Box::new(Flex::new(&BEST_FIT, Growable, trace, limit))),
     },
     ReplayPolicy {
         name: "quick-fit",
         kind: Kind::Online,
         summary: "the block of this size freed last, else best fit",
-        make: Make::Limited(|trace, limit| Box::new(Flex::new("quick-fit", false, trace, limit))),
+        make: Make::Limited(|trace, limit| Box::new(Flex::new(&QUICK_FIT, Growable, trace, limit))),
     },
     ReplayPolicy {
         name: "recycle",
         kind: Kind::Online,
         summary: "best fit; idle memory is remapped before more is taken",
-        make: Make::Limited(|trace, limit| Box::new(Flex::new("best-fit", true, trace, limit))),
+        make: Make::Limited(|trace, limit| Box::new(Flex::new(&BEST_FIT, Recycle, trace, limit))),
     },
     ReplayPolicy {
         name: "lifetime",
         kind: Kind::Online,
         summary: "recycle, with blocks that die together placed together",
-        make: Make::Limited(|trace, limit| Box::new(Flex::new("lifetime", true, trace, limit))),
+        make: Make::Limited(|trace, limit| Box::new(Flex::new(&LIFETIME, Recycle, trace, limit))),
     },
     ReplayPolicy {
         name: "planned",

@@ -1,8 +1,8 @@
-//! What tensors cost the host: small ones by the hundred thousand, and one of 64 GiB.
+//! Benchmark of the host's cost of tensors: small ones by the hundred thousand, and one of 64 GiB.
 //!
-//! `cargo bench -p cubeyard-runtime --bench runtime` deploys and drops tensors of 64 elements in one PE, one
-//! after the other and then all at once alive, and a matrix over the 128 PEs of a SIP. Times are CPU time of
-//! the one thread. A thousand is timed at a time, and the last compared with the first after warming up.
+//! `cargo bench -p cubeyard-runtime --bench runtime` deploys and drops tensors of 64 elements on one PE, first one
+//! after another and then all alive at once, and a matrix over the 128 PEs of a SIP. Times are CPU time of a single
+//! thread. They are measured per thousand tensors; after a warm-up, the last thousand is compared with the first.
 
 #![expect(
     clippy::disallowed_methods,
@@ -18,15 +18,15 @@ use cubeyard_runtime::{Addressing, Context, ContextConfig, Tensor};
 
 use clock::cpu;
 
-/// How many tensors, and how many are timed at a time.
+/// Number of tensors, and number of tensors per measurement.
 const TENSORS: usize = 100_000;
 const CHUNK: usize = 1_000;
 
 fn main() {
-    // `cargo bench` says so; `cargo test --benches` does not, and gets a quick look.
+    // `cargo bench` passes `--bench`; `cargo test --benches` does not, and runs a shorter version.
     let tensors =
         if std::env::args().any(|argument| argument == "--bench") { TENSORS } else { CHUNK };
-    // First, while the process has no memory that it could use again.
+    // Runs first, while the process has no free memory to reuse.
     large();
     println!("{tensors} tensors of 64 f16 in one PE, µs of CPU time each");
     println!("{:<34}{:>8}{:>12}{:>12}{:>8}", "", "mean", "first 1,000", "last 1,000", "ratio");
@@ -46,7 +46,7 @@ fn deploy(context: &Context) -> Tensor {
     context.empty(&[64], DType::F16).expect("a shape").to(&place).expect("room")
 }
 
-/// Does something so many times, and says how many µs each of a thousand took.
+/// Calls `act` the given number of times, and returns the µs per call of each thousand.
 fn chunks(times: usize, mut act: impl FnMut()) -> Vec<f64> {
     let chunk = |_| {
         let start = cpu();
@@ -85,7 +85,7 @@ fn all_alive(addressing: Addressing, name: &str, tensors: usize) {
     assert!(context.is_pristine());
 }
 
-/// How much memory the process has, in bytes. Where that is not known, 0.
+/// Returns the resident memory of the process, in bytes; 0 if unknown.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());

@@ -54,7 +54,7 @@ pub struct RingConfig {
     pub kind: SlotKind,
     /// Number of messages that a ring holds.
     pub slots: u32,
-    /// Largest size of a message.
+    /// Maximum size of a message.
     pub slot_bytes: Bytes,
     /// Size of the message that returns a credit.
     pub credit_bytes: Bytes,
@@ -62,7 +62,7 @@ pub struct RingConfig {
     pub waiting: WaitMode,
 }
 
-/// The published values: four slots of 4 KiB in the TCM, credits of 16 bytes, receivers that are woken.
+/// The published values: four slots of 4 KiB in the TCM, credits of 16 bytes, and receivers that are woken.
 impl Default for RingConfig {
     fn default() -> Self {
         Self {
@@ -253,7 +253,7 @@ impl Inner {
 type CubePorts = Vec<(PeId, Vec<PortSpec>)>;
 type CubePes = (SipId, Vec<PeId>);
 
-/// Groups ports into one request for all cubes of a SIP that use the same PEs.
+/// Groups ports into one request for all cubes of a SIP with the same PEs.
 fn requests(ports: BTreeMap<PeRef, Vec<PortSpec>>) -> Vec<Request> {
     let mut by_cube: BTreeMap<(SipId, CubeId), CubePorts> = BTreeMap::new();
     for (at, list) in ports {

@@ -44,17 +44,17 @@ use faults::Steps;
 pub struct ContextConfig {
     /// Topology of the simulated machine.
     pub topology: Topology,
-    /// Whether memory holds data; without it, only times are simulated.
+    /// Whether memory holds data; without data, only times are simulated.
     pub data: bool,
-    /// Kind of addresses that tensors have.
+    /// Kind of addresses of tensors.
     pub addressing: Addressing,
-    /// First virtual address of tensors, a multiple of the MMU's page. The default, 2⁵¹, is above all physical addresses,
-    /// so that an unmapped virtual address is never taken for a physical one. ADR-0048 D4 has 4 GiB
+    /// First virtual address of tensors, a multiple of the MMU's page. The default, 2⁵¹, is above all physical
+    /// addresses, so that an unmapped virtual address is never mistaken for a physical one. ADR-0048 D4 uses 4 GiB
     /// ([`VirtualSpec::CONTEXT_BASE`](cubeyard_memory::virtual_space::VirtualSpec::CONTEXT_BASE)).
     pub virtual_base: DeviceVa,
 }
 
-/// Kind of addresses that tensors have.
+/// Kind of addresses of tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addressing {
     /// One contiguous virtual range, mapped in the MMUs (ADR-0011, phase 1).
@@ -75,40 +75,40 @@ impl Default for ContextConfig {
 /// A simulated machine with its memory, on which tensors are placed and kernels launched. See the [crate](crate) for
 /// an example.
 ///
-/// Cheap to clone: clones share the machine. Dropping the last, or [`close`](Self::close) of any, frees all that
-/// its tensors hold.
+/// Cheap to clone: clones share the machine. Dropping the last clone, or calling [`close`](Self::close) on any, frees
+/// everything that its tensors hold.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub(crate) inner: Rc<Inner>,
-    /// Closes the context when the last clone is dropped, though tensors may still refer to it.
+    /// Closes the context when the last clone is dropped, even if tensors still refer to it.
     _open: Rc<Open>,
 }
 
 #[derive(Debug)]
 struct Open(Rc<Inner>);
 
-/// State that a context, its tensors, channels and launches share.
+/// State shared by a context, its tensors, channels and launches.
 pub(crate) struct Inner {
     pub(crate) addressing: Addressing,
     virtual_base: DeviceVa,
     pub(crate) data: bool,
     pub(crate) machine: RefCell<Machine>,
     layout: AddressLayout,
-    /// Allocators of each PE, made on first use.
+    /// Allocators of each PE, created on first use.
     pub(crate) memory: RefCell<BTreeMap<PeRef, PeMemory>>,
-    /// Allocator of each cube's SRAM, made on first use.
+    /// Allocator of each cube's SRAM, created on first use.
     pub(crate) srams: RefCell<BTreeMap<(SipId, CubeId), CubeSram>>,
     /// Ports that channels use.
     pub(crate) ports: RefCell<BTreeSet<(PeRef, PortId)>>,
-    /// Allocator of virtual addresses, made on first use.
+    /// Allocator of virtual addresses, created on first use.
     pub(crate) virtual_space: RefCell<Option<VirtualAllocator>>,
     storages: RefCell<BTreeMap<TensorId, Weak<Storage>>>,
     deployed: Cell<u64>,
     pub(crate) in_flight: RefCell<BTreeMap<RequestId, InFlight>>,
-    /// Memory of the SIPs that are managed in regions, while an allocator or a block uses it.
+    /// Memory of the SIPs that are managed in regions, as long as an allocator or a block uses it.
     pub(crate) regions: RefCell<BTreeMap<SipId, sync::Weak<SipMemory>>>,
     closed: Cell<bool>,
-    /// Errors of releases that failed.
+    /// Errors of failed releases.
     release_errors: RefCell<Vec<String>>,
     /// Releases that wait until the machine is no longer borrowed.
     deferred: Deferred,
@@ -116,10 +116,10 @@ pub(crate) struct Inner {
 }
 
 impl Context {
-    /// Creates a context on a machine of its own.
+    /// Creates a context with its own machine.
     ///
     /// # Panics
-    /// If the topology's memories do not fit the address format, which reading a topology checks.
+    /// If the topology's memories do not fit the address format; this is checked when a topology is read.
     pub fn new(config: ContextConfig) -> Self {
         let ContextConfig { topology, data, addressing, virtual_base } = config;
         let spec = topology.spec();
@@ -127,7 +127,7 @@ impl Context {
             hbm_bytes_per_cube: spec.hbm.capacity,
             hbm_slices_per_cube: spec.pe_count(),
             tcm_bytes_per_pe: spec.pe.tcm,
-            // Tiles of kernels are allocated from this part by the kernels themselves.
+            // Kernels allocate their tiles from this part themselves.
             tcm_scheduler_reserved_bytes: spec.pe.core.scratch,
             sram_bytes_per_cube: spec.sram.capacity,
         };
@@ -161,7 +161,7 @@ impl Context {
         self.inner.machine.borrow().now()
     }
 
-    /// Starts to record every operation of the PEs, for reports and traces.
+    /// Starts recording every operation of the PEs, for reports and traces.
     pub fn keep_ops(&self) {
         self.inner.machine.borrow().keep_ops();
     }
@@ -171,7 +171,7 @@ impl Context {
         self.inner.machine.borrow().take_ops()
     }
 
-    /// Calls `look` with the machine, which cannot run meanwhile: operations that would run it are
+    /// Calls `look` with the machine, which cannot run in the meantime: operations that would run it return
     /// [`RuntimeError::Looked`]. Memory of tensors and channels that `look` drops is freed right after it.
     pub fn machine<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         let after = AfterLook(&self.inner);
@@ -182,7 +182,7 @@ impl Context {
         seen
     }
 
-    /// Returns the number of launches whose completion has not been taken in.
+    /// Returns the number of launches whose completion has not been processed.
     pub fn under_way(&self) -> usize {
         self.inner.in_flight.borrow().len()
     }
@@ -194,14 +194,14 @@ impl Context {
         ran
     }
 
-    /// Frees everything that tensors still hold, and reports it. Later operations on them are
+    /// Frees everything that tensors still hold, and reports it. Later operations on them return
     /// [`RuntimeError::Closed`].
     pub fn close(self) -> LeakReport {
         self.inner.close()
     }
 }
 
-/// Leaves out the machine, which has a hundred thousand parts.
+/// Omits the machine, which has a hundred thousand parts.
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { addressing, data, closed, .. } = self;

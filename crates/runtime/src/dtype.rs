@@ -28,7 +28,7 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
-use cubeyard_device::input::NoSuchName;
+use cubeyard_yaml::NoSuchName;
 use thiserror::Error;
 
 pub use element::Element;
@@ -47,9 +47,9 @@ pub enum DType {
     F32,
     /// IEEE 754 binary64.
     F64,
-    /// 4 bits of exponent, 3 of mantissa, no infinities, at most 448: what PyTorch calls `float8_e4m3fn`.
+    /// 4 exponent bits, 3 mantissa bits, no infinities, at most 448: PyTorch's `float8_e4m3fn`.
     Fp8E4m3,
-    /// 5 bits of exponent, 2 of mantissa, infinities as IEEE has them: what PyTorch calls `float8_e5m2`.
+    /// 5 exponent bits, 2 mantissa bits, infinities as in IEEE 754: PyTorch's `float8_e5m2`.
     Fp8E5m2,
     /// Signed, 8 bits.
     I8,
@@ -71,16 +71,16 @@ pub enum DType {
     Bool,
 }
 
-/// A number that an integer type or bool does not hold. Choose another number or a wider type.
+/// A number that an integer type or bool cannot represent. Choose another number or a wider type.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 #[error(
-    "{value} is no {dtype}, which goes from {least} to {greatest}{}",
+    "{value} does not fit in {dtype}, which ranges from {least} to {greatest}{}",
     if value.whole().is_none() { " in whole numbers" } else { "" }
 )]
 pub struct OutOfRange {
-    /// The number that was given.
+    /// The number given.
     pub value: Scalar,
-    /// The type that does not hold it.
+    /// The type that cannot represent the number.
     pub dtype: DType,
     /// Least value of the type.
     pub least: i128,
@@ -150,7 +150,7 @@ impl DType {
         })
     }
 
-    /// Returns whether it is a floating-point type.
+    /// Returns whether this is a floating-point type.
     pub const fn is_float(self) -> bool {
         self.wholes().is_none()
     }
@@ -173,9 +173,9 @@ impl DType {
 
     /// Appends the bytes of the element nearest to `value`.
     ///
-    /// Floats are rounded once, to nearest, ties to even. On overflow they become infinite, or NaN in `fp8_e4m3`,
-    /// which has no infinities, as in PyTorch. Integers are truncated; values out of range and NaN are errors. A
-    /// bool is true for every value but zero.
+    /// Floats are rounded once, to nearest, ties to even. On overflow they become infinite, or NaN in `fp8_e4m3`, which
+    /// has no infinities, as in PyTorch. Integers are truncated; values out of range and NaN are errors. A bool is true
+    /// for every value other than zero.
     pub fn encode(self, value: f64, bytes: &mut Vec<u8>) -> Result<(), OutOfRange> {
         match self {
             Self::F16 => bytes.extend(F16.encode(value).to_le_bytes()),
@@ -187,7 +187,7 @@ impl DType {
             Self::F64 => bytes.extend(value.to_le_bytes()),
             Self::Bool => bytes.push(u8::from(value != 0.0)),
             _ => {
-                // The lower bytes of the wide number are the narrow one's, both being two's complement.
+                // In two's complement, the lower bytes of the wide number are the narrow number.
                 let wide = self.integer(value)?.to_le_bytes();
                 bytes.extend_from_slice(&wide[..self.width()]);
             }
@@ -197,7 +197,7 @@ impl DType {
 
     fn integer(self, value: f64) -> Result<i128, OutOfRange> {
         let (least, greatest) = self.wholes().expect("all other types are converted before");
-        // Saturates, and takes what is not a number for 0, which the second condition is for.
+        // The conversion saturates and turns NaN into 0, hence the second condition.
         #[expect(clippy::cast_possible_truncation, reason = "the fraction goes")]
         let whole = value as i128;
         if (least..=greatest).contains(&whole) && !value.is_nan() {
@@ -210,7 +210,7 @@ impl DType {
     ///
     /// # Panics
     ///
-    /// If there are not [`size`](Self::size) bytes.
+    /// If the length is not [`size`](Self::size).
     pub fn decode(self, bytes: &[u8]) -> f64 {
         assert_eq!(bytes.len(), self.width(), "an element of {self} has so many bytes");
         match self {

@@ -10,14 +10,14 @@ use crate::dtype::{DType, OutOfRange};
 use crate::placement::PlacementError;
 use crate::shape::{Shape, ShapeError};
 
-/// Memory or addresses of the machine that could not be allocated. Freeing never fails: handles own what they free.
+/// Memory or addresses of the machine that could not be allocated. Freeing never fails, since handles own their memory.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum AllocateError {
-    /// A memory of a PE has no room. Free something there, or place the tensor on more PEs.
+    /// A memory of a PE has no room. Free other allocations there, or place the tensor on more PEs.
     #[error("{pe}: {source}")]
     Pe {
-        /// PE whose memory was asked.
+        /// PE of the full memory.
         pe: PeRef,
         /// Requested and free bytes, and the largest free range.
         source: pe::AllocateError,
@@ -30,11 +30,11 @@ pub enum AllocateError {
     Region(#[from] flex::AllocateError),
 }
 
-/// Reason why an operation failed. Everything that it had allocated has been freed.
+/// Reason why an operation failed. Everything that the operation had allocated has been freed.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// The dimensions are not those of a tensor.
+    /// The dimensions are not valid for a tensor.
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// The placement does not fit the machine.
@@ -57,9 +57,9 @@ pub enum RuntimeError {
         /// Description of the error.
         what: String,
     },
-    /// Launches waited for each other, or for an event that never comes, until no event was left. They have been stopped:
-    /// their tensors hold what was written until then, messages that were not received are gone, and the context can be
-    /// used again.
+    /// Launches waited for each other, or for an event that never occurs, until no event was left. They have been
+    /// stopped: their tensors hold the data written until then, messages that were not received are dropped, and the
+    /// context can be used again.
     #[error("the machine has come to a stop: {0}")]
     Stalled(String),
     /// Simulated time has reached its end. Simulate less work, or a faster machine.
@@ -67,13 +67,13 @@ pub enum RuntimeError {
         "simulated time has run out: the next event lies more than 2⁶¹ ps (26 days) after the start"
     )]
     OutOfTime,
-    /// The user has interrupted the run. Launches under way were stopped: their tensors hold what was written until
+    /// The user has interrupted the run. Launches in flight were stopped: their tensors hold the data written until
     /// then, and the context can be used again.
     #[error("interrupted")]
     Interrupted,
     /// The machine cannot run while [`Context::machine`](crate::Context::machine) borrows it.
     #[error(
-        "the machine cannot run inside of `Context::machine`, which looks at it; do this after it"
+        "the machine cannot run inside `Context::machine`, which borrows it; call this afterwards"
     )]
     Looked,
     /// The range of virtual addresses is not aligned to the pages of the MMUs.
@@ -83,31 +83,31 @@ pub enum RuntimeError {
     #[error("the context is closed")]
     Closed,
     /// The tensor is not deployed; [`Tensor::to`](crate::Tensor::to) deploys it.
-    #[error("the tensor is on no device; `to` puts it there")]
+    #[error("the tensor is not on a device; deploy it with `to`")]
     NotDeployed,
     /// The tensor belongs to another context.
     #[error("the tensor belongs to another context")]
     Foreign,
-    /// The elements are of another type.
-    #[error("elements of {expected}, found {found}")]
+    /// The elements have another type.
+    #[error("expected elements of {expected}, found {found}")]
     Type {
         /// Element type of the tensor.
         expected: DType,
-        /// Element type that was given or requested.
+        /// Element type given or requested.
         found: DType,
     },
     /// The number of elements differs.
-    #[error("{expected} elements of a tensor of {shape}, found {found}")]
+    #[error("expected {expected} elements for a tensor of {shape}, found {found}")]
     Count {
         /// Shape of the tensor.
         shape: Shape,
         /// Number of elements of the tensor.
         expected: u64,
-        /// Number of elements that were given.
+        /// Number of elements given.
         found: u64,
     },
-    /// The range is empty or goes beyond the tensor.
-    #[error("bytes {start} to {end} of a tensor of {nbytes} bytes")]
+    /// The range is empty or extends beyond the tensor.
+    #[error("bytes {start} to {end} are not a range of a tensor of {nbytes} bytes")]
     Range {
         /// First byte of the range.
         start: u64,
@@ -116,8 +116,8 @@ pub enum RuntimeError {
         /// Size of the tensor in bytes.
         nbytes: u64,
     },
-    /// The range of rows is reversed or goes beyond the tensor.
-    #[error("rows {start} to {end} of a tensor of {shape}")]
+    /// The range of rows is reversed or extends beyond the tensor.
+    #[error("rows {start} to {end} are not a range of a tensor of {shape}")]
     Rows {
         /// First row of the range.
         start: u64,
@@ -126,20 +126,20 @@ pub enum RuntimeError {
         /// Shape of the tensor.
         shape: Shape,
     },
-    /// The context holds no data; create it with data.
-    #[error("the context simulates time only; make it with data to read values")]
+    /// The context holds no data. Create it with data.
+    #[error("the context simulates time only; create it with data to read values")]
     NoData,
-    /// The tensor, of this shape, is split by columns, so that its addresses are not row-major and it has no such view.
-    #[error("{0} is split by columns, so its rows do not follow each other")]
+    /// The tensor, of this shape, is split by columns. Its addresses are not row-major, so the view does not exist.
+    #[error("{0} is split by columns, so its rows are not contiguous")]
     NotContiguous(Shape),
     /// The memory of the SIP is managed in regions. Use another SIP, or drop the device and its blocks first.
     #[error("the memory of {0} is managed in regions")]
     TakenByRegions(SipId),
-    /// Tensors or rings are in the SIP's HBM, so that it cannot be managed in regions. Drop them first.
+    /// Tensors or rings are in the SIP's HBM, so it cannot be managed in regions. Drop them first.
     #[error("slices of PEs of {0} are in use, so its memory cannot be managed in regions now")]
     TakenBySlices(SipId),
     /// An operand and its launch are on different SIPs. Launch on the SIP of the operand.
-    #[error("the operand is in the memory of {operand}, and the launch is on {launch}")]
+    #[error("the operand is in the memory of {operand}, but the launch is on {launch}")]
     OtherSip {
         /// SIP of the operand.
         operand: SipId,
@@ -155,8 +155,8 @@ pub enum RuntimeError {
     /// The operands do not fit the program.
     #[error(transparent)]
     Launch(#[from] flex::LaunchError),
-    /// The range is empty or goes beyond the block.
-    #[error("{} bytes at {} of a block of {size}", bytes.get(), offset.get())]
+    /// The range is empty or extends beyond the block.
+    #[error("{} bytes at offset {} are not a range of a block of {size}", bytes.get(), offset.get())]
     Beyond {
         /// Offset of the range in the block.
         offset: Bytes,
@@ -165,7 +165,7 @@ pub enum RuntimeError {
         /// Size of the block.
         size: Bytes,
     },
-    /// A port is in use by other channels. Drop those, or choose another number.
+    /// A port is in use by other channels. Drop these channels, or choose another number.
     #[error("port {port} of {pe} is in use")]
     PortTaken {
         /// PE of the port.
@@ -195,20 +195,20 @@ pub enum RuntimeError {
     Deadline {
         /// Limit of simulated time.
         limit: Span,
-        /// Description of the PEs that waited, and for what.
+        /// Description of the PEs that waited, and of what they waited for.
         waiting: String,
     },
     /// A kernel cannot run; the text names the kernel and its line.
     #[error("{0}")]
     Kernel(String),
-    /// A step failed because a test wants it to.
+    /// A step failed because a test requested it.
     #[doc(hidden)]
     #[error("made to fail at step {0}")]
     Injected(u64),
 }
 
 impl RuntimeError {
-    /// Returns whether simulated memory or time has run out, in contrast to a wrong request.
+    /// Returns whether simulated memory or time has run out, as opposed to an invalid request.
     pub fn is_exhausted(&self) -> bool {
         matches!(
             self,

@@ -26,7 +26,8 @@ use windows::Windows;
 
 /// A SIP whose memory is managed in regions.
 ///
-/// While the device, its allocator or a block lives, tensors, rings in HBM and other devices on this SIP are refused.
+/// As long as the device, its allocator or a block exists, tensors, rings in HBM and other devices on this SIP are
+/// refused.
 #[derive(Debug)]
 pub struct FlexDevice {
     context: Rc<Inner>,
@@ -36,7 +37,7 @@ pub struct FlexDevice {
 }
 
 impl Context {
-    /// Manages the memory of a SIP in regions, as a physical function. None of it may be allocated.
+    /// Manages the memory of a SIP in regions, as a physical function. No part of the memory may be allocated.
     pub fn flex(&self, sip: SipId, config: FlexConfig) -> Result<FlexDevice, RuntimeError> {
         self.flex_function(sip, SipFunction::Physical, config)
     }
@@ -91,7 +92,7 @@ impl FlexDevice {
         self.sip
     }
 
-    /// Returns the allocator of its regions.
+    /// Returns the allocator of the device's regions.
     pub fn allocator(&self) -> &FlexAllocator {
         &self.allocator
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::dtype::{DType, OutOfRange};
 
-/// Initial values of a tensor. Their bytes are made part by part, when they are written.
+/// Initial values of a tensor. Their bytes are generated part by part, when they are written.
 #[derive(Clone, Debug)]
 pub(crate) enum Init {
     /// No values: nothing is written.
@@ -46,7 +46,7 @@ impl Init {
         Ok(Self::Data(Arc::new(converted)))
     }
 
-    /// Appends the bytes of `count` elements from index `first` on.
+    /// Appends the bytes of `count` elements, starting at index `first`.
     pub(crate) fn fill(
         &self,
         dtype: DType,
@@ -103,8 +103,8 @@ pub fn uniform(seed: u64, element: u64) -> f64 {
     random_bits(seed, element) as f64 / u64::MAX as f64
 }
 
-/// Returns 64 random bits for each seed and element: output `element` of Sebastiano Vigna's `SplitMix64`, which can be
-/// computed for any position, so that contents do not depend on the order in which they are made.
+/// Returns 64 random bits for each seed and element: output `element` of Sebastiano Vigna's `SplitMix64`. It can be
+/// computed for any position, so that contents do not depend on the order of generation.
 pub fn random_bits(seed: u64, element: u64) -> u64 {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut mixed = seed.wrapping_add(element.wrapping_add(1).wrapping_mul(STEP));

@@ -93,24 +93,24 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Restricts the launch to these cubes; none are all.
+    /// Restricts the launch to these cubes; an empty list selects all.
     #[must_use]
     pub fn cubes(self, cubes: Vec<CubeId>) -> Self {
         Self { cubes, ..self }
     }
 
-    /// Restricts the launch to these PEs of each cube; none are all.
+    /// Restricts the launch to these PEs of each cube; an empty list selects all.
     #[must_use]
     pub fn pes(self, pes: Vec<PeId>) -> Self {
         Self { pes, ..self }
     }
 }
 
-/// Function that makes the program of each PE of a launch.
+/// Function that creates the program of each PE of a launch.
 pub type Programs<'a> =
     &'a mut dyn FnMut(&Site, &[BoundArgument]) -> Result<Box<dyn Program>, RuntimeError>;
 
-/// Handle of a launch that is under way or done.
+/// Handle of a launch that is in flight or done.
 #[derive(Clone, Debug)]
 pub struct LaunchHandle {
     context: Rc<Inner>,
@@ -118,7 +118,7 @@ pub struct LaunchHandle {
     outcome: FlightOutcome,
 }
 
-/// Sequence of launches, each of which begins when the one before is done. Launches of different streams may overlap.
+/// Sequence of launches, each of which begins when the previous one is done. Launches of different streams may overlap.
 #[derive(Clone, Debug)]
 pub struct Stream {
     context: Rc<Inner>,
@@ -167,7 +167,7 @@ impl Stream {
         Ok(handle)
     }
 
-    /// Returns the point after all that was launched here so far.
+    /// Returns the point after everything launched here so far.
     pub fn record(&self) -> Event {
         Event { after: self.after.borrow().clone() }
     }
@@ -189,8 +189,8 @@ impl LaunchHandle {
         self.wait_by(Inner::run_and_settle)
     }
 
-    /// Runs the machine until the launch is done, or for at most `limit` of simulated time: then its programs are
-    /// stopped, and the error says who waited for what.
+    /// Runs the machine until the launch is done, or for at most `limit` of simulated time. Then its programs are
+    /// stopped, and the error states what each PE waited for.
     pub fn wait_within(&self, limit: Span) -> Result<LaunchReport, RuntimeError> {
         self.wait_by(|context| context.run_for(limit, self.request))
     }
@@ -234,8 +234,8 @@ impl Inner {
         live
     }
 
-    /// Returns the physical addresses that programs of a launch may access: those of its blocks, and of its tensors
-    /// where addressing is physical.
+    /// Returns the physical addresses that programs of a launch may access: its blocks, and with physical addressing
+    /// its tensors.
     fn given(&self, launch: &Launch<'_>) -> Vec<Range<u64>> {
         let mut given = Vec::new();
         for argument in &launch.arguments {
@@ -251,7 +251,7 @@ impl Inner {
         given
     }
 
-    /// Submits a launch that begins after others and keeps what it uses until it is done.
+    /// Submits a launch that begins after others and keeps its resources until it is done.
     fn submit_launch(
         self: &Rc<Self>,
         kernel: &str,
@@ -263,7 +263,7 @@ impl Inner {
         let mut machine = self.machine_mut()?;
         let pes = on.all().collect();
         let body = Request::KernelLaunch { kernel: kernel.to_owned(), on, work: Span::ZERO };
-        // Launches that are done are not waited for, and may have been forgotten.
+        // Finished launches are not waited for, and their records may have been dropped.
         let open = self.in_flight.borrow();
         let under_way = |id: &&RequestId| open.contains_key(id);
         let signals: Vec<SignalId> =

@@ -1,5 +1,7 @@
 //! Host runtime of the simulated machine: contexts, tensors distributed over PEs, channels and kernel launches.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A [`Context`] owns a machine. Tensors are created on the host; [`Tensor::to`] deploys one by a
 //! [`Placement`](placement::Placement): it allocates memory in every PE that holds a part and one contiguous range of
 //! virtual addresses, installs the mappings in the PEs' MMUs through the fabric, and writes the initial values. Here a

@@ -1,14 +1,14 @@
 //! Placement of tensors over SIPs, cubes and PEs, as plain data.
 //!
-//! A [`Placement`] says for each level (SIP, cube, PE) whether a tensor is copied or split there; over a
-//! shape and a machine it becomes a [`Layout`]: a [`Shard`] for each PE that holds something.
+//! A [`Placement`] states for each level (SIP, cube, PE) whether a tensor is copied or split there. For a shape and a
+//! machine it resolves to a [`Layout`]: a [`Shard`] for each PE that holds a part.
 //!
 //! A tensor is split as a matrix ([`Shape::matrix`]): first over the SIPs, then each SIP's part over its cubes, then
-//! each cube's part over its PEs. Where rows or columns cannot be divided evenly, the first parts have one more; where
-//! there are fewer than parts, the last PEs hold nothing.
+//! each cube's part over its PEs. If rows or columns cannot be divided evenly, the first parts have one more; if there
+//! are fewer rows or columns than parts, the last PEs hold nothing.
 //!
 //! The tensor's addresses are contiguous: part after part, in the order of SIPs, cubes and PEs, and each part
-//! row-major. Copies of a part share their addresses. With `row_wise` splits alone the whole tensor is row-major.
+//! row-major. Copies of a part have the same addresses. With only `row_wise` splits, the whole tensor is row-major.
 //!
 //! ```
 //! use cubeyard_device::topology::Topology;
@@ -31,11 +31,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod draw;
 mod error;
 mod layout;
 mod mapping;
 mod names;
+mod report;
 mod resolve;
 mod split;
 #[cfg(test)]
@@ -63,9 +63,9 @@ pub struct Placement {
     pub pe: Split,
     /// SIPs, each once, in the order of their parts.
     pub sips: Vec<SipId>,
-    /// Number of cubes of each SIP, the first ones; all by default.
+    /// Number of cubes of each SIP, counted from the first; all by default.
     pub cubes: Option<u32>,
-    /// Number of PEs of each cube, the first ones; all by default.
+    /// Number of PEs of each cube, counted from the first; all by default.
     pub pes: Option<u32>,
 }
 

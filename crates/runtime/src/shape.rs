@@ -28,19 +28,19 @@ use crate::dtype::DType;
 const SCALAR: &str = "scalar";
 
 /// Dimensions of a tensor, at most eight; none for a single number. A dimension may be 0: then there are no elements.
-/// The product of all dimensions but the zeros fits 64 bits.
+/// The product of all nonzero dimensions fits in 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shape {
-    /// Zero from `rank` on.
+    /// Dimensions; zero from index `rank` on.
     dimensions: [u64; Shape::MOST],
     rank: usize,
 }
 
-/// Reason why dimensions are not those of a tensor.
+/// Reason why dimensions are not valid for a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ShapeError {
     /// More than eight dimensions.
-    #[error("a shape has at most {} dimensions, and this one {dimensions}", Shape::MOST)]
+    #[error("a shape has at most {} dimensions; this one has {dimensions}", Shape::MOST)]
     Dimensions {
         /// Number of dimensions.
         dimensions: usize,
@@ -53,16 +53,16 @@ pub enum ShapeError {
         /// `elements`, or `bytes of` an element type.
         what: String,
     },
-    /// Numbers of elements differ.
-    #[error("{from} has {elements} elements, and {to} has {others}")]
+    /// The numbers of elements differ.
+    #[error("{from} has {elements} elements, but {to} has {others}")]
     Reshape {
-        /// Shape before the change.
+        /// The current shape.
         from: String,
-        /// Elements of the present shape.
+        /// Number of elements of the current shape.
         elements: u64,
-        /// Shape that was requested.
+        /// The requested shape.
         to: String,
-        /// Elements of the requested shape.
+        /// Number of elements of the requested shape.
         others: u64,
     },
     /// The text is not a shape.
@@ -74,7 +74,7 @@ pub enum ShapeError {
 }
 
 impl Shape {
-    /// Largest number of dimensions.
+    /// Maximum number of dimensions.
     pub const MOST: usize = 8;
 
     /// Shape of a single number, without dimensions.
@@ -88,7 +88,7 @@ impl Shape {
             return Err(ShapeError::Dimensions { dimensions: rank });
         };
         places.copy_from_slice(dimensions);
-        // Strides and rows are products of some of them, so that those must fit also where one is 0.
+        // Strides and rows are products of some dimensions, so these must fit even if one dimension is 0.
         let multiply = |product: u64, &size: &u64| product.checked_mul(size.max(1));
         let product = dimensions.iter().try_fold(1, multiply);
         match product {
@@ -97,7 +97,7 @@ impl Shape {
         }
     }
 
-    /// Returns the dimensions, the outermost first.
+    /// Returns the dimensions, outermost first.
     pub fn dimensions(&self) -> &[u64] {
         &self.dimensions[..self.rank]
     }
@@ -112,7 +112,7 @@ impl Shape {
         self.dimensions().iter().product()
     }
 
-    /// Returns the size of all elements in bytes, if it fits 64 bits.
+    /// Returns the size of all elements in bytes, if it fits in 64 bits.
     pub fn nbytes(&self, dtype: DType) -> Result<u64, ShapeError> {
         let bytes = self.elements().checked_mul(dtype.size());
         bytes.ok_or_else(|| overflow(self.dimensions(), format!("bytes of {dtype}")))
@@ -127,8 +127,8 @@ impl Shape {
         strides
     }
 
-    /// Returns rows and columns of the matrix that a placement splits: the last dimension is the columns, the product
-    /// of all others the rows. A vector is one column, so that splitting its rows splits its elements.
+    /// Returns rows and columns of the matrix that a placement splits: the last dimension is the columns, and the
+    /// product of all others is the rows. A vector is one column, so that splitting its rows splits its elements.
     pub fn matrix(&self) -> (u64, u64) {
         match self.dimensions() {
             [rows @ .., columns] if self.rank > 1 => (rows.iter().product(), *columns),
@@ -136,8 +136,8 @@ impl Shape {
         }
     }
 
-    /// Returns rows and columns of a range of elements in the [matrix](Self::matrix), in row-major order; `None` if the
-    /// range is empty or no rectangle: neither whole rows nor a part of one row.
+    /// Returns rows and columns of a range of elements in the [matrix](Self::matrix), in row-major order. Returns
+    /// `None` if the range is empty or not a rectangle, that is, neither whole rows nor a part of one row.
     ///
     /// ```
     /// # use cubeyard_runtime::shape::Shape;
@@ -161,7 +161,7 @@ impl Shape {
         (first == last).then(|| [first..last + 1, column..column + (end - start)])
     }
 
-    /// Returns a shape with other dimensions and as many elements.
+    /// Returns a shape with other dimensions and the same number of elements.
     pub fn reshape(&self, dimensions: &[u64]) -> Result<Self, ShapeError> {
         let to = Self::new(dimensions)?;
         let (elements, others) = (self.elements(), to.elements());
@@ -183,7 +183,7 @@ fn text(dimensions: &[u64]) -> String {
     dimensions.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
 }
 
-/// Writes dimensions as in `4096x4096`, or `scalar`.
+/// Formats dimensions as in `4096x4096`, or `scalar`.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&text(self.dimensions()))
@@ -209,7 +209,7 @@ impl FromStr for Shape {
     }
 }
 
-/// Parses digits and nothing else; `parse` alone accepts a sign.
+/// Parses digits only; `parse` alone accepts a sign.
 fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()

@@ -18,7 +18,7 @@ pub enum SipFunction {
     Physical,
     /// Virtual function: the id of a region is its index in the firmware's table, which the machine resolves.
     Virtual {
-        /// Number of entries of the table, which bounds the number of regions.
+        /// Number of entries of the table, which limits the number of regions.
         entries: usize,
     },
 }
@@ -40,7 +40,7 @@ struct SipState {
 }
 
 impl SipMemory {
-    /// Creates the memory of a SIP, all of it free.
+    /// Creates the memory of a SIP, all free.
     pub fn new(sip: SipId, function: SipFunction, topology: &Topology) -> Self {
         let capacity = topology.spec().hbm.capacity;
         let cube = |cube| (cube, FreeList::new(capacity, Checking::Checked));

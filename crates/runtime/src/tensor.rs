@@ -62,7 +62,7 @@ impl Context {
         self.full(dimensions, dtype, 1.0)
     }
 
-    /// Creates a tensor of one value.
+    /// Creates a tensor with all elements equal to one value.
     pub fn full(
         &self,
         dimensions: &[u64],
@@ -73,7 +73,7 @@ impl Context {
         self.tensor(dimensions, dtype, Init::Full(value))
     }
 
-    /// Creates a vector of `count` values from `start` on, `step` apart.
+    /// Creates a vector of `count` values, starting at `start`, `step` apart.
     pub fn arange(
         &self,
         start: f64,
@@ -106,7 +106,7 @@ impl Context {
         self.from_bytes(dimensions, T::DTYPE, T::slice_to_bytes(elements))
     }
 
-    /// Creates a tensor of elements of these little-endian bytes, row by row, without a copy of them.
+    /// Creates a tensor from the little-endian bytes of its elements, row by row, without copying them.
     pub fn from_bytes(
         &self,
         dimensions: &[u64],
@@ -138,7 +138,7 @@ impl Tensor {
         self.dtype
     }
 
-    /// Returns the size of the elements.
+    /// Returns the size of the elements in bytes.
     pub fn nbytes(&self) -> Bytes {
         Bytes::new(self.shape.nbytes(self.dtype).expect("checked when it was made"))
     }
@@ -148,8 +148,8 @@ impl Tensor {
         self.storage.is_some()
     }
 
-    /// Deploys the tensor: allocates memory by the placement, maps it, and writes the initial values, if there are any.
-    /// On an error everything is freed.
+    /// Deploys the tensor: allocates memory by the placement, maps it, and writes the initial values, if any. On an
+    /// error everything is freed.
     pub fn to(&self, placement: &Placement) -> Result<Self, RuntimeError> {
         self.context.check_open()?;
         let layout = {
@@ -161,7 +161,7 @@ impl Tensor {
         Ok(Self { storage, init, offset_bytes: 0, context: Rc::clone(&self.context), ..*self })
     }
 
-    /// Returns a tensor on the host with elements of another type; a deployed one is read back for it. Unknown values
+    /// Returns a tensor on the host with elements of another type; a deployed tensor is read back first. Unknown values
     /// stay unknown.
     pub fn to_dtype(&self, dtype: DType) -> Result<Self, RuntimeError> {
         let init = self.contents()?.converted(self.dtype, dtype, self.shape.elements())?;
@@ -193,28 +193,30 @@ impl Tensor {
         self.deployed().cloned()
     }
 
-    /// Returns the first of its contiguous virtual addresses; none where addresses are physical or there are no elements.
+    /// Returns the first of the tensor's contiguous virtual addresses; `None` if addresses are physical or there are no
+    /// elements.
     pub fn va_base(&self) -> Result<Option<DeviceVa>, RuntimeError> {
         let base = self.deployed()?.va_base;
         Ok(base.map(|base| DeviceVa::new(base.to_bits() + self.offset_bytes)))
     }
 
-    /// Returns the shards of its memory by offset, copies of the same part by PE.
+    /// Returns the shards of the tensor's memory by offset, copies of the same part by PE.
     pub fn shards(&self) -> Result<&[DeployedShard], RuntimeError> {
         Ok(&self.deployed()?.shards)
     }
 
-    /// Returns the layout of its memory.
+    /// Returns the layout of the tensor's memory.
     pub fn layout(&self) -> Result<&Layout, RuntimeError> {
         Ok(&self.deployed()?.layout)
     }
 
-    /// Returns the duration of installing its mappings, through the fabric.
+    /// Returns the time taken to install the tensor's mappings through the fabric.
     pub fn mapping_latency(&self) -> Result<Span, RuntimeError> {
         Ok(self.deployed()?.mapping)
     }
 
-    /// Returns the stages of the mapping that took longest; they add up to that duration.
+    /// Returns the stages of the mapping that took longest; they add up to the [mapping
+    /// latency](Self::mapping_latency).
     pub fn mapping_stages(&self) -> Result<&[(CommandStage, Span)], RuntimeError> {
         Ok(self.deployed()?.stages.as_ref().map_or(&[], |stages| &stages[..]))
     }
@@ -228,7 +230,7 @@ impl Tensor {
         Ok(Self { shape, ..self.clone() })
     }
 
-    /// Returns a view of a range of rows, possibly empty; a row spans all but the first dimension.
+    /// Returns a view of a range of rows, possibly empty; a row spans all dimensions except the first.
     pub fn rows(&self, rows: Range<u64>) -> Result<Self, RuntimeError> {
         self.deployed()?;
         self.check_contiguous()?;
@@ -245,7 +247,7 @@ impl Tensor {
         Ok(Self { shape, offset_bytes, ..self.clone() })
     }
 
-    /// Returns whether its addresses are row-major.
+    /// Returns whether the tensor's addresses are row-major.
     pub(crate) fn is_contiguous(&self) -> bool {
         let Some(storage) = &self.storage else { return true };
         let (_, columns) = storage.layout.shape().matrix();

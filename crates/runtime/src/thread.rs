@@ -1,4 +1,4 @@
-//! A context on a thread of its own, which any thread can drive.
+//! A context on its own thread, which any thread can drive.
 
 use std::any::Any;
 use std::io;
@@ -11,11 +11,11 @@ use thiserror::Error;
 
 use crate::context::{Context, ContextConfig};
 
-/// A [`Context`], or a `T` that holds one, on a thread of its own.
+/// A [`Context`], or a `T` that holds one, on its own thread.
 ///
-/// A context belongs to one thread, as do its tensors and streams. This handle is `Send` and `Sync`: any thread can send
-/// closures, which run one at a time in the order of their arrival. Tensors that outlive a call are kept in `T`. Dropping
-/// the handle drops `T` on its thread and joins the thread.
+/// A context belongs to one thread, as do its tensors and streams. This handle is `Send` and `Sync`: any thread can
+/// send closures, which run one at a time in the order of arrival. Tensors that outlive a call are kept in `T`.
+/// Dropping the handle drops `T` on its thread and joins the thread.
 ///
 /// ```
 /// use cubeyard_runtime::dtype::DType;
@@ -44,7 +44,7 @@ use crate::context::{Context, ContextConfig};
 /// ```
 #[derive(Debug)]
 pub struct ContextThread<T = Context> {
-    /// Present until the handle is dropped.
+    /// Channel to the thread; present until the handle is dropped.
     calls: Option<Sender<Call<T>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -55,13 +55,13 @@ type Call<T> = Box<dyn FnOnce(&mut T) -> ControlFlow<()> + Send>;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ContextThreadError {
-    /// The closure has panicked, with this message. The context is in an unknown state: it is leaked, and its thread ends.
-    #[error("the call has panicked: {0}")]
+    /// The closure panicked with this message. The context is in an unknown state: it is leaked, and its thread ends.
+    #[error("the call panicked: {0}")]
     Panicked(String),
-    /// The thread has ended after a panic. Make another context.
+    /// The thread has ended after a panic. Create another context.
     #[error("the context's thread has ended after a panic")]
     Ended,
-    /// The call was made inside another call, which it would wait for.
+    /// The call was made inside another call, and would wait for itself.
     #[error("a call inside another call of the same context would wait for itself")]
     Nested,
 }
@@ -116,11 +116,12 @@ impl<T> ContextThread<T> {
 impl<T> Drop for ContextThread<T> {
     fn drop(&mut self) {
         self.calls = None;
-        // The thread cannot wait for itself, where `T` owns a handle of it.
+        // The thread cannot wait for itself, if `T` owns a handle of it.
         if !self.is_current()
             && let Some(thread) = self.thread.take()
         {
-            // A panic on the thread was reported to the caller, or on standard error where the value was dropped.
+            // A panic on the thread was reported to the caller, or on standard error if it occurred while the value was
+            // dropped.
             let _ = thread.join();
         }
     }

@@ -1,29 +1,29 @@
-//! Choice among the flits that wait for one link.
+//! Arbitration among the flits that wait for one link.
 
 use crate::Time;
 use crate::id::LinkId;
 
-/// Rule by which a link chooses among the flits at the heads of the queues of its node.
+/// Rule by which a link chooses among the flits at the heads of its node's queues.
 ///
-/// The head with the least key is chosen, so a new rule is a variant and a line in `key`.
+/// The head with the smallest key is chosen, so a new rule is a variant and a line in `key`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arbiter {
-    /// The flit that has waited at the node longest; ties as links always decide them (rule 4).
+    /// The flit that has waited longest at the node; ties are broken by the fixed order of links (rule 4).
     #[default]
     Fifo,
-    /// The next input after the one served last: flits that begin at the node, then its links by number.
+    /// The next input after the one served last. Flits that start at the node come first, then its links by number.
     RoundRobin,
-    /// The flit whose transfer began first; ties as links always decide them (rule 4).
+    /// The flit whose transfer began first; ties are broken by the fixed order of links (rule 4).
     OldestFirst,
 }
 
-/// A queue of a node: flits that begin there, or flits that came by a link.
+/// An input queue of a node: flits that start there, or flits that arrived over one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Input(u32);
 
 impl Input {
     pub(crate) const SOURCE: Self = Self(0);
-    /// Later than every input, so that a round begins with the first.
+    /// Value after every input, so that the first round starts with the first input.
     pub(crate) const NONE: Self = Self(u32::MAX);
 
     pub(crate) fn behind(link: LinkId) -> Self {
@@ -35,7 +35,7 @@ impl Input {
     }
 }
 
-/// The flit at the head of a queue, which asks for a link.
+/// The flit at the head of a queue, which requests a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) input: Input,
@@ -44,7 +44,7 @@ pub(crate) struct Head {
 }
 
 impl Arbiter {
-    /// Returns the index of the head that is served after input `last`.
+    /// Returns the index of the head to serve next, after input `last`.
     pub(crate) fn choose(self, heads: &[Head], last: Input) -> Option<usize> {
         let heads = heads.iter().enumerate();
         heads.min_by_key(|(_, head)| self.key(head, last)).map(|(place, _)| place)

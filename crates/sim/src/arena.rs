@@ -1,6 +1,6 @@
-//! Values in a list whose places are used again, with keys that stay unique.
+//! Values in a list whose entries are reused, with keys that stay unique.
 
-/// Place of a value, and how often the place had been used before.
+/// Index of a value, and the number of times the index was used before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     index: u32,

@@ -1,15 +1,15 @@
-//! Parts of a machine at the ends of routes.
+//! Components: the parts of a machine at the ends of routes.
 //!
-//! The fabric moves transfers by itself. The engine calls a component when a transfer is delivered to its node,
-//! when an alarm it set goes off, or when a task calls it. The component gives orders to its [`Context`], which the
-//! engine carries out when the component has returned.
+//! The fabric moves transfers by itself. The engine calls a component when a transfer is delivered to its node, when
+//! one of its alarms goes off, or when a task calls it. The component gives orders to its [`Context`]; the engine
+//! executes them after the component has returned.
 
 use crate::id::{NodeId, TransferId};
 use crate::task::SignalId;
 use crate::transfer::{Delivery, Flit, TransferSpec};
 use crate::{Span, Time};
 
-/// A part of a machine that sits at a node.
+/// A part of a machine that is attached to a node.
 ///
 /// A component owns its state, and is called in the order of events.
 pub trait Component {
@@ -19,18 +19,18 @@ pub trait Component {
     /// Receives a transfer whose last flit has been delivered.
     fn receive(&mut self, delivery: Delivery<Self::Message>, context: &mut Context<Self::Message>);
 
-    /// Returns whether [`flit`](Self::flit) is to be called. Called once.
+    /// Returns whether [`flit`](Self::flit) is to be called. The engine asks once.
     fn wants_flits(&self) -> bool {
         false
     }
 
-    /// Receives a flit that was delivered at `flit.at`. Calls may come later than that, but always in the order
+    /// Receives a flit that was delivered at `flit.at`. The call may come later than that time. Calls come in the order
     /// of delivery, and all before the transfer is [received](Self::receive).
     fn flit(&mut self, flit: Flit, message: &Self::Message) {
         let _ = (flit, message);
     }
 
-    /// Handles an alarm that the component has set with `token`.
+    /// Handles an alarm that the component set with `token`.
     fn wake(&mut self, token: u64, context: &mut Context<Self::Message>) {
         let _ = (token, context);
     }
@@ -40,13 +40,13 @@ pub trait Component {
         let _ = (message, context);
     }
 
-    /// Describes what the component still waits for when no event is left, for the report of a deadlock.
+    /// Describes the event that the component still waits for when no event is left, for a deadlock report.
     fn waits_for(&self) -> Option<String> {
         None
     }
 }
 
-/// Orders of a component to the engine at one instant.
+/// Orders that a component gives to the engine at one instant.
 #[derive(Debug)]
 pub struct Context<M> {
     pub(crate) now: Time,
@@ -68,7 +68,7 @@ impl<M> Context<M> {
         Self { now: Time::ZERO, node: NodeId::new(0), begun: 0, orders: Vec::new() }
     }
 
-    /// Returns the present time.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -78,7 +78,7 @@ impl<M> Context<M> {
         self.node
     }
 
-    /// Begins a transfer when the component has returned.
+    /// Begins a transfer after the component has returned.
     pub fn send(&mut self, spec: TransferSpec<M>) -> TransferId {
         let transfer = TransferId(self.begun);
         self.begun += 1;
@@ -91,13 +91,13 @@ impl<M> Context<M> {
         self.orders.push(Order::Wake(self.node, self.now + span, token));
     }
 
-    /// Calls another component in this instant, when this one has returned: for parts that share a place,
-    /// with no link between them.
+    /// Calls another component at the same instant, after this one has returned. For components at one location,
+    /// without a link between them.
     pub fn call(&mut self, node: NodeId, message: M) {
         self.orders.push(Order::Call(node, message));
     }
 
-    /// Raises a signal that tasks may wait for.
+    /// Raises a signal; tasks may be waiting for it.
     pub fn raise(&mut self, signal: SignalId) {
         self.orders.push(Order::Raise(signal));
     }

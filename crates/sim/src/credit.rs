@@ -1,11 +1,11 @@
-//! Finite buffers behind links, with credits and queues.
+//! Finite buffers after links, with credits and queues.
 //!
-//! Without this, a link is a reservation and a node has room for everything. With it, a flit is given a
-//! link only if the link and a place in the buffer behind it are free; until then it stands in the queue of
-//! its input, and only the head of a queue asks. The rules are in `docs/machine-rules.md`.
+//! Without this module, a link is a reservation and nodes have unlimited buffers. With it, a flit is granted a link
+//! only if the link and an entry in the buffer after it are free. Until then the flit waits in the queue of its input,
+//! and only the head of a queue requests a link. The rules are in `docs/machine-rules.md`.
 //!
-//! In an instant, flits join queues and credits come back first. Then each link that can be given is served, by
-//! number, one flit at a time; the next head of that queue asks in the same instant.
+//! Within an instant, flits join queues and credits return first. Then each link that can be granted is served, by
+//! number, one flit at a time; the next head of that queue requests its link in the same instant.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -18,10 +18,10 @@ use crate::network::Network;
 use crate::traffic::Traffic;
 use crate::{Span, Time};
 
-/// Size of the buffers, and the choice among flits that wait.
+/// Buffer size, and arbitration among waiting flits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSpec {
-    /// Number of flits that the buffer of a link holds, at the node that the link leads to.
+    /// Capacity of a link's buffer in flits. The buffer is at the node where the link ends.
     pub flits: NonZero<u32>,
     /// Rule by which a link chooses among several flits.
     pub arbiter: Arbiter,
@@ -31,29 +31,29 @@ pub struct BufferSpec {
 #[derive(Debug)]
 pub(crate) struct Buffers {
     arbiter: Arbiter,
-    /// Rank of serving link 0: after all flits of an instant.
+    /// Rank of serving link 0: after all flits of the instant.
     rank: u32,
     links: Vec<Buffer>,
 }
 
-/// A link as the node where it begins sees it, and the queue at the node where it ends.
+/// State of a link at its upstream node, and the queue at its downstream node.
 #[derive(Clone, Debug)]
 struct Buffer {
-    /// Free places, as far as the start of the link has learnt.
+    /// Number of free buffer entries, as known at the start of the link.
     places: u32,
     /// Time of the next [`FabricEvent::Serve`]; [`Time::NEVER`] if none is scheduled.
     due: Time,
-    /// The input served last.
+    /// Input that was served last.
     last: Input,
-    /// Heads that ask for the link: at most one of each input.
+    /// Heads that request the link: at most one per input.
     heads: Vec<Head>,
-    /// Flits that begin where the link begins and take it.
+    /// Flits that start at the link's upstream node and take the link.
     source: VecDeque<Standing>,
-    /// Flits that came by the link and may go on.
+    /// Flits that arrived over the link and may continue.
     behind: VecDeque<Standing>,
 }
 
-/// A flit in a queue, which is to take the link of its `hop`.
+/// A flit in a queue, waiting for the link of its `hop`.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     slot: SlotId,
@@ -88,7 +88,7 @@ impl Buffers {
         self.rank + u32::try_from(link.index()).expect("link numbers have 32 bits")
     }
 
-    /// The queue of an input of the node where `link` begins.
+    /// Returns the queue of an input of the node where `link` begins.
     fn queue(&mut self, link: LinkId, input: Input) -> &mut VecDeque<Standing> {
         match input.link() {
             Some(came_by) => &mut self.link(came_by).behind,
@@ -96,7 +96,7 @@ impl Buffers {
         }
     }
 
-    /// For each link, the link that the head of the queue behind it asks for.
+    /// Returns, for each link, the link that the head of its buffer requests.
     fn waits(&self) -> Vec<Option<LinkId>> {
         let mut waits = vec![None; self.links.len()];
         for (link, buffer) in self.links.iter().enumerate() {
@@ -131,7 +131,7 @@ impl Buffers {
         }
     }
 
-    /// Lets the head of a queue, if there is one, ask for its link.
+    /// Makes the head of a queue, if any, request its link.
     fn step_up<M>(
         &mut self,
         traffic: &Traffic<M>,
@@ -147,7 +147,7 @@ impl Buffers {
         self.settle(traffic, env, link);
     }
 
-    /// Schedules when a link is served next, if a flit asks for it and a place behind it is free.
+    /// Schedules the next service of a link, if a flit requests it and a buffer entry is free.
     fn settle<M>(&mut self, traffic: &Traffic<M>, env: &mut impl Environment<M>, link: LinkId) {
         let at = env.now().max(Time::from_ps(traffic.links[link.index()].free));
         let rank = self.rank_of(link);
@@ -158,7 +158,7 @@ impl Buffers {
         }
     }
 
-    /// Counts a place behind a link that has become free.
+    /// Counts a buffer entry of a link that has become free.
     #[cold]
     pub(crate) fn credit<M>(
         &mut self,
@@ -170,7 +170,7 @@ impl Buffers {
         self.settle(traffic, env, link);
     }
 
-    /// Gives a link that is free, with a free place behind it, to a head.
+    /// Grants a free link, with a free buffer entry, to a head.
     #[cold]
     pub(crate) fn serve<M>(
         &mut self,
@@ -197,8 +197,8 @@ impl Buffers {
         self.settle(traffic, env, link);
     }
 
-    /// Rings of buffers in which each waits for a place in the next. If flits stand in queues and no event is
-    /// pending, there is at least one ring: each head waits for a full buffer, which has a head.
+    /// Returns the rings of buffers in which each waits for the next. If flits wait in queues and no event is pending,
+    /// there is at least one ring: each head waits for a full buffer, which also has a head.
     pub(crate) fn blocked(&self) -> Vec<(LinkId, LinkId)> {
         rings(&self.waits())
     }
@@ -214,7 +214,7 @@ fn rings(waits: &[Option<LinkId>]) -> Vec<(LinkId, LinkId)> {
             walk_of[at.index()] = walk;
             at = next;
         }
-        // A walk that meets its own track has found a ring.
+        // A walk that meets its own path has found a ring.
         let first = at;
         while let (true, Some(next)) = (walk_of[at.index()] == walk, waits[at.index()]) {
             found.push((at, next));

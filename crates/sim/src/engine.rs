@@ -1,4 +1,4 @@
-//! The event loop: takes the next event and lets it happen, until nothing is left.
+//! The event loop: takes the next event and executes it, until none is left.
 
 mod order_hash;
 mod present;
@@ -24,11 +24,11 @@ use present::{Event, Present};
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Whether the flits of a transfer move as a train, with one event at its end, where they can. The results are
-    /// the same.
+    /// Whether the flits of a transfer move as a train where possible, with one event at its end. The results are the
+    /// same.
     pub trains: bool,
-    /// Finite buffers behind links, with which there are no trains. Without them, nodes have room for all flits, and
-    /// links serve in the order of asking.
+    /// Finite buffers after links; they exclude trains. Without them, nodes have unlimited buffers, and links serve
+    /// flits in the order of their requests.
     pub buffers: Option<BufferSpec>,
 }
 
@@ -38,7 +38,7 @@ impl Default for EngineConfig {
     }
 }
 
-/// Advances the time of one machine. See the [crate](crate) for an example.
+/// Event loop of one machine. See the [crate](crate) for an example.
 #[derive(Debug)]
 pub struct Engine<C: Component, O = NullObserver> {
     fabric: Fabric<C::Message>,
@@ -47,27 +47,27 @@ pub struct Engine<C: Component, O = NullObserver> {
     alarms: Arena<(NodeId, u64)>,
     calls: Arena<(NodeId, C::Message)>,
     context: Context<C::Message>,
-    /// Nodes whose components have been called since they last waited for nothing.
+    /// Nodes whose components were called since they were last found not to wait.
     touched: Vec<NodeId>,
     is_touched: Vec<bool>,
     order: OrderHash,
 }
 
 impl<C: Component> Engine<C> {
-    /// Makes an engine at time zero. Nodes without a component only forward.
+    /// Creates an engine at time zero. Nodes without a component only forward.
     ///
     /// # Panics
-    /// If a component sits at a node that is not there, or two sit at one.
+    /// If a component is at a node that does not exist, or two are at one node.
     pub fn new(network: Network, components: impl IntoIterator<Item = (NodeId, C)>) -> Self {
         Self::observed(network, components, EngineConfig::default(), NullObserver)
     }
 }
 
 impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
-    /// Makes an engine at time zero with an observer.
+    /// Creates an engine at time zero with an observer.
     ///
     /// # Panics
-    /// If a component sits at a node that is not there, or two sit at one.
+    /// If a component is at a node that does not exist, or two are at one node.
     pub fn observed(
         network: Network,
         components: impl IntoIterator<Item = (NodeId, C)>,
@@ -84,7 +84,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
             wants_flits[node.index()] = component.wants_flits();
             seated.push(component);
         }
-        // Tasks come first in an instant, then alarms by node, then flits.
+        // Within an instant, tasks come first, then alarms by node, then flits.
         let flit_ranks = 1 + u32::try_from(nodes).expect("node numbers have 32 bits");
         let EngineConfig { trains, buffers } = config;
         Self {
@@ -108,18 +108,18 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
     }
 
-    /// Limits the memory of each train from now on to this number of times, of 8 bytes each; 2²⁴ without a limit of one's
-    /// own. Longer trains move as single flits where they meet other transfers. No result depends on it.
+    /// Limits the memory of each train from now on to this number of times, of 8 bytes each; the default is 2²⁴. Longer
+    /// trains move as single flits when they meet other transfers. No result depends on the limit.
     pub fn limit_trains(&mut self, times: u64) {
         self.fabric.limit_trains(times);
     }
 
-    /// Returns the present time.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         self.present.now
     }
 
-    /// Returns the network that the engine was made of.
+    /// Returns the network of the engine.
     pub fn network(&self) -> &Network {
         self.fabric.network()
     }
@@ -129,7 +129,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         &self.present.observer
     }
 
-    /// Returns the observer mutably, to read it out.
+    /// Returns the observer mutably, for example to take its records.
     pub fn observer_mut(&mut self) -> &mut O {
         &mut self.present.observer
     }
@@ -140,7 +140,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         Some(&self.present.components[seat as usize])
     }
 
-    /// Returns the component at a node mutably, to be changed between events.
+    /// Returns the component at a node mutably, for changes between events.
     pub fn component_mut(&mut self, node: NodeId) -> Option<&mut C> {
         self.component(node)?;
         self.touch(node);
@@ -152,12 +152,12 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.present.queue.next_time()
     }
 
-    /// Returns the number of times that a flit has crossed a link.
+    /// Returns the total number of link crossings by flits.
     pub fn flit_hops(&self) -> u64 {
         self.fabric.flit_hops()
     }
 
-    /// Returns the number of transfers under way.
+    /// Returns the number of transfers in flight.
     pub fn under_way(&self) -> usize {
         self.fabric.under_way()
     }
@@ -168,19 +168,19 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.order.0
     }
 
-    /// Calls a component at the present time.
+    /// Calls a component at the current time.
     ///
     /// # Panics
-    /// If no component sits there.
+    /// If the node has no component.
     pub fn call(&mut self, node: NodeId, message: C::Message) {
         self.with_component(node, |component, context| component.call(message, context));
     }
 
-    /// Calls a component at `time`, or now if that is past, before flits move in that instant. Calls of one node and
-    /// one instant come in the order in which they were made.
+    /// Calls a component at `time`, or now if `time` is in the past, before flits move in that instant. Calls to one
+    /// node at one instant are made in the order in which they were scheduled.
     ///
     /// # Panics
-    /// If no component sits there.
+    /// If the node has no component.
     pub fn call_at(&mut self, time: Time, node: NodeId, message: C::Message) {
         let call = self.calls.insert((node, message));
         self.present.queue.push(time.max(self.present.now), alarm_rank(node), Event::Call(call));
@@ -191,7 +191,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.run_until(Time::NEVER)
     }
 
-    /// Runs until no event is left, until `deadline` or simulated time is over, or until it is
+    /// Runs until no event is left, until `deadline`, until the end of simulated time, or until it is
     /// [interrupted](crate::interruptible).
     pub fn run_until(&mut self, deadline: Time) -> Stop {
         self.settle_tasks();
@@ -270,15 +270,15 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.carry_out(before);
     }
 
-    /// Notes that a component may have begun to wait.
+    /// Records that a component may have begun to wait.
     fn touch(&mut self, node: NodeId) {
         if !std::mem::replace(&mut self.is_touched[node.index()], true) {
             self.touched.push(node);
         }
     }
 
-    /// Carries out the orders of a component, the first of which is at `from`. Orders of a component that is called
-    /// come before those that were given after the call.
+    /// Executes the orders of a component, starting at index `from`. The orders of a called component are executed
+    /// before the orders that follow the call.
     fn carry_out(&mut self, from: usize) {
         self.context.orders[from..].reverse();
         while self.context.orders.len() > from
@@ -299,8 +299,8 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         }
     }
 
-    /// Lists the tasks, components and buffers that wait. Asks only components that were called since they last did
-    /// not wait.
+    /// Lists the waiting tasks, components and buffers. Only components that were called since they last did not wait
+    /// are asked.
     fn waiting(&mut self) -> Vec<Waiting> {
         let mut waiting = self.tasks.waiting();
         let mut touched = std::mem::take(&mut self.touched);
@@ -322,12 +322,12 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         waiting
     }
 
-    /// Returns the total time that each link has been in use, by link.
+    /// Returns the total busy time of each link, by link.
     pub fn busy(&mut self) -> Vec<Span> {
         self.fabric.busy(&mut self.present)
     }
 
-    /// Starts a task at the present time. It runs when the engine does.
+    /// Starts a task at the current time. The task runs when the engine runs.
     pub fn spawn<F>(
         &mut self,
         name: impl Into<String>,
@@ -344,7 +344,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
         self.tasks.handle(self.present.now)
     }
 
-    /// Carries out requests of tasks.
+    /// Executes the requests of tasks.
     fn settle_tasks(&mut self) {
         while let Some(wish) = self.tasks.next_wish() {
             let Present { now, queue, .. } = &mut self.present;
@@ -356,7 +356,7 @@ impl<C: Component, O: Observer<C::Message>> Engine<C, O> {
     }
 }
 
-/// Rank of alarms and calls of a node: after tasks, before flits.
+/// Returns the rank of alarms and calls of a node: after tasks, before flits.
 fn alarm_rank(node: NodeId) -> u32 {
     1 + u32::try_from(node.index()).expect("node numbers have 32 bits")
 }

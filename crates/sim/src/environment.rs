@@ -1,4 +1,4 @@
-//! The engine as the fabric sees it: a clock, a queue of events, an observer and receivers of flits.
+//! The engine as seen by the fabric: a clock, a queue of events, an observer and receivers of flits.
 
 use crate::Time;
 use crate::event::{FabricEvent, Place};
@@ -8,24 +8,24 @@ use crate::transfer::Flit;
 
 /// The part of the engine that the fabric acts on.
 pub(crate) trait Environment<M> {
-    /// Whether every crossing of a link is reported; there are no trains then.
+    /// Whether every link crossing is reported; trains are disabled then.
     const REPORTS_FLITS: bool;
 
     fn now(&self) -> Time;
 
-    /// The present time with the highest rank that an event of this instant has had so far. An event may
-    /// schedule one of a lower rank; trains treat everything up to the highest as past.
+    /// Returns the current time with the highest rank of any event so far in this instant. An event may schedule
+    /// another one of a lower rank; trains treat everything up to the highest rank as past.
     fn reached(&self) -> Place;
 
-    /// Schedules an event. Events of one instant happen in the order of their ranks.
+    /// Schedules an event. Events of one instant are executed in the order of their ranks.
     fn schedule(&mut self, time: Time, rank: u32, event: FabricEvent);
 
-    /// Reports that a flit has been given a link.
+    /// Reports that a flit was granted a link.
     fn crossed(&mut self, crossing: Crossing);
 
-    /// Reports that a transfer has waited for another one.
+    /// Reports that a transfer has waited for another.
     fn waited(&mut self, transfer: TransferId, wait: Wait);
 
-    /// Gives flits to the component at a node.
+    /// Passes flits to the component at a node.
     fn deliver_flits(&mut self, node: NodeId, flits: impl Iterator<Item = Flit>, message: &M);
 }

@@ -12,19 +12,19 @@ use crate::transfer::{Asks, Delivery, Leg, LegEnd, TransferSpec};
 
 /// Links of a network and the transfers on them.
 ///
-/// The fabric owns neither the time nor the queue of events: it acts on the [`Environment`] that it is given.
+/// The fabric owns neither the time nor the event queue: it acts on the [`Environment`] passed to it.
 #[derive(Debug)]
 pub(crate) struct Fabric<M> {
     trains: Trains<M>,
-    /// Queues, if buffers are finite; there are no trains then.
+    /// Queues of finite buffers; they exclude trains.
     buffers: Option<Box<Buffers>>,
-    /// Whether the component at each node takes single flits.
+    /// Whether the component at each node receives single flits.
     wants_flits: Vec<bool>,
     uses_trains: bool,
 }
 
 impl<M> Fabric<M> {
-    /// Makes a fabric without transfers. The ranks of its events begin at `flit_ranks`.
+    /// Creates a fabric without transfers. The ranks of its events begin at `flit_ranks`.
     pub(crate) fn new(
         network: Network,
         trains: bool,
@@ -35,7 +35,8 @@ impl<M> Fabric<M> {
         let buffers = buffers.map(|spec| Box::new(Buffers::new(spec, &network, flit_ranks)));
         let trains_fit = trains && buffers.is_none();
         let trains = Trains::new(Traffic::new(network, flit_ranks));
-        // A train passes a node without an event, in which a serial one would decide who comes first.
+        // A train passes a node without an event, but a serial node needs an event to decide which transfer comes
+        // first.
         let is_serial = trains.traffic.links.iter().any(|link| link.is_serial);
         let uses_trains = trains_fit && !is_serial && trains.keep_pace();
         Self { trains, buffers, wants_flits, uses_trains }
@@ -50,23 +51,23 @@ impl<M> Fabric<M> {
         &self.trains.traffic.network
     }
 
-    /// Number of times that a flit has crossed a link.
+    /// Returns the total number of link crossings by flits.
     pub(crate) fn flit_hops(&self) -> u64 {
         self.trains.traffic.flit_hops
     }
 
-    /// Number of transfers that have begun and not arrived.
+    /// Returns the number of transfers that have begun and not arrived.
     pub(crate) fn under_way(&self) -> usize {
         self.trains.traffic.transfers.under_way()
     }
 
-    /// Total time that each link has been in use, by link.
+    /// Returns the total busy time of each link, by link.
     pub(crate) fn busy(&mut self, env: &mut impl Environment<M>) -> Vec<Span> {
         self.trains.book_all(env);
         self.trains.traffic.links.iter().map(|link| Span::from_ps(link.busy)).collect()
     }
 
-    /// Rings of full buffers, as pairs of a link and the link that the head of its buffer waits for.
+    /// Returns rings of full buffers, as pairs of a link and the link that the head of its buffer waits for.
     pub(crate) fn blocked(&self) -> Vec<(LinkId, LinkId)> {
         self.buffers.as_ref().map_or(Vec::new(), |buffers| buffers.blocked())
     }
@@ -74,7 +75,7 @@ impl<M> Fabric<M> {
     /// Begins a transfer.
     ///
     /// # Panics
-    /// If it has more than 2³² flits or hops beyond 2¹⁶, or asks before the present.
+    /// If it has more than 2³² flits or 2¹⁶ hops, or requests a link before the current time.
     pub(crate) fn send(
         &mut self,
         env: &mut impl Environment<M>,
@@ -88,7 +89,7 @@ impl<M> Fabric<M> {
         self.start_leg(env, slot, 0, &asks);
     }
 
-    /// Lets an event happen. Returns the transfer that arrives by it, with its destination.
+    /// Executes an event. Returns the transfer that arrives with it, and the transfer's destination.
     #[inline]
     pub(crate) fn handle(
         &mut self,
@@ -144,7 +145,7 @@ impl<M> Fabric<M> {
         (buffers, &mut self.trains.traffic)
     }
 
-    /// Starts a leg from hop `from`: as a train, if it can be one.
+    /// Starts a leg at hop `from`: as a train if possible.
     fn start_leg<E: Environment<M>>(&mut self, env: &mut E, slot: SlotId, from: u16, asks: &Asks) {
         let leg = self.leg_from(slot, from);
         let transfer = &mut self.trains.traffic.transfers[slot];
@@ -156,7 +157,7 @@ impl<M> Fabric<M> {
         self.trains.traffic.walk(env, slot, asks, self.buffers.is_some());
     }
 
-    /// The part of a route from hop `from` to the next node that stores and forwards, or to the destination.
+    /// Returns the part of a route from hop `from` to the next store-and-forward node, or to the destination.
     fn leg_from(&self, slot: SlotId, from: u16) -> Leg {
         let Traffic { links, transfers, .. } = &self.trains.traffic;
         let hops = &transfers[slot].hops;
@@ -177,7 +178,7 @@ impl<M> Fabric<M> {
         }
     }
 
-    /// Lets all flits of a leg ask for its first link, or join the queue before it.
+    /// Makes all flits of a leg request its first link, or join the queue before it.
     fn begin(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         let traffic = &mut self.trains.traffic;
         let transfer = &traffic.transfers[slot];

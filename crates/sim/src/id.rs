@@ -9,17 +9,17 @@ macro_rules! id {
         pub struct $name(u32);
 
         impl $name {
-            /// Makes an id of an index.
+            /// Creates an id from an index.
             ///
             /// # Panics
-            /// Beyond 2³² − 1.
+            /// If the index is above 2³² − 1.
             pub const fn new(index: usize) -> Self {
                 assert!(index <= u32::MAX as usize, "too many of them");
                 #[expect(clippy::cast_possible_truncation, reason = "checked above")]
                 Self(index as u32)
             }
 
-            /// Makes an id of a number.
+            /// Creates an id from a number.
             pub const fn numbered(number: u32) -> Self {
                 Self(number)
             }
@@ -29,7 +29,7 @@ macro_rules! id {
                 self.0
             }
 
-            /// Returns the index in the list of all.
+            /// Returns the id as an index into the list of all.
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
@@ -46,7 +46,7 @@ macro_rules! id {
 id!(NodeId, "a node");
 id!(LinkId, "a link");
 
-/// Id of a transfer: its number in the order in which transfers begin. It is not used again.
+/// Id of a transfer: its number in the order in which transfers begin. It is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId(pub(crate) u64);
 
@@ -57,14 +57,14 @@ impl TransferId {
     }
 }
 
-/// Index of a transfer under way. It is used again when the transfer is done. By then no event refers to it except
-/// outdated [arrivals of trains](crate::event::FabricEvent::TrainDone), whose number tells them apart.
+/// Index of a transfer in flight, reused when the transfer is done. By then no event refers to it except outdated
+/// [arrivals of trains](crate::event::FabricEvent::TrainDone), which are recognised by their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotId(u32);
 
 impl SlotId {
     /// # Panics
-    /// Beyond 2³² − 1.
+    /// If the index is above 2³² − 1.
     pub(crate) fn new(index: usize) -> Self {
         Self(u32::try_from(index).expect("fewer than 2³² transfers at once"))
     }

@@ -1,17 +1,17 @@
-//! Interruption of a running engine, as by a user's Ctrl-C.
+//! Interruption of a running engine, for example by Ctrl-C.
 
 use std::cell::Cell;
 
-/// Number of events between two questions: below a millisecond of work.
+/// Number of events between two checks: less than a millisecond of work.
 const EVENTS: u32 = 1 << 12;
 
 thread_local! {
-    /// The question that engines of this thread ask while they run.
+    /// The check that engines of this thread run periodically.
     static QUESTION: Cell<Option<fn() -> bool>> = const { Cell::new(None) };
 }
 
-/// Calls `act`, in which every engine of this thread asks `is_wanted` once in 4,096 events whether to stop. An engine
-/// that stops returns [`Stop::Interrupted`](crate::Stop::Interrupted), and can run on later.
+/// Calls `act`, during which every engine of this thread calls `is_wanted` once per 4,096 events to check whether to
+/// stop. An engine that stops returns [`Stop::Interrupted`](crate::Stop::Interrupted), and can continue later.
 ///
 /// ```
 /// use cubeyard_sim::interruptible;
@@ -19,7 +19,7 @@ thread_local! {
 /// assert_eq!(interruptible(|| false, || 6 * 7), 42);
 /// ```
 pub fn interruptible<T>(is_wanted: fn() -> bool, act: impl FnOnce() -> T) -> T {
-    /// Restores the question of the caller, also if `act` panics.
+    /// Restores the check of the caller, even if `act` panics.
     struct Restore(Option<fn() -> bool>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -30,7 +30,7 @@ pub fn interruptible<T>(is_wanted: fn() -> bool, act: impl FnOnce() -> T) -> T {
     act()
 }
 
-/// Calls `act` without interruption, inside of [`interruptible`] too.
+/// Calls `act` without interruption, even inside [`interruptible`].
 pub fn uninterrupted<T>(act: impl FnOnce() -> T) -> T {
     interruptible(|| false, act)
 }

@@ -1,7 +1,9 @@
-//! A deterministic event engine whose network moves transfers flit by flit. It knows no hardware.
+//! A deterministic event engine whose network moves transfers flit by flit. It contains no hardware models.
+//!
+//! Internal: programs use the crate `cubeyard`.
 //!
 //! A machine is a [`Network`] of nodes and directed links, with a [`Component`] at each node that does more than
-//! forward. The fabric moves transfers along their routes; a component is called when a transfer has arrived, and gives
+//! forward. The fabric moves transfers along their routes. A component is called when a transfer has arrived, and gives
 //! orders. Here a memory answers every question of a reader after 8 ns with 1 KiB:
 //!
 //! ```
@@ -91,13 +93,14 @@
 //! From here:
 //!
 //! - [`Network`]: nodes with an overhead, links with bandwidth and propagation; checked once, then fixed;
-//! - [`Component`] and [`Context`]: calls of a part, and its orders; [`Asks`]: the times at which flits set out;
-//! - [`TaskHandle`]: the interface of a task; [`Stop`]: the reason for which an engine stopped;
-//! - [`Observer`]: sees every transfer, and every flit if wanted, and changes nothing;
+//! - [`Component`] and [`Context`]: calls to a component, and its orders; [`Asks`]: the times at which flits request
+//!   their first link;
+//! - [`TaskHandle`]: the interface of a task; [`Stop`]: the reason why an engine stopped;
+//! - [`Observer`]: sees every transfer, and every flit on request, and changes nothing;
 //! - [`EngineConfig`]: whether flits move together as trains, which changes no result, and
 //!   whether buffers are finite, which does.
 //!
-//! The rules of time are in `docs/machine-rules.md`. All ties are decided by one order (rule 4), so the same input
+//! The timing rules are in `docs/machine-rules.md`. All ties are broken by one total order (rule 4), so the same input
 //! gives the same events; [`Engine::order_hash`] is a hash of that order.
 
 mod arbiter;

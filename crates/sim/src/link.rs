@@ -4,29 +4,29 @@ use crate::id::{LinkId, NodeId, TransferId};
 use crate::network::{Forwarding, LinkSpec, Network, NodeSpec};
 use crate::{Span, Time};
 
-/// State of a link and of the node that it leads to. One cache line, because every hop of every transfer uses it.
+/// State of a link and of its downstream node. One cache line, because every hop of every transfer uses it.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct LinkState {
     /// Time from which the link is free, in picoseconds.
     pub(crate) free: u64,
-    /// Time that a full flit takes.
+    /// Time of a full flit on the link, in picoseconds.
     pub(crate) flit: u64,
     pub(crate) propagation: u64,
-    /// Overhead of the node behind it for each transfer.
+    /// Overhead of the downstream node per transfer, in picoseconds.
     pub(crate) overhead: u64,
-    /// Total time in use.
+    /// Total busy time, in picoseconds.
     pub(crate) busy: u64,
-    /// The transfer that used it last.
+    /// Transfer that used the link last.
     pub(crate) last: TransferId,
-    /// Rank of flits that begin with this link.
+    /// Rank of flits whose route begins with this link.
     pub(crate) start_rank: u32,
-    /// Index of its bandwidth among those of the network.
+    /// Index of the link's bandwidth in the network's list.
     pace: u32,
     pub(crate) to: NodeId,
-    /// Whether the node behind it stores and forwards.
+    /// Whether the downstream node stores and forwards.
     pub(crate) stores: bool,
-    /// Whether the node behind it has an overhead, and processes that of one transfer at a time.
+    /// Whether the downstream node has an overhead and processes the overhead of one transfer at a time.
     pub(crate) is_serial: bool,
 }
 
@@ -35,7 +35,7 @@ const _: () = assert!(size_of::<LinkState>() == 64);
 impl LinkState {
     const NOBODY: TransferId = TransferId(u64::MAX);
 
-    /// Rank of flits that come by this link.
+    /// Returns the rank of flits that arrive over this link.
     #[inline]
     pub(crate) fn rank(&self, id: LinkId) -> u32 {
         Network::rank_of_link(id, self.to)
@@ -45,14 +45,14 @@ impl LinkState {
         self.last != Self::NOBODY
     }
 
-    /// Delay until the start of the link learns that a place behind it was freed: at least 1 ps, so that no
-    /// cause has its effect in the same instant.
+    /// Returns the delay until the start of the link learns that a buffer entry was freed. It is at least 1 ps, so that
+    /// no effect occurs in the instant of its cause.
     pub(crate) fn credit_latency(&self) -> u64 {
         self.propagation.max(1)
     }
 
-    /// Time at which a flit arrives at the other end: at least 1 ps after its start, so that no cause has its
-    /// effect in the same instant.
+    /// Returns the time at which a flit arrives at the other end: at least 1 ps after its start, so that no effect
+    /// occurs in the instant of its cause.
     #[inline]
     pub(crate) fn arrival(&self, start: u64, end: u64) -> u64 {
         (end + self.propagation).max(start + 1)
@@ -79,7 +79,7 @@ impl LinkState {
         network.links().iter().map(state).collect()
     }
 
-    /// Time that a flit of so many bytes takes.
+    /// Returns the time of a flit of `bytes` bytes on the link.
     #[inline]
     pub(crate) fn span(&self, bytes: u64, network: &Network) -> u64 {
         Paces::new(bytes, network).span(self)
@@ -90,7 +90,7 @@ fn is_serial(node: &NodeSpec) -> bool {
     node.is_serial && node.overhead > Span::ZERO
 }
 
-/// Computes the time that a flit takes on one link after the other. It divides only when the bandwidth changes.
+/// Computes the time of a flit on successive links. It divides only when the bandwidth changes.
 pub(crate) struct Paces<'a> {
     bytes: u64,
     network: &'a Network,

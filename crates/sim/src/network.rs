@@ -7,32 +7,32 @@ use thiserror::Error;
 use crate::id::{LinkId, NodeId};
 use crate::{Bandwidth, Span};
 
-/// Links that a transfer takes, one after the other.
+/// Links of a transfer, in order.
 pub type Route = Rc<[LinkId]>;
 
-/// Rule by which a node forwards transfers.
+/// Forwarding rule of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forwarding {
-    /// Forwards each flit when it arrives.
+    /// Forwards each flit on arrival.
     #[default]
     CutThrough,
-    /// Forwards the flits of a transfer when all have arrived.
+    /// Forwards the flits of a transfer after all have arrived.
     StoreAndForward,
 }
 
 /// Properties of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeSpec {
-    /// Delay of each transfer that passes through or ends, once.
+    /// Delay per transfer that passes through or ends here.
     pub overhead: Span,
-    /// Rule by which the node forwards transfers.
+    /// Forwarding rule of the node.
     pub forwarding: Forwarding,
-    /// Whether the node processes the overhead of one transfer at a time: a transfer that arrives meanwhile waits.
-    /// Otherwise the overhead delays its own transfer and no other.
+    /// Whether the node processes the overhead of one transfer at a time: a transfer that arrives in the meantime
+    /// waits. Otherwise the overhead delays only its own transfer.
     pub is_serial: bool,
 }
 
-/// Properties of a link, which leads in one direction.
+/// Properties of a directed link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
     /// Node where the link begins.
@@ -41,77 +41,77 @@ pub struct LinkSpec {
     pub to: NodeId,
     /// Rate at which bytes enter the link.
     pub bandwidth: Bandwidth,
-    /// Time that a byte is on the wire.
+    /// Propagation delay of a byte.
     pub propagation: Span,
 }
 
-/// A checked graph of nodes and links.
+/// A validated graph of nodes and links.
 #[derive(Clone, Debug)]
 pub struct Network {
     flit_bytes: u64,
     header_bytes: u64,
     nodes: Vec<NodeSpec>,
     links: Vec<LinkSpec>,
-    /// Distinct bandwidths of the links, in order.
+    /// Distinct bandwidths of the links, sorted.
     bandwidths: Vec<Bandwidth>,
 }
 
-/// Reason for which lists of nodes and links are not a network. Correct the lists and try again.
+/// Reason why lists of nodes and links are not a network. Correct the lists and try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NetworkError {
-    /// Flits have no bytes.
-    #[error("flits of no bytes")]
+    /// The flit size is zero.
+    #[error("flits of zero bytes")]
     EmptyFlits,
-    /// A link begins or ends at a node that is not there.
-    #[error("link {link} joins node {node}, and there are {nodes} nodes")]
+    /// A link begins or ends at a node that does not exist.
+    #[error("link {link} connects node {node}, but there are only {nodes} nodes")]
     NoSuchNode {
-        /// Link in question.
+        /// The invalid link.
         link: LinkId,
-        /// Node that it names.
+        /// Node that the link refers to.
         node: NodeId,
         /// Number of nodes in the network.
         nodes: usize,
     },
-    /// Links are not in the order of the nodes that they lead to, by which ties are decided.
+    /// The links are not sorted by destination node. Ties are broken by this order.
     #[error(
-        "link {link} leads to node {to}, after a link to node {before}: links are numbered by destination"
+        "link {link} leads to node {to}, after a link to node {before}: links must be sorted by destination"
     )]
     Unordered {
         /// Link that is out of order.
         link: LinkId,
-        /// Node that it leads to.
+        /// Destination of the link.
         to: NodeId,
-        /// Node that the link before it leads to.
+        /// Destination of the previous link.
         before: NodeId,
     },
 }
 
-/// Reason for which a list of links is not a route.
+/// Reason why a list of links is not a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RouteError {
     /// The list is empty; a route has at least one link.
-    #[error("a route of no links")]
+    #[error("a route without links")]
     Empty,
     /// The network has no such link.
-    #[error("no link {0}")]
+    #[error("there is no link {0}")]
     NoSuchLink(LinkId),
-    /// A link does not begin where the one before it ends.
-    #[error("link {link} begins at node {from}, and the route has come to node {at}")]
+    /// A link does not begin where the previous link ends.
+    #[error("link {link} begins at node {from}, but the route has reached node {at}")]
     Broken {
-        /// Link in question.
+        /// The invalid link.
         link: LinkId,
-        /// Node where it begins.
+        /// Node where the link begins.
         from: NodeId,
-        /// Node where the link before it ends.
+        /// Node where the previous link ends.
         at: NodeId,
     },
-    /// A link occurs twice.
-    #[error("link {0} twice")]
+    /// A link occurs more than once.
+    #[error("link {0} occurs twice")]
     Twice(LinkId),
 }
 
 impl Network {
-    /// Makes a network whose transfers move in flits of `flit_bytes` bytes.
+    /// Creates a network whose transfers move in flits of `flit_bytes` bytes.
     pub fn new(
         flit_bytes: u64,
         nodes: Vec<NodeSpec>,
@@ -127,23 +127,23 @@ impl Network {
         Ok(Self { flit_bytes, header_bytes: 0, nodes, links, bandwidths })
     }
 
-    /// Adds a header of so many bytes to each flit on each link, commands included.
+    /// Adds a header of `header_bytes` to each flit on each link, including commands.
     #[must_use]
     pub fn with_headers(self, header_bytes: u64) -> Self {
         Self { header_bytes, ..self }
     }
 
-    /// Returns the bytes of the header of each flit.
+    /// Returns the header size of each flit in bytes.
     pub fn header_bytes(&self) -> u64 {
         self.header_bytes
     }
 
-    /// Returns the time that a flit of so many bytes takes on a link, with its header.
+    /// Returns the time of a flit of `bytes` bytes on a link, including its header.
     pub fn flit_span(&self, link: LinkId, bytes: u64) -> Span {
         self.link(link).bandwidth.span(bytes.saturating_add(self.header_bytes))
     }
 
-    /// Returns the bytes of a full flit.
+    /// Returns the size of a full flit in bytes.
     pub fn flit_bytes(&self) -> u64 {
         self.flit_bytes
     }
@@ -163,13 +163,13 @@ impl Network {
         &self.links[link.index()]
     }
 
-    /// Returns the number of flits that carry so many bytes: at least one.
+    /// Returns the number of flits that carry `bytes` bytes: at least one.
     pub fn flits(&self, bytes: u64) -> u64 {
-        // No division for a command.
+        // Avoids the division for commands.
         if bytes <= self.flit_bytes { 1 } else { bytes.div_ceil(self.flit_bytes) }
     }
 
-    /// Makes a route of links that follow each other, each once.
+    /// Creates a route from consecutive links, none of which may occur twice.
     pub fn route(&self, links: &[LinkId]) -> Result<Route, RouteError> {
         let mut at = None;
         for (place, &link) in links.iter().enumerate() {
@@ -187,24 +187,24 @@ impl Network {
         at.map(|_| links.into()).ok_or(RouteError::Empty)
     }
 
-    /// Rank of flits that begin at a node: before those that come by its links.
+    /// Returns the rank of flits that start at a node: before flits that arrive over its links.
     pub(crate) fn rank_of_start(&self, node: NodeId) -> u32 {
         let first_in = self.links.partition_point(|link| link.to < node);
         LinkId::new(first_in).number() + node.number()
     }
 
-    /// Rank of flits that come by a link to a node.
+    /// Returns the rank of flits that arrive at a node over a link.
     pub(crate) fn rank_of_link(link: LinkId, to: NodeId) -> u32 {
         link.number() + to.number() + 1
     }
 
-    /// Index of a bandwidth among those of the network.
+    /// Returns the index of a bandwidth in the network's list.
     pub(crate) fn pace_of(&self, bandwidth: Bandwidth) -> u32 {
         let place = self.bandwidths.partition_point(|other| *other < bandwidth);
         u32::try_from(place).expect("link numbers have 32 bits")
     }
 
-    /// Time that a flit of so many bytes takes, with its header, at the bandwidth of an index.
+    /// Returns the time of a flit of `bytes` bytes, including its header, at the bandwidth with index `pace`.
     pub(crate) fn span_at(&self, pace: u32, bytes: u64) -> Span {
         self.bandwidths[pace as usize].span(bytes.saturating_add(self.header_bytes))
     }

@@ -6,7 +6,7 @@ use crate::{Span, Time};
 
 /// A read-only observer of a run. The engine is compiled for one type of observer, so [`NullObserver`] costs nothing.
 pub trait Observer<M> {
-    /// Whether [`crossed`](Self::crossed) is called for every flit and link; there are no trains then.
+    /// Whether [`crossed`](Self::crossed) is called for every flit and link; this disables trains.
     const FLITS: bool;
 
     /// Reports that a transfer begins.
@@ -14,12 +14,12 @@ pub trait Observer<M> {
         let _ = (transfer, now, route, bytes, message);
     }
 
-    /// Reports that a flit has been given a link.
+    /// Reports that a flit was granted a link.
     fn crossed(&mut self, crossing: Crossing) {
         let _ = crossing;
     }
 
-    /// Reports that a transfer has waited for another one. Called before the transfer is delivered, in no order.
+    /// Reports that a transfer has waited for another. Called before the transfer is delivered, in no particular order.
     fn waited(&mut self, transfer: TransferId, wait: Wait) {
         let _ = (transfer, wait);
     }
@@ -41,17 +41,17 @@ pub struct Crossing {
     pub link: LinkId,
     /// Index of the link on the route of the transfer.
     pub hop: usize,
-    /// Time at which the flit asked for the link.
+    /// Time at which the flit requested the link.
     pub asked: Time,
-    /// Time at which its first byte entered the link.
+    /// Time at which the flit's first byte entered the link.
     pub start: Time,
-    /// Time at which its last byte had entered the link.
+    /// Time at which the flit's last byte had entered the link.
     pub end: Time,
-    /// Time at which it arrived at the other end.
+    /// Time at which the flit arrived at the other end.
     pub arrived: Time,
 }
 
-/// Time that a flit waited for a link which another transfer was using.
+/// Wait of a flit for a link that another transfer was using.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// Link that the flit waited for.

@@ -1,38 +1,37 @@
-//! Pending events, taken out in the order of time: a hierarchical timing wheel, with constant time for an event.
+//! Pending events, taken out in time order: a hierarchical timing wheel, with constant time per event.
 //!
-//! Events of one instant come out by their *rank*, and events of one instant and one rank in the order in which they
-//! were added.
+//! Events of one instant are ordered by *rank*, and events of one instant and rank by the order in which they were
+//! added.
 //!
-//! Time is written in digits: 4 bits, then six times 10 bits. An event lies on the level of the highest
-//! digit in which it differs from the present slot, in the slot that this digit names. So a slot of level 0
-//! holds events of 16 ps, and a slot of level `n` events of 2^(4 + 10 n) ps. When level 0 is empty, the next
-//! filled slot of the lowest level that has one is spread over the levels below it. A bit for each slot says whether
-//! it is filled.
+//! Time is split into digits: 4 bits, then six times 10 bits. An event lies on the level of the highest digit in which
+//! it differs from the current slot, in the slot with the number of this digit. So a slot of level 0 covers 16 ps, and
+//! a slot of level `n` covers 2^(4 + 10 n) ps. When level 0 is empty, the next nonempty slot of the lowest nonempty
+//! level is distributed over the levels below it. A bitmap marks the nonempty slots.
 //!
 //! As long as only a few events are pending, as on a machine that executes one command, they are kept in one sorted
 //! list without levels, which is faster.
 //!
-//! Slots of 16 ps are a compromise: machines with clocks put many events into one instant, and the few of one
-//! slot are quickly sorted, while single picoseconds would need a further level.
+//! Slots of 16 ps are a compromise. Machines with clocks put many events into one instant, and the few events of one
+//! slot are sorted quickly; slots of 1 ps would need another level.
 
 use crate::Time;
 
-/// Bits of time within a slot of level 0.
+/// Number of time bits within a slot of level 0.
 const FINE: u32 = 4;
-/// Bits of a digit.
+/// Number of bits in a digit.
 const DIGIT: u32 = 10;
-/// Slots of a level.
+/// Number of slots in a level.
 const SLOTS: usize = 1 << DIGIT;
-/// Levels, enough for 64 bits.
+/// Number of levels, enough for 64 bits.
 const LEVELS: usize = (64 - FINE).div_ceil(DIGIT) as usize;
-/// Most entries that are kept sorted, without levels.
+/// Maximum number of entries in the sorted list without levels.
 const FEW: usize = 16;
 
-/// An event with its place in the order.
+/// An event with its position in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<E> {
     pub(crate) time: Time,
-    /// Place among the events of one instant.
+    /// Rank among the events of one instant.
     pub(crate) rank: u32,
     pub(crate) event: E,
 }
@@ -47,15 +46,15 @@ impl<E> Entry<E> {
 #[derive(Debug)]
 pub(crate) struct Wheel<E> {
     levels: Box<[Level<E>]>,
-    /// Memory of lists that have become empty, the last one used first, so that pending events lie close together in
+    /// Buffers of lists that have become empty, most recently used first, so that pending events lie close together in
     /// memory.
     spare: Vec<Vec<Entry<E>>>,
-    /// Entries that are due by `until`, sorted; those before `next` have been taken out.
+    /// Entries due by `until`, sorted; entries before index `next` have been taken out.
     present: Vec<Entry<E>>,
     next: usize,
-    /// Start of the present slot.
+    /// Start of the current slot.
     base: u64,
-    /// End of the present slot, or of all time while there are no levels.
+    /// End of the current slot, or `u64::MAX` while there are no levels.
     until: u64,
 }
 
@@ -80,7 +79,7 @@ impl<E> Default for Level<E> {
 
 impl<E: Copy> Wheel<E> {
     /// Adds an event. It must not lie before the event taken out last, nor before a deadline up to which
-    /// [`pop_until`](Self::pop_until) found nothing. An event of the present instant may have a lower rank, and then
+    /// [`pop_until`](Self::pop_until) found nothing. An event of the current instant may have a lower rank, and then
     /// comes next.
     #[inline]
     pub(crate) fn push(&mut self, time: Time, rank: u32, event: E) {
@@ -92,7 +91,7 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// Takes the next event out, if it is due by `deadline`.
+    /// Takes out the next event, if it is due by `deadline`.
     #[inline]
     pub(crate) fn pop_until(&mut self, deadline: Time) -> Option<Entry<E>> {
         if self.next == self.present.len() && !self.advance(deadline) {
@@ -106,7 +105,7 @@ impl<E: Copy> Wheel<E> {
         Some(entry)
     }
 
-    /// Time of the next event.
+    /// Returns the time of the next event.
     pub(crate) fn next_time(&self) -> Option<Time> {
         if let Some(entry) = self.present.get(self.next) {
             return Some(entry.time);
@@ -115,7 +114,7 @@ impl<E: Copy> Wheel<E> {
         self.levels[level].slots[slot].iter().map(|entry| entry.time).min()
     }
 
-    /// Inserts an entry that is due by `until` behind its equals.
+    /// Inserts an entry due by `until`, after equal entries.
     #[inline(never)]
     fn insert_now(&mut self, entry: Entry<E>) {
         if self.until == u64::MAX && self.present.len() - self.next >= FEW {
@@ -124,7 +123,8 @@ impl<E: Copy> Wheel<E> {
                 return self.insert_later(entry);
             }
         }
-        // So that the list does not grow for ever: no more are moved than were taken out. The last of those stays.
+        // Prevents unbounded growth of the list: at most as many entries are moved as were taken out. The last entry
+        // taken out stays.
         if self.next > self.present.len() / 2 + 1 {
             self.present.drain(..self.next - 1);
             self.next = 1;
@@ -138,7 +138,7 @@ impl<E: Copy> Wheel<E> {
         self.present.insert(place, entry);
     }
 
-    /// Inserts an entry into a slot after the present one.
+    /// Inserts an entry into a slot after the current one.
     #[inline]
     fn insert_later(&mut self, entry: Entry<E>) {
         let apart = (entry.time.ps() ^ self.base) >> FINE;
@@ -153,13 +153,14 @@ impl<E: Copy> Wheel<E> {
         level.filled.set(slot);
     }
 
-    /// Time of the event that was taken out last, or the start of its slot.
+    /// Returns the time of the event that was taken out last, or the start of its slot.
     fn now(&self) -> u64 {
         self.present[..self.next].last().map_or(self.base, |last| last.time.ps())
     }
 
-    /// Entries are no longer few: all that are not due in the slot of the present go to the levels. A later
-    /// slot would not do, since all that comes before its end would be kept sorted, however much that is.
+    /// Switches to levels, since the entries are no longer few: all entries not due in the current slot go to the
+    /// levels. A later slot would not do, since everything before its end would be kept sorted, however many entries
+    /// that is.
     #[cold]
     fn use_levels(&mut self) {
         self.go_to(self.now());
@@ -168,14 +169,14 @@ impl<E: Copy> Wheel<E> {
         self.present.truncate(stay);
     }
 
-    /// Makes the slot of this time the present one.
+    /// Makes the slot of this time the current one.
     fn go_to(&mut self, time: u64) {
         let within = (1 << FINE) - 1;
         (self.base, self.until) = (time & !within, time | within);
     }
 
-    /// Makes the next filled slot the present one, unless it starts after `deadline`: an event that is added later may
-    /// be due before it.
+    /// Makes the next nonempty slot the current one, unless it starts after `deadline`: an event that is added later
+    /// may be due before it.
     fn advance(&mut self, deadline: Time) -> bool {
         loop {
             let Some((level, slot)) = self.first_filled() else {
@@ -194,13 +195,13 @@ impl<E: Copy> Wheel<E> {
         }
     }
 
-    /// The first filled slot: those of a lower level come before those of a higher one.
+    /// Returns the first nonempty slot: slots of a lower level come before slots of a higher one.
     fn first_filled(&self) -> Option<(usize, usize)> {
         let filled = self.levels.iter().map(|level| level.filled.first());
         filled.enumerate().find_map(|(level, slot)| Some((level, slot?)))
     }
 
-    /// Spreads a slot over the present and the levels below, in the order in which it was filled.
+    /// Distributes a slot over the current slot and the levels below, in the order in which it was filled.
     fn spread(&mut self, level: usize, slot: usize) {
         self.levels[level].filled.clear(slot);
         let list = std::mem::take(&mut self.levels[level].slots[slot]);
@@ -223,7 +224,7 @@ impl<E: Copy> Wheel<E> {
     }
 }
 
-/// The digit of `time` on a level.
+/// Returns the digit of `time` on a level.
 #[inline]
 fn digit(time: u64, level: usize) -> usize {
     let shifted = time >> (FINE + DIGIT * level_bits(level));
@@ -237,14 +238,14 @@ fn level_bits(level: usize) -> u32 {
     u32::try_from(level).expect("a handful of levels")
 }
 
-/// Start of a slot, in the turn of its wheel that `base` is in.
+/// Returns the start of a slot, in the wheel rotation of `base`.
 fn start_of(base: u64, level: usize, slot: usize) -> u64 {
     let low = FINE + DIGIT * level_bits(level);
     let above = u64::MAX.checked_shl(low + DIGIT).unwrap_or(0);
     base & above | (slot as u64) << low
 }
 
-/// Filled slots of a level: a bit for each slot, and a bit for each word of bits.
+/// Bitmap of the nonempty slots of a level: a bit per slot, and a bit per word of these bits.
 #[derive(Debug, Default)]
 struct Filled {
     words: [u64; SLOTS / 64],
@@ -265,7 +266,7 @@ impl Filled {
         }
     }
 
-    /// The first filled slot. All of them lie ahead, because time only goes forward.
+    /// Returns the first nonempty slot. All of them lie ahead, because time only moves forward.
     #[inline]
     fn first(&self) -> Option<usize> {
         if self.summary == 0 {

@@ -1,32 +1,32 @@
-//! Reasons for which an engine stops.
+//! Reasons why an engine stops.
 
 use std::fmt;
 
 use crate::id::{LinkId, NodeId};
 
-/// Reason for which an engine stopped.
+/// Reason why an engine stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// No event is left, and nobody waits.
+    /// No event is left, and nothing waits.
     Idle,
-    /// The deadline has come; events after it are pending.
+    /// The deadline was reached; later events are pending.
     Deadline,
-    /// No event is left, and tasks, components or flits wait.
+    /// No event is left, but tasks, components or flits wait.
     Deadlock(Vec<Waiting>),
-    /// Simulated time is over: the next event lies beyond [`Time::HORIZON`](crate::Time::HORIZON).
+    /// The end of simulated time was reached: the next event lies beyond [`Time::HORIZON`](crate::Time::HORIZON).
     OutOfTime,
-    /// The user wants it to stop (see [`interruptible`](crate::interruptible)); events are pending.
+    /// The user interrupted the run (see [`interruptible`](crate::interruptible)); events are pending.
     Interrupted,
 }
 
-/// One line in the report of a deadlock.
+/// One line of a deadlock report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Task, component or buffer that waits.
     pub who: Waiter,
     /// Description of the awaited event.
     pub what: String,
-    /// Name of the owner who was to raise the signal, if known.
+    /// Name of the owner that should raise the signal, if known.
     pub owner: Option<String>,
 }
 

@@ -1,8 +1,8 @@
-//! Sequential code in simulated time: `async` blocks on an executor of our own.
+//! Sequential code in simulated time: `async` blocks on our own executor.
 //!
-//! A task sleeps, calls components, and waits for signals that components or other tasks raise. It is
-//! resumed in the order of the queue, before anything else of its instant, so it is as deterministic as
-//! the rest. A signal is raised once; waiting for it later takes no time.
+//! A task sleeps, calls components, and waits for signals that components or other tasks raise. It is resumed in the
+//! order of the event queue, before anything else of its instant, so it is as deterministic as the rest. A signal is
+//! raised once; waiting for it later takes no time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::id::NodeId;
 use crate::stop::{Waiter, Waiting};
 use crate::{Span, Time};
 
-/// Key of a signal, which stays unique when the signal is released.
+/// Key of a signal; it stays unique after the signal is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SignalId(Key);
 
@@ -40,7 +40,7 @@ impl<M> fmt::Debug for TaskHandle<M> {
 
 struct Shared<M> {
     now: Cell<Time>,
-    /// The task that is being resumed.
+    /// Task that is being resumed.
     running: Cell<Key>,
     wishes: RefCell<VecDeque<Wish<M>>>,
     signals: RefCell<Arena<Signal>>,
@@ -60,12 +60,12 @@ struct Signal {
 }
 
 impl<M> TaskHandle<M> {
-    /// Returns the present time.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         self.shared.now.get()
     }
 
-    /// Lets time pass.
+    /// Waits for a span of simulated time.
     pub fn sleep(&self, span: Span) -> impl Future<Output = ()> + use<M> {
         let (shared, until) = (Rc::clone(&self.shared), self.now() + span);
         let mut asked = false;
@@ -80,25 +80,25 @@ impl<M> TaskHandle<M> {
         })
     }
 
-    /// Calls a component at the present time.
+    /// Calls a component at the current time.
     pub fn call(&self, node: NodeId, message: M) {
         self.shared.wish(Wish::Call { node, message });
     }
 
-    /// Creates a signal. Its description `what` and the name of the `owner` who is to raise it appear in the
-    /// report of a deadlock.
+    /// Creates a signal. Its description `what` and the name of the `owner` that should raise it appear in a deadlock
+    /// report.
     pub fn signal(&self, what: impl Into<String>, owner: Option<String>) -> SignalId {
         let signal = Signal { what: what.into(), owner, raised: None, waiting: Vec::new() };
         SignalId(self.shared.signals.borrow_mut().insert(signal))
     }
 
-    /// Removes a signal that no task waits for. From then on it counts as raised at no known time: waiting for it
-    /// takes no time, and raising or releasing it again does nothing.
+    /// Removes a signal that no task waits for. Afterwards it counts as raised at an unknown time: waiting for it takes
+    /// no time, and raising or releasing it again has no effect.
     pub fn release(&self, signal: SignalId) {
         self.shared.signals.borrow_mut().remove(signal.0);
     }
 
-    /// Raises a signal: tasks that wait for it go on in this instant.
+    /// Raises a signal: tasks that wait for it resume in this instant.
     pub fn raise(&self, signal: SignalId) {
         let mut signals = self.shared.signals.borrow_mut();
         let Some(signal) = signals.get_mut(signal.0) else { return };
@@ -109,7 +109,7 @@ impl<M> TaskHandle<M> {
         }
     }
 
-    /// Returns when a signal was raised, unless it was not or has been released.
+    /// Returns the time at which a signal was raised; `None` if it was not raised or has been released.
     pub fn raised(&self, signal: SignalId) -> Option<Time> {
         self.shared.signals.borrow().get(signal.0)?.raised
     }
@@ -173,7 +173,7 @@ impl<M> Tasks<M> {
         TaskHandle { shared: Rc::clone(&self.shared) }
     }
 
-    /// The tasks that wait for a signal.
+    /// Returns the tasks that wait for a signal.
     pub(crate) fn waiting(&self) -> Vec<Waiting> {
         let signals = self.shared.signals.borrow();
         let waits = signals.iter().flat_map(|signal| {
@@ -199,11 +199,11 @@ impl<M> Tasks<M> {
         self.shared.wish(Wish::Resume { task, at: now });
     }
 
-    /// Lets a task go on until it waits again.
+    /// Resumes a task until it waits again.
     pub(crate) fn resume(&mut self, now: Time, key: Key) {
         self.shared.now.set(now);
         self.shared.running.set(key);
-        // Nobody calls the waker: tasks are resumed by events.
+        // The waker is never called: tasks are resumed by events.
         let mut context = PollContext::from_waker(Waker::noop());
         if let Some(task) = self.list.get_mut(key)
             && task.future.as_mut().poll(&mut context).is_ready()

@@ -1,10 +1,9 @@
-//! Transfers under way and the links that they cross.
+//! Transfers in flight and the links that they cross.
 //!
-//! A link is a reservation: the time from which it is free. A flit that asks is given the link at once, for a
-//! time that may lie ahead, and its next event is when it asks for the next link: one event for each flit and
-//! hop, and no queue. A node delays all flits of a transfer until its overhead has passed since the
-//! first one arrived. A serial node is a reservation as well, in the order of arrival: flits have one more event
-//! when they reach it.
+//! A link is a reservation: the time from which it is free. A flit that requests a link is granted it at once, for a
+//! time that may lie in the future. The flit's next event is its request for the next link: one event per flit and hop,
+//! and no queue. A node delays all flits of a transfer until its overhead has passed since the first flit arrived. A
+//! serial node is also a reservation, in the order of arrival: flits have one more event when they reach it.
 
 use std::ops::{Index, IndexMut};
 
@@ -25,9 +24,9 @@ pub(crate) struct Traffic<M> {
     pub(crate) transfers: Transfers<M>,
     /// Time from which each serial node is free, in picoseconds.
     free_nodes: Vec<u64>,
-    /// Rank of the first flit in an instant; components come before.
+    /// Rank of the first flit in an instant; components come earlier.
     pub(crate) flit_ranks: u32,
-    /// Number of times that a flit has crossed a link.
+    /// Total number of link crossings by flits.
     pub(crate) flit_hops: u64,
 }
 
@@ -39,8 +38,8 @@ impl<M> Traffic<M> {
         Self { network, links, transfers, free_nodes, flit_ranks, flit_hops: 0 }
     }
 
-    /// Rank of flits when they ask for the link of a hop: by the link they came by, or as flits that begin at
-    /// the node.
+    /// Returns the rank of flits when they request the link of a hop: by the link over which they arrived, or as flits
+    /// that start at the node.
     #[inline]
     pub(crate) fn rank_at(&self, slot: SlotId, hop: u16) -> u32 {
         let transfer = &self.transfers[slot];
@@ -53,7 +52,7 @@ impl<M> Traffic<M> {
         self.flit_ranks + rank
     }
 
-    /// Schedules an event for each flit of a leg, or one for all that ask at the same time.
+    /// Schedules an event for each flit of a leg, or a single one for all flits with the same request time.
     pub(crate) fn walk(
         &self,
         env: &mut impl Environment<M>,
@@ -78,7 +77,8 @@ impl<M> Traffic<M> {
         }
     }
 
-    /// Moves a flit that asked at `asked` over a link as soon as the link is free, which with `QUEUES` it is.
+    /// Moves a flit that requested a link at `asked` over the link as soon as the link is free. With `QUEUES` it is
+    /// always free.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
@@ -101,7 +101,7 @@ impl<M> Traffic<M> {
         } else {
             link.flit
         };
-        // No later than that, so that the few spans which are added below do not wrap.
+        // Clamped, so that the few spans added below do not wrap around.
         let start = env.now().ps().max(link.free).min(Time::FAR);
         if start > asked.ps() && link.last != transfer.id && (!QUEUES || link.is_used()) {
             let span = Span::from_ps(start - asked.ps());
@@ -148,8 +148,8 @@ impl<M> Traffic<M> {
         go_on::<QUEUES, M>(env, transfer, slot, flit, hop, leaves, rank);
     }
 
-    /// Lets a flit reach a serial node. The first of a transfer makes the node process the transfer's overhead, when
-    /// it has processed those of the transfers that came before.
+    /// Makes a flit reach a serial node. For the first flit of a transfer, the node processes the transfer's overhead,
+    /// after the overheads of earlier transfers.
     pub(crate) fn reach<const QUEUES: bool>(
         &mut self,
         env: &mut impl Environment<M>,
@@ -167,18 +167,17 @@ impl<M> Traffic<M> {
         go_on::<QUEUES, M>(env, transfer, slot, flit, hop, Time::from_ps(leaves), rank);
     }
 
-    /// Charges the overhead of the node that a link leads to for a stored transfer, at least 1 ps, and returns when
-    /// it is over.
+    /// Charges the overhead of a link's downstream node for a stored transfer, at least 1 ps, and returns its end.
     pub(crate) fn charge_stored(&mut self, link: LinkId, now: Time) -> Time {
         let link = &self.links[link.index()];
         if link.is_serial {
             return Time::from_ps(occupy(&mut self.free_nodes, link, now.ps()));
         }
-        // At least 1 ps, so that it is among the transfers that begin in its instant.
+        // At least 1 ps, so that the transfer is among those that begin in its instant.
         now + Span::from_ps(link.overhead.max(1))
     }
 
-    /// Delivers a flit to a component that takes single flits. Returns whether it was the last one.
+    /// Delivers a flit to a component that receives single flits. Returns whether it was the last one.
     pub(crate) fn arrive(
         &mut self,
         env: &mut impl Environment<M>,
@@ -192,7 +191,7 @@ impl<M> Traffic<M> {
         transfer.arrived == transfer.flits
     }
 
-    /// Delivers flits from `first` on, which arrived at `times`, to the component at the end of their route.
+    /// Delivers flits, starting at index `first`, that arrived at `times` to the component at the end of their route.
     pub(crate) fn deliver_flits(
         &self,
         env: &mut impl Environment<M>,
@@ -224,7 +223,7 @@ impl<M> Traffic<M> {
         (node, delivery)
     }
 
-    /// The node at the end of a leg, if its component takes single flits.
+    /// Returns the node at the end of a leg, if its component receives single flits.
     pub(crate) fn flit_end(&self, slot: SlotId) -> Option<NodeId> {
         let takes_flits = self.transfers[slot].leg.end == LegEnd::Flits;
         takes_flits.then(|| self.destination(slot))
@@ -258,14 +257,14 @@ impl<M> Index<LinkId> for Traffic<M> {
     }
 }
 
-/// Lets the serial node behind a link process an overhead. Returns the time at which it has.
+/// Makes the serial node after a link process an overhead. Returns the time at which it is done.
 fn occupy(free: &mut [u64], link: &LinkState, now: u64) -> u64 {
     let free = &mut free[link.to.index()];
     *free = (now.max(*free) + link.overhead).min(Time::FAR);
     *free
 }
 
-/// Lets a flit that has arrived behind a hop leave: to the next link, or to its end.
+/// Makes a flit that has arrived after a hop leave: to the next link, or to its destination.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "a part of the hot path, which must stay one function")]
 fn go_on<const QUEUES: bool, M>(
@@ -289,7 +288,7 @@ fn go_on<const QUEUES: bool, M>(
     }
 }
 
-/// The event at which a flit asks for a link, or joins the queue before it.
+/// Returns the event at which a flit requests a link, or joins the queue before it.
 #[inline]
 fn on_foot(queues: bool, slot: SlotId, flit: u32, hop: u16) -> FabricEvent {
     if queues {

@@ -1,14 +1,14 @@
 //! Trains: the flits of a leg, moved together.
 //!
-//! The flits of a leg keep their order, and a link serves flits in the order of asking. So when a leg begins, the
-//! times at which its flits ask for each link can be computed in a loop, and the only event is the train's arrival.
-//! A train that comes after all others known on a link changes nothing for them. One that comes between them is
-//! *woven in* (see [`weave`]): the future of this link is computed again, and so are the links behind it
-//! as far as times change. The past is never touched, so the result is the same as if each flit moved by itself, to
-//! the picosecond and in the order of ties; property tests hold this.
+//! The flits of a leg keep their order, and a link serves flits in the order of their requests. So when a leg begins,
+//! the request times of its flits at each link can be computed in a loop, and the only event is the train's arrival. A
+//! train that comes after all known trains on a link changes nothing for them. A train that comes between them is
+//! *woven in* (see [`weave`]): the future of this link is recomputed, and so are the following links as far as times
+//! change. The past is never touched. The result is therefore the same as if each flit moved by itself, to the
+//! picosecond and in the order of ties; property tests check this.
 //!
-//! Where that is impossible or too expensive, flits *walk*, with an event for each flit and hop (see [`scatter`]). A
-//! link never has both trains and walking flits.
+//! Where that is impossible or too expensive, flits *walk*: they move one by one, with an event per flit and hop (see
+//! [`scatter`]). A link never has both trains and walking flits.
 
 mod book;
 mod brief;
@@ -27,7 +27,7 @@ use crate::traffic::Traffic;
 use crate::transfer::{LegEnd, Transfer};
 use weave::Lane;
 
-/// A train on a link. One cache line.
+/// Entry of a train on a link. One cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Passage {
@@ -35,20 +35,20 @@ struct Passage {
     flits: u32,
     /// Number of flits that have crossed and are booked.
     crossed: u32,
-    /// First flit whose time of asking has changed since the link was computed.
+    /// First flit whose request time has changed since the link was computed.
     changed: u32,
-    /// Rank of its flits when they ask.
+    /// Rank of the flits' requests.
     rank: u32,
     hop: u16,
-    /// Whether it comes after all flits of the trains before it.
+    /// Whether the train comes after all flits of the preceding trains.
     is_apart: bool,
     /// Whether the train keeps only two rows of times.
     is_brief: bool,
-    /// Time from which the link is free before it, if it is apart.
+    /// Time from which the link is free before the train, if the train is apart.
     before: u64,
-    /// Time that its last flit takes.
+    /// Time of the last flit on the link.
     span: u64,
-    /// Places at which its first and its last flit ask.
+    /// Positions of the requests of the first and the last flit.
     first: Place,
     last: Place,
 }
@@ -56,7 +56,7 @@ struct Passage {
 impl Passage {
     const UNCHANGED: u32 = u32::MAX;
 
-    /// Whether its first flit starts at the same time if the link is free from `free` on.
+    /// Returns whether the first flit starts at the same time if the link is free from `free`.
     fn starts_alike(&self, free: u64) -> bool {
         free.max(self.first.at) == self.before.max(self.first.at)
     }
@@ -68,14 +68,14 @@ impl Passage {
 struct LinkUse {
     /// Number of light trains.
     light: u32,
-    /// Number of trains, from the first on, that are wholly booked.
+    /// Number of trains, from the front, that are completely booked.
     booked: u32,
-    /// Event at which the last light train set out, or [`Place::NONE`] if it may tie with others that have asked.
+    /// Event at which the last light train began, or [`Place::NONE`] if it may tie with other requests.
     begun: Place,
-    /// Place at which the last flit of all trains asks, and the time from which the link is free then.
+    /// Position of the last request of all trains, and the time from which the link is free then.
     last: Place,
     free: u64,
-    /// Trains by their first flits. Flits of those that are not apart come between each other.
+    /// Trains by their first flits. Flits of trains that are not apart interleave.
     trains: Vec<Passage>,
 }
 
@@ -92,13 +92,13 @@ impl LinkUse {
         self.booked = 0;
     }
 
-    /// Whether no flit of others comes between those of the train at `index`.
+    /// Returns whether the train at `index` does not interleave with others.
     fn is_alone(&self, index: usize) -> bool {
         self.trains[index].is_apart && self.trains.get(index + 1).is_none_or(|next| next.is_apart)
     }
 
-    /// Returns the index at which a train fits in, if no flits of others come between its own. A train that asks
-    /// together with the last of all comes after it if it `ties_as_last`.
+    /// Returns the index at which a train fits without interleaving. A train whose first request ties with the last one
+    /// of all comes after it if `ties_as_last`.
     fn gap_for(&self, passage: &Passage, ties_as_last: bool) -> Option<usize> {
         let Some(first) = self.trains.first() else { return Some(0) };
         if first.is_brief {
@@ -115,13 +115,14 @@ impl LinkUse {
         is_apart.then_some(gap)
     }
 
-    /// Returns the index of the first train, of those not wholly booked, whose first flit asks after a place.
+    /// Returns the index of the first train that is not completely booked and whose first request comes after a
+    /// position.
     fn later(&self, place: Place) -> Option<usize> {
         let later = self.unbooked().iter().position(|other| other.first > place)?;
         Some(self.booked as usize + later)
     }
 
-    /// Time from which the link is free for a train in a gap.
+    /// Returns the time from which the link is free for a train in a gap.
     fn free_before(&self, gap: usize, link: &LinkState) -> u64 {
         match self.trains.get(gap) {
             _ if gap == self.booked as usize => link.free,
@@ -130,7 +131,7 @@ impl LinkUse {
         }
     }
 
-    /// Puts a train into a gap, after which the link is free from `free` on. Fails if it delays the next one.
+    /// Inserts a train into a gap, after which the link is free from `free`. Fails if it delays the next train.
     fn fill(&mut self, gap: usize, passage: Passage, free: u64) -> bool {
         match self.trains.get_mut(gap) {
             Some(next) if !next.starts_alike(free) => return false,
@@ -141,20 +142,20 @@ impl LinkUse {
         true
     }
 
-    /// Whether a flit that begins at the event `begun` may tie with one that did not begin there.
+    /// Returns whether a flit that begins at the event `begun` may tie with one that did not begin there.
     fn may_tie(&self, begun: Place) -> bool {
         self.light > 0 && self.begun != begun || !self.trains.is_empty()
     }
 }
 
-/// Transfers to a node whose component takes single flits.
+/// Transfers to a node whose component receives single flits.
 #[derive(Clone, Debug, Default)]
 struct EndUse {
     walkers: u32,
     trains: Vec<SlotId>,
 }
 
-/// Moves the flits of a leg together, and knows the trains on each link.
+/// Moves the flits of a leg together, and tracks the trains on each link.
 #[derive(Debug)]
 pub(crate) struct Trains<M> {
     pub(crate) traffic: Traffic<M>,
@@ -162,24 +163,24 @@ pub(crate) struct Trains<M> {
     uses: Vec<LinkUse>,
     /// Number of transfers on each link whose flits walk.
     walkers: Vec<u32>,
-    /// Transfers to each node that takes single flits.
+    /// Transfers to each node that receives single flits.
     ends: Vec<EndUse>,
-    /// Most times that a train keeps in memory, unless it is brief.
+    /// Maximum number of times that a train keeps in memory, unless it is brief.
     longest: u64,
-    /// Number of trains that have set out.
+    /// Number of trains that have begun.
     made: u64,
-    /// Arrival of the last train, and the trail of its last flit, which decides ties with the present. The trail
-    /// is written down when it is needed; until then the slot of the transfer is not used again.
+    /// Arrival of the last train, and the trail of its last flit, which breaks ties with the current event. The trail
+    /// is stored lazily; until then the slot of the transfer is not reused.
     ended: Place,
     trail: Vec<Place>,
     ended_slot: Option<SlotId>,
     /// Light trains, in no order.
     light: Vec<SlotId>,
-    /// Links to be computed again, each from a time on.
+    /// Links to be recomputed, each from a time on.
     dirty: Vec<(u64, LinkId)>,
-    /// A train that has been computed too often.
+    /// A train that has been recomputed too often.
     tired: Option<SlotId>,
-    /// Memory for the lanes of links that are computed, and booked.
+    /// Memory for the lanes of links that are computed and booked.
     woven: Vec<Lane>,
     booked: Vec<Lane>,
     moved: Vec<Lane>,
@@ -213,12 +214,12 @@ impl<M> Transfer<M> {
         self.leg.from + u16::try_from(row).expect("a route has fewer than 2¹⁶ hops")
     }
 
-    /// The row of times at which its flits ask for the link of a hop.
+    /// Returns the row of times at which the flits request the link of a hop.
     fn row(&self, hop: u16) -> usize {
         usize::from(hop - self.leg.from)
     }
 
-    /// The row of times at which its flits arrive.
+    /// Returns the row of times at which the flits arrive.
     fn last_row(&self) -> usize {
         self.row(self.leg.to)
     }
@@ -239,7 +240,8 @@ impl<M> Transfer<M> {
         self.leg_hops()[row].header
     }
 
-    /// Overhead of the node behind the link of a hop, unless the node stores the leg: then the next leg has it.
+    /// Returns the overhead of the node after the link of a hop. It is 0 if the node stores the leg, since the next leg
+    /// has the overhead then.
     fn charged(&self, hop: u16, link: &LinkState) -> u64 {
         let stores = hop + 1 == self.leg.to && self.leg.end == LegEnd::Store;
         if stores { 0 } else { link.overhead }

@@ -1,4 +1,4 @@
-//! Transfers on their way.
+//! Transfers in flight.
 
 mod train;
 
@@ -16,7 +16,7 @@ use crate::network::{Network, Route};
 pub struct Flit {
     /// Index of the flit in its transfer.
     pub index: u64,
-    /// Number of bytes that it carries.
+    /// Number of bytes that the flit carries.
     pub bytes: u64,
     /// Time of delivery.
     pub at: Time,
@@ -27,15 +27,15 @@ pub struct Flit {
 pub struct Delivery<M> {
     /// Id of the transfer.
     pub transfer: TransferId,
-    /// Number of bytes that it carried.
+    /// Number of bytes that the transfer carried.
     pub bytes: u64,
-    /// Time at which it began.
+    /// Time at which the transfer began.
     pub begun: Time,
     /// Content for the receiver.
     pub message: M,
 }
 
-/// Times at which the flits of a transfer ask for their first link.
+/// Times at which the flits of a transfer request their first link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asks {
     /// One time for all flits.
@@ -47,20 +47,20 @@ pub enum Asks {
 /// A transfer to begin.
 #[derive(Debug)]
 pub struct TransferSpec<M> {
-    /// Links that it takes.
+    /// Links of the transfer, in order.
     pub route: Route,
-    /// Number of bytes that it carries; zero for a command.
+    /// Number of bytes that the transfer carries; zero for a command.
     pub bytes: u64,
-    /// Times at which its flits ask for the first link; not before the present.
+    /// Times at which the flits request the first link; not before the current time.
     pub asks: Asks,
     /// Content for the receiver.
     pub message: M,
 }
 
-/// Times (8 MiB of them) for which the memory of a train is kept for the next one.
+/// Maximum number of times (8 MiB) for which the memory of a train is kept for reuse.
 const MOST_KEPT: usize = 1 << 20;
 
-/// A transfer on its way.
+/// A transfer in flight.
 #[derive(Debug)]
 pub(crate) struct Transfer<M> {
     pub(crate) id: TransferId,
@@ -69,14 +69,15 @@ pub(crate) struct Transfer<M> {
     pub(crate) begun: Time,
     pub(crate) bytes: u64,
     pub(crate) flits: u32,
-    /// Number of flits that have crossed the last link of the leg, or have been delivered if each is by itself.
+    /// Number of flits that have crossed the last link of the leg, or have been delivered if the component receives
+    /// single flits.
     pub(crate) arrived: u32,
     pub(crate) leg: Leg,
     pub(crate) hops: Vec<Hop>,
     pub(crate) train: Train,
 }
 
-/// A part of a route up to a node that stores and forwards, or to the destination.
+/// A part of a route up to a store-and-forward node, or to the destination.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leg {
     pub(crate) from: u16,
@@ -99,7 +100,7 @@ pub(crate) enum LegEnd {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hop {
     pub(crate) link: LinkId,
-    /// Earliest time at which flits leave the node behind the link; [`Hop::OPEN`] until the first has arrived.
+    /// Earliest time at which flits leave the downstream node; [`Hop::OPEN`] until the first has arrived.
     pub(crate) header: u64,
 }
 
@@ -113,7 +114,7 @@ impl<M> Transfer<M> {
         if flit + 1 == self.flits { self.bytes - u64::from(flit) * full } else { full }
     }
 
-    /// Computes the time that its last flit takes on links.
+    /// Returns the computation of the last flit's time on links.
     #[inline]
     pub(crate) fn paces<'a>(&self, network: &'a Network) -> Paces<'a> {
         Paces::new(self.flit_bytes(self.flits - 1, network.flit_bytes()), network)
@@ -132,13 +133,13 @@ impl<M> Transfer<M> {
     }
 }
 
-/// Transfers under way, by slot.
+/// Transfers in flight, by slot.
 #[derive(Debug)]
 pub(crate) struct Transfers<M> {
     slots: Vec<Transfer<M>>,
-    /// Free slots of transfers of one flit, and of those with more, so that few slots hold the memory of long trains.
+    /// Free slots of transfers with one flit, and of those with more, so that few slots hold the memory of long trains.
     free: [Vec<SlotId>; 2],
-    /// The transfer that was done last, whose slot is not used until the next one is done.
+    /// The transfer that finished last; its slot is not reused until the next one finishes.
     kept: Option<SlotId>,
 }
 
@@ -147,7 +148,7 @@ impl<M> Transfers<M> {
         Self { slots: Vec::new(), free: [Vec::new(), Vec::new()], kept: None }
     }
 
-    /// Adds a transfer without a leg. It reuses the memory of one that is done.
+    /// Adds a transfer without a leg. It reuses the memory of a finished transfer.
     pub(crate) fn insert(
         &mut self,
         id: TransferId,

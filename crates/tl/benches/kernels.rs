@@ -1,8 +1,8 @@
-//! How fast kernels run in the simulator.
+//! Benchmark of the simulator's speed on kernels.
 //!
-//! `cargo bench -p cubeyard-tl --bench kernels` runs a GEMM of 512³ on one PE and one of 4096³ over the 128
-//! PEs of a SIP, and replays recorded kernels of a million commands. Nothing has data. Times are CPU time of the
-//! one thread, the best of some runs.
+//! `cargo bench -p cubeyard-tl --bench kernels` runs a GEMM of 512³ on one PE and one of 4096³ over the 128 PEs of a
+//! SIP, and replays recorded kernels of a million commands, all without data. Times are CPU time of a single thread,
+//! the best of several runs.
 
 #![expect(
     clippy::disallowed_methods,
@@ -24,7 +24,7 @@ use cubeyard_tl::launch::Launcher;
 use clock::cpu;
 
 fn main() {
-    // `cargo bench` says so; `cargo test --benches` does not, and gets a quick look.
+    // `cargo bench` passes `--bench`; `cargo test --benches` does not, and runs a shorter version.
     let full = std::env::args().any(|argument| argument == "--bench");
     let (small, large, commands) = if full { (512, 4096, 1_000_000) } else { (64, 256, 1000) };
     single(small);
@@ -56,7 +56,7 @@ fn launch<'a>(tensors: &[&'a Tensor], one: bool) -> Launch<'a> {
     Launch::new(sip).arguments(tensors.iter().copied()).cubes(cubes).pes(pes)
 }
 
-/// The best of some runs, in seconds.
+/// Returns the shortest time of several runs, in seconds.
 fn best(runs: usize, mut run: impl FnMut() -> LaunchReport) -> (f64, LaunchReport) {
     let timed = |_| {
         let start = cpu();

@@ -1,6 +1,6 @@
-//! What it takes to compute a tile: microseconds for one operation each.
+//! Benchmark of tile arithmetic: microseconds per operation.
 //!
-//! `cargo bench -p cubeyard-tl --bench numeric`. Each figure is the lower quartile of all rounds.
+//! `cargo bench -p cubeyard-tl --bench numeric`. Each figure is the lower quartile over all rounds.
 
 #![expect(
     clippy::disallowed_methods,
@@ -56,7 +56,7 @@ fn report<T>(name: &str, operation: impl Fn() -> Result<T, NumericError>) {
     println!("{name:30} {:8.2} µs", rounds[ROUNDS / 4]);
 }
 
-/// Microseconds for one.
+/// Returns the microseconds per operation.
 fn round<T>(operation: impl Fn() -> Result<T, NumericError>) -> f64 {
     let start = Instant::now();
     for _ in 0..REPEATS {

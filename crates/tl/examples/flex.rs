@@ -13,11 +13,11 @@ use cubeyard_runtime::{Context, ContextConfig, FlexArray, Launch, SipFunction};
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::launch::Launcher;
 
-/// Elements that each of the 8 PEs of a cube takes.
+/// Number of elements per PE, for the 8 PEs of a cube.
 const EACH: u64 = 512;
 const ALL: u64 = 8 * EACH;
 
-/// `y = 2 x + y`, each PE for its part.
+/// `y = 2 x + y`, with one part per PE.
 fn axpy() -> Kernel {
     Kernel::new("axpy", |tl, args| {
         Box::pin(async move {
@@ -46,7 +46,7 @@ fn on(function: SipFunction, out: &mut impl Write) -> Result<(), Box<dyn Error>>
         |block, at| FlexArray::new(block, &[ALL], DType::F32).map(|array| array.at(Bytes::new(at)));
     let launcher = Launcher::new(&context);
     let (kernel, stream) = (axpy(), context.stream());
-    // Each launch has a block of its own for the addresses of its operands, so that both can be under way.
+    // Each launch has a separate block for its operand addresses, so both can be in flight.
     let first = device.operands(&program, &[array(&x, 0)?, array(&y, 0)?])?;
     let second = device.operands(&program, &[array(&x, 0)?, array(&y, bytes)?])?;
     let mut handles = Vec::new();
@@ -81,7 +81,7 @@ fn on(function: SipFunction, out: &mut impl Write) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-/// Runs the kernel with either function, and writes what its operands are.
+/// Runs the kernel with either function, and writes its operands.
 pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     for (name, function) in [
         ("physical function", SipFunction::Physical),

@@ -1,8 +1,8 @@
-//! Computes cases, for comparison with NumPy: JSON lines in, JSON lines out.
+//! Computes cases for comparison with NumPy: JSON lines in, JSON lines out.
 //!
-//! A case names a function, where there are several its operation, and its operands with their bytes in
-//! hexadecimal. The answer is the result in the same form, or the error. `infer` is asked as well, and a
-//! program that hears two different answers stops.
+//! A case names a function, its operation if there are several, and its operands with their bytes in hexadecimal. The
+//! answer is the result in the same form, or the error. `infer` is called as well, and the program stops if the two
+//! disagree.
 
 use std::error::Error;
 use std::io::{BufRead, Write};
@@ -59,7 +59,7 @@ impl Tile {
     }
 }
 
-/// What comes out, and what was said about it.
+/// Computed result, and inferred type.
 type Both = (Result<Array, NumericError>, Result<TileType, NumericError>);
 
 impl Case {

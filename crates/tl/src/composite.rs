@@ -1,10 +1,9 @@
 //! Tiled operations: overlapping loads, computations and stores of many tiles.
 //!
-//! A composite iterates over the tiles of its output, and for each of them over its steps: for a matrix
-//! product, the tiles along K. Each step loads a tile of every operand in memory; the other operands are
-//! pinned: the kernel has loaded them into the TCM before. The sum over the steps stays in the engine's
-//! registers; after the last step the output tile is stored. Epilogues are computed after each step, after the
-//! last step of each output tile, or once at the end.
+//! A composite iterates over its output tiles, and for each output tile over its steps: for a matrix product, the tiles
+//! along K. Each step loads a tile of every operand in memory. The other operands are pinned: the kernel has already
+//! loaded them into the TCM. The sum over the steps stays in the engine's registers; after the last step the output
+//! tile is stored. Epilogues are computed after each step, after the last step of each output tile, or once at the end.
 
 mod indices;
 mod part;
@@ -56,8 +55,8 @@ impl Source {
     }
 }
 
-/// An elementwise operation on the intermediate result of a composite. Its tiles are in the TCM; each is a row of the output
-/// (`[n]` or `[1, n]`), a column of it (`[m, 1]`), or has the output's shape.
+/// An elementwise operation on the intermediate result of a composite. The epilogue's tiles are in the TCM. Each is a
+/// row of the output (`[n]` or `[1, n]`), a column of it (`[m, 1]`), or has the output's shape.
 #[derive(Clone, Debug)]
 pub enum Epilogue {
     /// An operation on each element.
@@ -66,7 +65,8 @@ pub enum Epilogue {
     Scale(Binary, Scalar),
     /// An operation on each element and the matching element of a tile.
     With(Binary, Tile),
-    /// The sum of each element and the product of two tiles, rounded once; e.g. of an accumulator that is scaled by rows.
+    /// The sum of each element and the product of two tiles, rounded once; for example for an accumulator that is
+    /// scaled by rows.
     AddProduct(Tile, Tile),
 }
 
@@ -92,7 +92,7 @@ pub struct Composite {
     epilogues: [Vec<Epilogue>; 3],
     /// Reductions of the rows of the output.
     rows: Vec<Reduce>,
-    /// Steps by which loads run ahead of computations.
+    /// Number of steps by which loads run ahead of computations.
     ahead: u32,
     tile: Option<[u64; 2]>,
 }
@@ -107,7 +107,7 @@ enum CompositeKind {
     Reduce(Reduce),
 }
 
-/// A handle to a composite that was issued, for [`Tl::wait`].
+/// A handle to an issued composite, for [`Tl::wait`].
 #[derive(Clone, Debug)]
 pub struct Handle {
     command: CommandId,
@@ -132,7 +132,8 @@ impl Tl {
         self.composite(CompositeKind::Map(op), operands)
     }
 
-    /// Builds a reduction of each row of a matrix; the result is a column. An index counts from the start of the row.
+    /// Builds a reduction of each row of a matrix; the result is a column. Indices are relative to the start of the
+    /// row.
     #[track_caller]
     pub fn reduce_rows(&self, reduce: Reduce, x: impl Into<Source>) -> Composite {
         self.composite(CompositeKind::Reduce(reduce), vec![x.into()])
@@ -165,15 +166,15 @@ impl Composite {
         self
     }
 
-    /// Adds a reduction of each row of the output, after the epilogues of its tiles and before it is rounded to its type: a
-    /// second result, of [`tile_and_rows`](Self::tile_and_rows) or [`store_and_rows`](Self::store_and_rows). The column of a row
-    /// of tiles stays in the unit until its last tile.
+    /// Adds a reduction of each row of the output, after the epilogues of its tiles and before it is rounded to its
+    /// type. It is a second result of [`tile_and_rows`](Self::tile_and_rows) or
+    /// [`store_and_rows`](Self::store_and_rows). The column of a row of tiles stays in the unit until its last tile.
     pub fn rows(mut self, reduce: Reduce) -> Self {
         self.rows.push(reduce);
         self
     }
 
-    /// Sets by how many steps loads run ahead (default 2, at least 1).
+    /// Sets the number of steps by which loads run ahead (default 2, at least 1).
     pub fn ahead(mut self, steps: u32) -> Self {
         self.ahead = steps.max(1);
         self
@@ -192,7 +193,7 @@ impl Composite {
         self.store_and_rows(to).0
     }
 
-    /// As [`store`](Self::store), and returns the [reductions of rows](Self::rows) as columns in the TCM.
+    /// Does the same as [`store`](Self::store), and returns the [row reductions](Self::rows) as columns in the TCM.
     #[track_caller]
     pub fn store_and_rows(self, to: &Ref) -> (Handle, Vec<Tile>) {
         if !self.epilogues[2].is_empty() {
@@ -210,7 +211,7 @@ impl Composite {
         self.tile_and_rows(dtype).0
     }
 
-    /// As [`tile`](Self::tile), and returns the [reductions of rows](Self::rows) as columns in the TCM.
+    /// Does the same as [`tile`](Self::tile), and returns the [row reductions](Self::rows) as columns in the TCM.
     #[track_caller]
     pub fn tile_and_rows(self, dtype: DType) -> (Tile, Vec<Tile>) {
         let plan = self.plan(dtype, None);
@@ -254,7 +255,7 @@ impl Composite {
         plan
     }
 
-    /// Pushes the command. Its buffers are taken from the TCM and released when it is done.
+    /// Issues the command. Its buffers are taken from the TCM and released when it is done.
     #[track_caller]
     fn order(&self, mut plan: Plan, tile: Option<&Tile>) -> (Handle, Vec<Tile>) {
         let tl = &self.tl;
@@ -275,7 +276,7 @@ impl Composite {
         (Handle { command }, rows)
     }
 
-    /// Returns the TCM tiles that it uses.
+    /// Returns the TCM tiles that the operation uses.
     fn pinned(&self) -> impl Iterator<Item = &Tile> {
         let sources = self.sources.iter().filter_map(|source| match source {
             Source::Pinned(tile) => Some(tile),

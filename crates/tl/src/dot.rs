@@ -20,11 +20,11 @@ use super::{Tile, Tl};
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dot<'a> {
-    /// Summand of the type of the result.
+    /// Tile to add to the product, in the type of the result.
     pub accumulator: Option<&'a Tile>,
     /// Scales of the left and of the right operand; see [`numeric::Product`](crate::numeric::Product).
     pub scales: [Option<&'a Tile>; 2],
-    /// Type of the result, if it is not that of the sum: `f16` or `bf16` instead of `f32`.
+    /// Type of the result, if it differs from the type of the sum: `f16` or `bf16` instead of `f32`.
     pub out: Option<DType>,
 }
 
@@ -42,14 +42,14 @@ impl Tl {
         self.dot_with(a, b, Dot { accumulator: Some(accumulator), ..Dot::default() })
     }
 
-    /// Returns the matrix product in another type than that of the sum: `f16` or `bf16`, rounded once.
+    /// Returns the matrix product in a type other than the type of the sum: `f16` or `bf16`, rounded once.
     #[track_caller]
     pub fn dot_as(&self, a: &Tile, b: &Tile, dtype: DType) -> Tile {
         self.dot_with(a, b, Dot { out: Some(dtype), ..Dot::default() })
     }
 
-    /// Returns the product of matrices that have scales, e.g. of 8-bit numbers: `(a * scales_a) (b * scales_b)` in `f32`.
-    /// Each length of a tile of scales divides that of its operand.
+    /// Returns the product of matrices with scales, for example of 8-bit numbers: `(a * scales_a) (b * scales_b)` in
+    /// `f32`. Each dimension of a tile of scales divides the corresponding dimension of its operand.
     #[track_caller]
     pub fn dot_scaled(&self, a: &Tile, scales_a: &Tile, b: &Tile, scales_b: &Tile) -> Tile {
         self.dot_with(a, b, Dot { scales: [Some(scales_a), Some(scales_b)], ..Dot::default() })

@@ -32,8 +32,8 @@ impl Tl {
         self.state.error.borrow().clone()
     }
 
-    /// Calls functions of `tl` for a kernel that is written in another language, and returns the error if one of them
-    /// ends the kernel. The kernel has failed then, whatever it does next.
+    /// Calls functions of `tl` for a kernel written in another language, and returns the error if one of them ends the
+    /// kernel. In that case the kernel has failed, whatever it does next.
     pub fn attempt<T>(&self, act: impl FnOnce() -> T) -> Result<T, String> {
         catch_unwind(AssertUnwindSafe(act)).map_err(|payload| match payload.downcast::<Abort>() {
             Ok(abort) => abort.0,

@@ -1,7 +1,7 @@
 //! The functions of tiles and of expressions: documentation, name and operation of each, written once.
 //!
-//! Each macro of functions passes its list to another, which defines a function for each entry. [`numbers`] makes operands of
-//! the types of numbers.
+//! Each macro of functions passes its list to another macro, which defines a function for each entry. [`numbers`]
+//! converts the number types to operands.
 
 /// Lists the functions of each element of one operand.
 macro_rules! unary {
@@ -57,7 +57,7 @@ macro_rules! binary {
             mul = Mul;
             /// Returns the elementwise quotient.
             div = Div;
-            /// Returns the remainder of the quotient rounded down.
+            /// Returns the remainder of the floor division.
             rem = Rem;
             /// Raises the first operand to the power of the second.
             pow = Pow;
@@ -91,7 +91,7 @@ macro_rules! binary {
     };
 }
 
-/// Lists the reductions along an axis: the name of the one that removes it, and of the one that keeps it.
+/// Lists the reductions along an axis: the name of the variant that removes the axis, and of the variant that keeps it.
 macro_rules! reduce {
     ($define:ident) => {
         $define! {
@@ -113,7 +113,7 @@ macro_rules! reduce {
     };
 }
 
-/// Makes operands of numbers.
+/// Implements the conversion from numbers to operands.
 macro_rules! numbers {
     ($of:ident) => {
         $crate::functions::numbers!($of: cubeyard_runtime::Scalar, bool, i32, i64, u32, u64, f64);

@@ -1,8 +1,8 @@
 //! Fusion: chains of elementwise operations that the vector unit runs as one pass.
 //!
-//! A [`Lazy`] is an expression over tiles. [`Tl::eval`] makes a command of it: each tile in it is fetched from the TCM
-//! once, every strip goes through all operations in registers, and only results are stored. The numbers are those of the
-//! same operations one by one.
+//! A [`Lazy`] is an expression over tiles. [`Tl::eval`] turns it into a command: each of its tiles is fetched from the
+//! TCM once, every strip goes through all operations in registers, and only results are stored. The results equal those
+//! of the same operations executed one by one.
 //!
 //! ```
 //! # use cubeyard_tl::{Tile, Tl};
@@ -12,9 +12,10 @@
 //! }
 //! ```
 //!
-//! A reduction along the last axis stays in the unit if a row fits in a strip: strips then consist of whole rows, the result
-//! is known within its strip, and what follows may spread it over the row again. Any other reduction ends a pass,
-//! because its result is known at the end only: what follows it in the same expression may not be larger than the result.
+//! A reduction along the last axis stays in the unit if a row fits in a strip. Strips then consist of whole rows, the
+//! result is known within its strip, and later operations may broadcast it over the row again. Any other reduction ends
+//! a pass, because its result is known only at the end: later operations in the same expression may not be larger than
+//! the result.
 
 mod chain;
 
@@ -47,7 +48,7 @@ pub struct Lazy {
 struct LazyNode {
     ty: TileType,
     reduced: Reduced,
-    /// Length of the rows over which it spreads a reduction of the same pass, if it does.
+    /// Row length, if the expression broadcasts a reduction of the same pass over its rows.
     row: Option<u64>,
     kind: LazyKind,
 }
@@ -58,7 +59,7 @@ enum Reduced {
     No,
     /// Only reductions of rows of this length, each of which lies in one strip.
     Rows(u64),
-    /// Others too, whose results are known at the end of the pass.
+    /// Other reductions as well, whose results are known only at the end of the pass.
     AtTheEnd,
 }
 
@@ -84,7 +85,7 @@ impl LazyNode {
         Rc::new(Self { ty, reduced: Reduced::No, row: None, kind })
     }
 
-    /// Returns whether a larger result spreads this reduction over the rows that were reduced.
+    /// Returns the row length, if a result of type `ty` broadcasts this reduction over the reduced rows.
     fn spreads_to(&self, ty: &TileType) -> Option<u64> {
         let Reduced::Rows(length) = self.reduced else { return None };
         let (last, rows) = ty.shape.split_last()?;
@@ -100,7 +101,7 @@ enum LazyKind {
     Operation(Op, SmallVec<[Rc<LazyNode>; 3]>),
 }
 
-/// An operand of an expression: another, a tile, or a number.
+/// An operand of an expression: another expression, a tile, or a number.
 #[derive(Clone, Debug)]
 pub enum Term<'a> {
     /// An expression of the same kernel, computed in the same pass.
@@ -126,7 +127,7 @@ impl<'a> From<&'a Tile> for Term<'a> {
 functions::numbers!(Term);
 
 impl Tile {
-    /// Returns an expression that is this tile.
+    /// Returns the tile as an expression.
     #[must_use]
     pub fn lazy(&self) -> Lazy {
         let node = LazyNode::leaf(self.ty().clone(), LazyKind::Tile(self.clone()));
@@ -162,10 +163,10 @@ macro_rules! define_binary {
     };
 }
 
-/// Defines functions of two operands, each of which may be the number.
+/// Defines functions of two operands, either of which may be a number.
 macro_rules! define_terms {
     ($($(#[$about:meta])* $name:ident = $op:ident;)*) => {
-        /// Functions of two operands, of which one is an expression or a tile.
+        /// Functions of two operands, at least one of which is an expression or a tile.
         pub mod terms {
             use super::{Binary, Lazy, Op, Term, Tl, applied};
 
@@ -219,14 +220,14 @@ impl Lazy {
         self.then(Op::Ternary(Ternary::Fma), &[y.into(), z.into()])
     }
 
-    /// Returns `x` where it is true, else `y`.
+    /// Returns `x` where `self` is true, else `y`.
     #[track_caller]
     #[must_use]
     pub fn select<'a>(&self, x: impl Into<Term<'a>>, y: impl Into<Term<'a>>) -> Self {
         self.then(Op::Ternary(Ternary::Where), &[x.into(), y.into()])
     }
 
-    /// Limits it to the range from `low` to `high`.
+    /// Clamps the elements to the range from `low` to `high`.
     #[track_caller]
     #[must_use]
     pub fn clamp<'a>(&self, low: impl Into<Term<'a>>, high: impl Into<Term<'a>>) -> Self {
@@ -285,14 +286,14 @@ impl Lazy {
     }
 }
 
-/// Applies an operation to expressions, tiles and numbers, which meet in one type; [`promoted`] says in which.
+/// Applies an operation to expressions, tiles and numbers, which are converted to one type; see [`promoted`].
 #[track_caller]
 pub(super) fn applied(tl: &Tl, op: Op, terms: &[Term<'_>]) -> Lazy {
     let (conditions, terms) = terms.split_at(op.conditions());
     let mut types = terms.iter().filter_map(dtype_of);
     let Some(beside) = types.next() else { tl.fail(op.alone()) };
     let dtype = promoted(beside, terms.iter().filter_map(number_of));
-    // Operands of several types stay as they are, and are refused.
+    // Operands of different types are not converted, and are refused.
     let into = if types.all(|other| other == beside) { Some(dtype) } else { None };
     let mut operands = SmallVec::with_capacity(3);
     operands.extend(conditions.iter().filter_map(|term| node_of(term).ok()));
@@ -315,7 +316,7 @@ fn number_node(tl: &Tl, number: Scalar, dtype: DType) -> Rc<LazyNode> {
     LazyNode::leaf(TileType::scalar(dtype), LazyKind::Number(constant))
 }
 
-/// Describes a step that uses a reduction of the same pass although it is known at the end only.
+/// Describes a step that uses a reduction of the same pass whose result is known only at the end.
 fn at_the_end(op: &Op, ty: &TileType, reduction: &TileType, strip: u64) -> String {
     let what = format!("{} {ty} uses a reduction, {reduction}, of the same pass", op.name());
     let is_column = reduction.shape.last() == Some(&1);
@@ -328,7 +329,7 @@ fn at_the_end(op: &Op, ty: &TileType, reduction: &TileType, strip: u64) -> Strin
     format!("{what}, but {why}: evaluate the reduction before")
 }
 
-/// Returns the node of an expression or a tile, or else the number.
+/// Returns the node of an expression or a tile; a number is returned as the error.
 fn node_of(term: &Term<'_>) -> Result<Rc<LazyNode>, Scalar> {
     match term {
         Term::Lazy(lazy) => Ok(Rc::clone(&lazy.node)),
@@ -398,14 +399,14 @@ impl Tl {
         tile
     }
 
-    /// Computes several expressions in one pass; what they have in common is computed once.
+    /// Computes several expressions in one pass; common subexpressions are computed once.
     #[track_caller]
     pub fn eval_all<const N: usize>(&self, expressions: [&Lazy; N]) -> [Tile; N] {
         let tiles = self.eval_each(&expressions);
         tiles.try_into().unwrap_or_else(|_| unreachable!("one tile for each expression"))
     }
 
-    /// As [`eval_all`](Self::eval_all), for a number of expressions that is known when the kernel runs only.
+    /// Does the same as [`eval_all`](Self::eval_all), for a number of expressions that is known only at run time.
     #[track_caller]
     pub fn eval_each(&self, expressions: &[&Lazy]) -> Vec<Tile> {
         if expressions.is_empty() {

@@ -17,8 +17,8 @@ type Body = dyn Fn(Tl, Args) -> KernelFuture;
 
 /// A kernel: a name and an `async` function. Cheap to clone.
 ///
-/// A kernel is identified by its function, which it shares with its clones. Names are only for display: two
-/// kernels of one name are recorded separately.
+/// A kernel is identified by its function, which it shares with its clones. Names are only for display: two kernels of
+/// the same name are recorded separately.
 #[derive(Clone)]
 pub struct Kernel {
     name: Rc<str>,
@@ -27,12 +27,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Makes a kernel. See [`tl`](crate) for how to write one.
+    /// Creates a kernel. See [`tl`](crate) for how to write one.
     pub fn new(name: &str, body: impl Fn(Tl, Args) -> KernelFuture + 'static) -> Self {
         Self { name: name.into(), body: Rc::new(body), is_live: false }
     }
 
-    /// Lets every launcher run the kernel live.
+    /// Makes every launcher run the kernel live.
     #[must_use]
     pub fn live(self) -> Self {
         Self { is_live: true, ..self }
@@ -52,18 +52,18 @@ impl Kernel {
         Rc::clone(&self.name)
     }
 
-    /// Returns an identity that no other kernel has as long as this one, a clone of it, or a result of
+    /// Returns an identity that is unique as long as this kernel, a clone of it, or a result of
     /// [`downgrade`](Self::downgrade) exists.
     pub(crate) fn identity(&self) -> usize {
         Rc::as_ptr(&self.body).addr()
     }
 
-    /// Returns a weak reference to its function.
+    /// Returns a weak reference to the kernel's function.
     pub(crate) fn downgrade(&self) -> WeakKernel {
         WeakKernel(Rc::downgrade(&self.body))
     }
 
-    /// Runs the kernel as a part of another one, which passes on its own PE and [some](Args::skip) of its arguments.
+    /// Runs the kernel as part of another kernel, which passes its PE and [some](Args::skip) of its arguments.
     pub fn start(&self, tl: Tl, args: Args) -> KernelFuture {
         (self.body)(tl, args)
     }
@@ -91,12 +91,12 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// The arguments of a kernel, as its PE sees them. Asking for a missing argument ends the kernel.
+/// The arguments of a kernel, as seen by its PE. Accessing a missing argument ends the kernel.
 #[derive(Clone, Debug)]
 pub struct Args {
     tl: Tl,
     bound: Rc<[BoundArgument]>,
-    /// Number of arguments before the first.
+    /// Number of skipped arguments before the first.
     skipped: usize,
 }
 
@@ -113,7 +113,7 @@ impl Args {
         Self { tl, bound, skipped: 0 }
     }
 
-    /// Returns the arguments after the first `count`, for a kernel that is a part of another one.
+    /// Returns the arguments after the first `count`, for a kernel that is part of another kernel.
     #[must_use]
     pub fn skip(&self, count: usize) -> Self {
         let skipped = (self.skipped + count).min(self.bound.len());
@@ -165,7 +165,7 @@ impl Args {
 }
 
 impl TensorArg<'_> {
-    /// Returns the whole tensor, whichever PEs hold it, in its own shape. Ends the kernel if it is not one
+    /// Returns the whole tensor, whichever PEs hold it, in its own shape. Ends the kernel unless the tensor is one
     /// contiguous row-major range.
     #[track_caller]
     pub fn whole(&self) -> Ref {
@@ -176,7 +176,7 @@ impl TensorArg<'_> {
         Ref::new(address, self.bound.shape.dimensions(), self.bound.dtype)
     }
 
-    /// Returns the part that this PE holds: a matrix, or a vector. Of a view it is a part of the matrix of the view.
+    /// Returns the part that this PE holds: a matrix or a vector. For a view, it is a part of the view's matrix.
     #[track_caller]
     pub fn local(&self) -> Ref {
         let Some(local) = self.local_if_any() else {
@@ -186,7 +186,7 @@ impl TensorArg<'_> {
         local
     }
 
-    /// As [`local`](Self::local); `None` if this PE holds nothing.
+    /// Does the same as [`local`](Self::local); returns `None` if this PE holds no part.
     #[track_caller]
     pub fn local_if_any(&self) -> Option<Ref> {
         match self.held() {
@@ -195,7 +195,7 @@ impl TensorArg<'_> {
         }
     }
 
-    /// As [`local_if_any`](Self::local_if_any); the error says why a part of a view has no shape.
+    /// Does the same as [`local_if_any`](Self::local_if_any); the error states why a part of a view has no shape.
     pub fn held(&self) -> Result<Option<Ref>, String> {
         let part = match &self.bound.local {
             HeldPart::Nothing => return Ok(None),

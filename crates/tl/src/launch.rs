@@ -17,16 +17,16 @@ use crate::program::{Finding, Findings, KernelProgram, Ran, Recording, live};
 use crate::race::{RaceText, notice_finding};
 use recordings::Recordings;
 
-/// Default limit on calls of `tl` by a kernel on a PE.
+/// Default maximum number of `tl` calls by a kernel on a PE.
 const MOST_CALLS: usize = 1 << 22;
 
-/// The way in which kernels run.
+/// Execution mode of kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Recorded for each PE, then run. Recordings are reused by launches with the same kernel and arguments.
+    /// Recorded for each PE, then run. Launches with the same kernel and arguments reuse recordings.
     #[default]
     Recorded,
-    /// Step by step with the PE, so that the kernel may read loaded values.
+    /// Step by step together with the PE, so that the kernel may read loaded values.
     Live,
 }
 
@@ -75,12 +75,12 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Makes a launcher that records kernels.
+    /// Creates a launcher that records kernels.
     pub fn new(context: &Context) -> Self {
         Self::with_mode(context, Mode::Recorded)
     }
 
-    /// Makes a launcher that runs kernels in a given mode.
+    /// Creates a launcher that runs kernels in a given mode.
     pub fn with_mode(context: &Context, mode: Mode) -> Self {
         let (recordings, ran) = (RefCell::default(), RefCell::default());
         Self {
@@ -96,19 +96,19 @@ impl Launcher {
         }
     }
 
-    /// Returns the context of its launches.
+    /// Returns the context of the launcher.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Sets the maximum number of calls of `tl` by a kernel on a PE (default 2²²); more are taken for an
-    /// endless loop.
+    /// Sets the maximum number of `tl` calls by a kernel on a PE (default 2²²); more calls are considered an endless
+    /// loop.
     #[must_use]
     pub fn limit(self, calls: usize) -> Self {
         Self { limit: calls, ..self }
     }
 
-    /// Sets the maximum number of steps in all kept recordings (default 2²²). Beyond it the least recently used
+    /// Sets the maximum number of steps in all kept recordings (default 2²²). Above it, the least recently used ones
     /// are dropped, and recorded again when needed.
     #[must_use]
     pub fn keep_steps(self, steps: usize) -> Self {
@@ -127,8 +127,8 @@ impl Launcher {
         self.launched.as_ref().map(RefCell::take).unwrap_or_default()
     }
 
-    /// Returns a number for a new group of PEs that are wired to each other, unique in this launcher, from 1
-    /// on; `None` when all 65535 are used.
+    /// Returns a number for a new group of connected PEs, unique in this launcher, starting at 1; `None` when all 65535
+    /// are used.
     pub fn new_group(&self) -> Option<u16> {
         let number = self.groups.get().checked_add(1)?;
         self.groups.set(number);
@@ -171,18 +171,18 @@ impl Launcher {
         Ok(handle)
     }
 
-    /// Returns the recording of a PE in a launch, if operations were kept then.
+    /// Returns the recording of a PE in a launch, if operations were being recorded then.
     pub fn ran(&self, launch: RequestId, pe: PeRef) -> Option<Recording> {
         self.ran.borrow().get(&(launch, pe)).cloned()
     }
 
-    /// Takes the recordings of all launches since operations are kept.
+    /// Takes the recordings of all launches since the recording of operations began.
     pub fn take_ran(&self) -> Ran {
         self.ran.take()
     }
 
-    /// Returns the defects of kernels that ran to their ends: reads of memory that was never written, races,
-    /// accesses to memory that the launch was not given, and messages that were not received.
+    /// Returns the defects of kernels that ran to completion: reads of memory that was never written, races, accesses
+    /// to memory outside the launch's arguments, and messages that were not received.
     pub fn findings(&self) -> Vec<Finding> {
         self.take_found();
         self.findings.borrow().clone()
@@ -214,8 +214,8 @@ impl Launcher {
     /// Returns the kept recordings in the order in which they were made; each holds the commands of a kernel on
     /// one PE.
     ///
-    /// Launches of the same kernel, or a clone of it, with the same arguments at the same position of a launch
-    /// reuse a recording. It is kept as long as the kernel exists and [`keep_steps`](Self::keep_steps) allows.
+    /// Launches of the same kernel or a clone, with the same arguments and at the same position of the launch, reuse a
+    /// recording. It is kept as long as the kernel exists and [`keep_steps`](Self::keep_steps) allows.
     pub fn recordings(&self) -> Vec<Recording> {
         self.recordings.borrow().all()
     }

@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use crate::numeric::Lengths;
 
-/// The offsets of a tile's elements from its first, in elements.
+/// Offsets of a tile's elements from its first element, in elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// A stride for each dimension, in elements.
@@ -13,8 +13,8 @@ pub(super) enum Layout {
     Packed(Packed),
 }
 
-/// Part of a matrix stored tile by tile: each tile is row-major and follows its left neighbour. Tiles at the
-/// edges are padded to full size.
+/// Part of a matrix stored tile by tile: each tile is row-major and follows its left neighbour. Tiles at the edges are
+/// padded to full size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packed {
     tile: [u64; 2],
@@ -43,7 +43,7 @@ impl Layout {
         Self::Packed(Packed { tile, across, origin: [0; 2], is_transposed: false })
     }
 
-    /// Returns the offset of an element from the first of this layout, in elements.
+    /// Returns the offset of an element from the first element of this layout, in elements.
     pub(super) fn offset(&self, index: &[u64]) -> u64 {
         match self {
             Self::Strided(strides) => index.iter().zip(strides).map(|(at, by)| at * by).sum(),
@@ -51,7 +51,7 @@ impl Layout {
         }
     }
 
-    /// Returns the offset of a box and its layout from there.
+    /// Returns the offset of a box, and the layout within the box.
     pub(super) fn block(&self, start: &[u64], shape: &[u64]) -> (u64, Self) {
         match self {
             Self::Strided(_) => (self.offset(start), self.clone()),
@@ -59,7 +59,7 @@ impl Layout {
         }
     }
 
-    /// Returns the number of contiguous elements of a row from `index` on, in a tile of this shape.
+    /// Returns the number of contiguous elements of a row, starting at `index`, in a tile of this shape.
     pub(super) fn following(&self, index: &[u64], shape: &[u64]) -> u64 {
         let left = || shape[shape.len() - 1] - index[index.len() - 1];
         match self {
@@ -92,7 +92,7 @@ impl Layout {
         }
     }
 
-    /// Checks that each tile of a matrix is a single access; the error says why it is not.
+    /// Checks that each tile of a matrix is a single access; the error states why it is not.
     pub(super) fn check_tiles(&self, shape: &[u64], tile: [u64; 2]) -> Result<(), String> {
         match self {
             Self::Strided(strides) => check_rows(strides, shape),
@@ -162,7 +162,7 @@ fn check_rows(strides: &[u64], shape: &[u64]) -> Result<(), String> {
 /// the edges extend beyond it.
 ///
 /// # Panics
-/// If the number of elements is not that of the shape.
+/// If the number of elements does not match the shape.
 pub fn pack<T: Copy + Default>(elements: &[T], shape: [u64; 2], tile: [u64; 2]) -> Vec<T> {
     let layout = Layout::packed(shape, tile);
     let size = |number: u64| usize::try_from(number).expect("it fits memory");

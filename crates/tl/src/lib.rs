@@ -1,5 +1,7 @@
 //! The language in which kernels are written, modelled on Triton's `tl`.
 //!
+//! Internal: programs use the crate `cubeyard`.
+//!
 //! A kernel is an `async` function of a [`Tl`] and its [arguments](crate::kernel::Args). It runs once for each
 //! PE of a launch, and its calls become commands for the PE's engines: [`Tl::load`] and [`Tl::store`] move
 //! tiles between memory and the TCM, [`Tl::dot`] and the functions of [`math`] compute, and [`Tl::gemm`],
@@ -10,9 +12,9 @@
 //! elements, so it can be recorded once and run any number of times; a kernel with `value` runs live and needs
 //! data mode.
 //!
-//! An error (shapes that do not match, a tile that does not fit in the TCM, an access outside every tensor)
-//! ends the kernel, and the message names the line. The functions here therefore return no `Result`: they
-//! unwind the kernel silently to its caller, which reports the error.
+//! An error (mismatched shapes, a tile that does not fit in the TCM, an access outside every tensor) ends the kernel,
+//! and the message names the line. The functions here therefore return no `Result`: they unwind the kernel silently to
+//! its caller, which reports the error.
 //!
 //! ```
 //! use cubeyard_tl::kernel::{Args, Kernel};
@@ -102,14 +104,14 @@ pub(crate) struct KernelState {
     scratch: RefCell<Scratch>,
     /// Whether the kernel is being recorded rather than run.
     recording: bool,
-    /// Values that the kernel asked for and that have been computed since.
+    /// Values that the kernel requested and that have been computed since.
     pub(crate) known: RefCell<Vec<(ValueId, Rc<Array>)>>,
     /// The value for which the kernel waits.
     pub(crate) wanted: Cell<Option<ValueId>>,
     pub(crate) error: RefCell<Option<String>>,
-    /// The line of the commands that follow, if the kernel is not written in Rust.
+    /// The line of the following commands, if the kernel is not written in Rust.
     pub(crate) line: Cell<Option<LineId>>,
-    /// Maximum number of calls of `tl` (more are taken for an endless loop), and calls made so far.
+    /// Maximum number of `tl` calls (more are considered an endless loop), and calls made so far.
     limit: usize,
     calls: Cell<usize>,
     /// Receives whose slots the kernel has not released.
@@ -178,7 +180,7 @@ impl Tl {
         [gemm.m, gemm.k, gemm.n].map(u64::from)
     }
 
-    /// Returns the number of elements that the vector unit works on at once. A reduction of rows that are no longer
+    /// Returns the number of elements that the vector unit processes at once. A reduction of rows up to this length
     /// stays in the unit; see [`fuse`].
     #[track_caller]
     pub fn strip_elements(&self) -> u64 {
@@ -186,7 +188,7 @@ impl Tl {
         self.state.site.core.math.strip.into()
     }
 
-    /// Returns a reference to contiguous elements in memory from `address` on. Moves no data.
+    /// Returns a reference to contiguous elements in memory, starting at `address`. Moves no data.
     #[track_caller]
     pub fn ref_(&self, address: u64, shape: &[u64], dtype: DType) -> Ref {
         self.count();
@@ -203,7 +205,7 @@ impl Tl {
         self.state.site.pe
     }
 
-    /// Returns the bytes of the TCM that the kernel's tiles may occupy together.
+    /// Returns the bytes of the TCM available to the kernel's tiles.
     #[track_caller]
     pub fn scratch_bytes(&self) -> u64 {
         self.count();
@@ -212,8 +214,8 @@ impl Tl {
 }
 
 impl Tl {
-    /// Counts a call of the kernel and ends the kernel if it has made too many: an endless kernel would take
-    /// all memory or time, even if it orders no commands.
+    /// Counts a call and ends the kernel if it has made too many: an endless kernel would use up memory or time, even
+    /// if it issues no commands.
     #[track_caller]
     pub(crate) fn count(&self) {
         let calls = self.state.calls.get() + 1;
@@ -234,7 +236,7 @@ impl KernelState {
         u32::try_from(tape.uses.len() - 1).expect("fewer than 2³² values")
     }
 
-    /// Fails if the kernel, which has ended, holds the slot of a message.
+    /// Fails if the kernel, which has ended, still holds the slot of a message.
     pub(crate) fn check_slots(&self) -> Result<(), String> {
         let Some(&held) = self.slots.borrow().first() else { return Ok(()) };
         let tape = self.tape.borrow();
@@ -247,8 +249,3 @@ impl KernelState {
         self.tape.borrow_mut().uses[value as usize] += 1;
     }
 }
-
-/// Runs the examples of the documentation page about this crate as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/kernels.md")]
-struct Pages;

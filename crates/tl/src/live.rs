@@ -29,7 +29,7 @@ impl KernelState {
         if reach.iter().all(is_within) {
             return Ok(());
         }
-        // The extent of strided rows includes the gaps between them, so each access is checked by itself.
+        // The extent of strided rows includes the gaps between them, so each access is checked separately.
         for command in commands(&tape) {
             for dma in accesses(&tape, command) {
                 if let Some(address) = outside(live, &dma) {

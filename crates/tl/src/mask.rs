@@ -1,9 +1,9 @@
-//! Masks: the elements of a tile that a load or store touches.
+//! Masks: the elements of a tile that a load or store accesses.
 
 use crate::numeric::TileType;
 
-/// The elements of a tile that a load or store touches. Like an address, a mask is known when the kernel is
-/// recorded, so elements that are not touched cost nothing. To choose by loaded values, use `tl.where_`.
+/// The elements of a tile that a load or store accesses. Like an address, a mask is known when the kernel is recorded,
+/// so elements outside the mask cost nothing. To select by loaded values, use `tl.where_`.
 ///
 /// ```
 /// use cubeyard_tl::Mask;
@@ -22,7 +22,7 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// Selects the elements for whose index `choose` returns true.
+    /// Selects the elements for which `choose` returns true, given their index.
     pub fn new(shape: &[u64], choose: impl Fn(&[u64]) -> bool) -> Self {
         let count: u64 = shape.iter().product();
         let mut index = vec![0; shape.len()];

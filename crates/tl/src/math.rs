@@ -1,8 +1,9 @@
 //! Computations on tiles: the functions of `triton.language`.
 //!
-//! Operands are tiles and numbers. All tiles of a call have the same type, and shapes broadcast; [`Tl::cast`] changes a type.
-//! Numbers [meet](promoted) the type of the tiles: most take it; a float beside integers, and a whole number beside bools,
-//! convert the tiles in the same pass. The operators `+`, `-`, `*` and `/` on tiles call these functions.
+//! Operands are tiles and numbers. All tiles of a call have the same type, and shapes broadcast; [`Tl::cast`] changes a
+//! type. Numbers are [converted](promoted) to the type of the tiles, with two exceptions: a float with integer tiles,
+//! and a whole number with bool tiles, convert the tiles in the same pass. The operators `+`, `-`, `*` and `/` on tiles
+//! call these functions.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -115,7 +116,7 @@ impl Tl {
         self.compute(Op::Ternary(Ternary::Fma), &[x.into(), y.into(), z.into()])
     }
 
-    /// Limits `x` to the range from `low` to `high`.
+    /// Clamps `x` to the range from `low` to `high`.
     #[track_caller]
     pub fn clamp<'a>(
         &self,
@@ -126,13 +127,13 @@ impl Tl {
         self.compute(Op::Ternary(Ternary::Clamp), &[x.into(), low.into(), high.into()])
     }
 
-    /// Returns the running sum along an axis, each element included.
+    /// Returns the inclusive running sum along an axis.
     #[track_caller]
     pub fn cumsum(&self, x: &Tile, axis: usize) -> Tile {
         self.compute(Op::Scan(Scan::Cumsum, axis), &[x.into()])
     }
 
-    /// Returns the running product along an axis, each element included.
+    /// Returns the inclusive running product along an axis.
     #[track_caller]
     pub fn cumprod(&self, x: &Tile, axis: usize) -> Tile {
         self.compute(Op::Scan(Scan::Cumprod, axis), &[x.into()])
@@ -176,7 +177,7 @@ impl Tl {
         x.seen_as(ty)
     }
 
-    /// Repeats the tile along dimensions of length 1. Elementwise operations broadcast by themselves.
+    /// Repeats the tile along dimensions of length 1. Elementwise operations broadcast automatically.
     #[track_caller]
     pub fn broadcast_to(&self, x: &Tile, shape: &[u64]) -> Tile {
         self.compute(Op::Broadcast(shape.to_vec()), &[x.into()])
@@ -188,13 +189,13 @@ impl Tl {
         self.compute(Op::Slice(start.to_vec(), shape.to_vec()), &[x.into()])
     }
 
-    /// Returns a copy of `into` in which the box that begins at `start` is `tile`.
+    /// Returns a copy of `into` in which the box that begins at `start` is replaced by `tile`.
     #[track_caller]
     pub fn paste(&self, into: &Tile, start: &[u64], tile: &Tile) -> Tile {
         self.compute(Op::Paste(start.to_vec()), &[into.into(), tile.into()])
     }
 
-    /// Returns `count` consecutive numbers from `start` on.
+    /// Returns `count` consecutive numbers, starting at `start`.
     #[track_caller]
     pub fn arange(&self, start: impl Into<Scalar>, count: u64, dtype: DType) -> Tile {
         self.compute(Op::Arange(dtype, start.into(), count), &[])
@@ -251,8 +252,8 @@ impl Tl {
         tile
     }
 
-    /// Returns the type of the tiles of a call and the one in which they meet its numbers; both are `None` of a call without
-    /// tiles.
+    /// Returns the type of a call's tiles, and the type to which its tiles and numbers are converted; both are `None`
+    /// for a call without tiles.
     #[track_caller]
     fn types(&self, op: &Op, values: &[Value<'_>]) -> (Option<DType>, Option<DType>) {
         let values = &values[op.conditions()..];

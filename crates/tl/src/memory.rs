@@ -1,4 +1,4 @@
-//! Loads and stores: tiles between memory and the TCM.
+//! Loads and stores: tiles moved between memory and the TCM.
 
 use std::rc::Rc;
 
@@ -70,7 +70,7 @@ fn dma_work(accesses: Accesses) -> Work {
     }
 }
 
-/// Accesses of one direction, issued one after the other.
+/// Accesses of one direction, issued one after another.
 #[derive(Debug)]
 struct InTurn(Vec<Dma>);
 

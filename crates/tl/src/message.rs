@@ -12,11 +12,11 @@ use super::{Instruction, Port, Tile, Tl};
 use crate::numeric::TileType;
 
 impl Tl {
-    /// Sends a tile to the PE at the other end of a port. Returns at once; the tile leaves when it is computed
-    /// and a slot is free at the other end.
+    /// Sends a tile to the PE at the other end of a port. Returns at once; the tile is sent when it is computed and a
+    /// slot is free at the other end.
     ///
-    /// A message does not wait for earlier loads and stores on which it does not depend. If the receiver is to
-    /// see what was stored, put a [`fence`](Self::fence) before the send.
+    /// A message does not wait for earlier loads and stores on which it does not depend. If the receiver must see
+    /// earlier stores, put a [`fence`](Self::fence) before the send.
     #[track_caller]
     pub fn send(&self, port: Port, tile: &Tile) {
         let message = self.message(port, tile.ty());
@@ -24,8 +24,8 @@ impl Tl {
         self.order(Work::Send(message), effect, [TileUse::Read(tile)]);
     }
 
-    /// Receives a tile from the PE at the other end of a port. The kernel waits for it: all later commands see
-    /// what the sender had done before it sent.
+    /// Receives a tile from the PE at the other end of a port. The kernel waits for it: all later commands see the
+    /// effects of everything that the sender did before the send.
     #[track_caller]
     pub fn recv(&self, port: Port, shape: &[u64], dtype: DType) -> Tile {
         let tile = self.recv_async(port, shape, dtype);
@@ -33,8 +33,8 @@ impl Tl {
         tile
     }
 
-    /// As [`recv`](Self::recv), but the kernel continues at once. Commands that use the tile wait for it, and
-    /// so does [`wait_for`](Self::wait_for).
+    /// Does the same as [`recv`](Self::recv), but the kernel continues at once. Commands that use the tile wait for it,
+    /// and so does [`wait_for`](Self::wait_for).
     #[track_caller]
     pub fn recv_async(&self, port: Port, shape: &[u64], dtype: DType) -> Tile {
         let ty = self.checked(TileType::new(dtype, shape));
@@ -45,11 +45,11 @@ impl Tl {
         tile
     }
 
-    /// Waits for the next message of a port and returns it, but leaves it in its slot: the next receive gets the same message,
-    /// and the sender does not get the slot back. The kernel waits, as for [`recv`](Self::recv).
+    /// Waits for the next message of a port and returns it, but leaves it in its slot: the next receive gets the same
+    /// message, and the slot is not returned to the sender. The kernel waits, as for [`recv`](Self::recv).
     ///
-    /// This is for diagnosis: a message in the TCM is not read, so that the command ends when the message has arrived. A message in
-    /// the SRAM or HBM is read as by `recv`.
+    /// This is for diagnosis: a message in the TCM is not read, so the command ends when the message has arrived. A
+    /// message in the SRAM or HBM is read as by `recv`.
     #[track_caller]
     pub fn recv_no_consume(&self, port: Port, shape: &[u64], dtype: DType) -> Tile {
         let ty = self.checked(TileType::new(dtype, shape));
@@ -58,10 +58,10 @@ impl Tl {
         tile
     }
 
-    /// Receives a tile that stays in its slot, which must be in the TCM: it is not copied, and takes no room of the kernel's
-    /// tiles. The kernel waits, as for [`recv`](Self::recv).
+    /// Receives a tile that stays in its slot, which must be in the TCM: the tile is not copied, and does not count
+    /// towards the memory of the kernel's tiles. The kernel waits, as for [`recv`](Self::recv).
     ///
-    /// The sender gets the slot back after [`release`](Self::release), and after the slots of all messages before it. A
+    /// The slot returns to the sender after [`release`](Self::release), and after the slots of all earlier messages. A
     /// kernel must release every slot.
     #[track_caller]
     pub fn recv_slot(&self, port: Port, shape: &[u64], dtype: DType) -> Tile {
@@ -109,8 +109,8 @@ impl Tl {
         }
     }
 
-    /// Receives a tile from any of several ports: the first message to arrive, and in rotation if several are
-    /// waiting. The second tile is a single `i32`, the index in `ports` of the sender. The kernel waits, as for
+    /// Receives a tile from any of several ports: the first message to arrive, in rotation if several are waiting. The
+    /// second tile is a single `i32`, the index of the sender in `ports`. The kernel waits, as for
     /// [`recv`](Self::recv).
     #[track_caller]
     pub fn recv_any(&self, ports: &[Port], shape: &[u64], dtype: DType) -> (Tile, Tile) {
@@ -140,8 +140,8 @@ impl Tl {
         std::future::ready(())
     }
 
-    /// Waits until all commands issued so far are done: stores are in memory, and later loads begin after this.
-    /// Messages have left, but may not have arrived.
+    /// Waits until all commands issued so far are done: stores are in memory, and later loads begin afterwards.
+    /// Messages have been sent, but may not have arrived.
     #[track_caller]
     pub fn fence(&self) {
         self.count();

@@ -1,4 +1,4 @@
-//! Lower bound on the host memory of a run, from its parameters alone, before anything is built.
+//! Lower bound on the host memory of a run, computed from its parameters alone, before anything is built.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -7,25 +7,25 @@ use cubeyard_device::topology::Topology;
 use cubeyard_units::Bytes;
 use thiserror::Error;
 
-/// Bytes per element in data mode: the input on the host, the element in the memory of a PE, and the reference.
-/// Runs of all benches take 13 to 20.
+/// Bytes per element in data mode: the input on the host, the element in the memory of a PE, and the reference. Runs of
+/// all benches need 13 to 20.
 const ELEMENT_BYTES: f64 = 12.0;
 
-/// Bytes per command: its recording, and the operations of each unit. Runs of all benches take 300 to 2,300.
+/// Bytes per command: its recording, and the operations of each unit. Runs of all benches need 300 to 2,300.
 const COMMAND_BYTES: f64 = 300.0;
 
 /// Lower bounds on the objects that a run holds in host memory. They are `f64`, because products of parameters
 /// may exceed 64 bits and the estimate need not be exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Needs {
-    /// Elements of all tensors, which are held only in data mode.
+    /// Number of elements of all tensors, which are held only in data mode.
     pub elements: f64,
-    /// Commands of all PEs together, and tiles of tiled operations.
+    /// Number of commands of all PEs together, and of tiles of tiled operations.
     pub commands: f64,
 }
 
 impl Needs {
-    /// Counts the elements of a tensor of these dimensions.
+    /// Counts the elements of a tensor with these dimensions.
     pub fn elements<const D: usize>(dimensions: [u64; D]) -> Self {
         Self { elements: product(dimensions), commands: 0.0 }
     }
@@ -62,7 +62,7 @@ impl Needs {
         Err(TooLarge { bytes, limit, needs: if data { self } else { self.timed() } })
     }
 
-    /// Describes the objects in words.
+    /// Describes the objects as text.
     fn shown(self) -> String {
         let count = |count: f64, of| (count >= 1.0).then(|| format!("{} {of}", rounded(count)));
         let parts = [count(self.elements, "elements"), count(self.commands, "commands")];
@@ -78,11 +78,11 @@ impl Needs {
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 #[error("it needs at least {bytes} of the host's memory, for {}; the limit is {limit}", needs.shown())]
 pub struct TooLarge {
-    /// Lower bound on the memory it needs.
+    /// Lower bound on the memory that the run needs.
     pub bytes: Bytes,
     /// The allowed memory.
     pub limit: Bytes,
-    /// The objects that take the memory.
+    /// The objects that need the memory.
     pub needs: Needs,
 }
 

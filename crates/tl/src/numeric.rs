@@ -1,20 +1,20 @@
 //! Arithmetic on arrays, with the results that the engines of a PE would produce.
 //!
-//! Every operation exists twice: the function in [`infer`] returns the type of the result, or an error; the
-//! function here also computes the result. The second calls the first, so a kernel that runs without data fails
-//! on the same input with the same error as one that runs with data.
+//! Every operation exists twice: the function in [`infer`] returns the type of the result, or an error; the function
+//! here also computes the result. The second calls the first, so a kernel that runs without data fails on the same
+//! input with the same error as one that runs with data.
 //!
-//! - **Floats** of at most 32 bits compute in `f32` and are rounded to their own type after every operation,
-//!   once and to nearest, ties to even; `f64` computes in `f64`. Every NaN result is the one quiet NaN of the
-//!   type, so that results do not depend on the host processor.
-//! - **Integers** wrap in their own width. [`Binary::Div`] and [`Binary::Rem`] round down, as Python's `//` and
-//!   `%` do; division by 0 gives 0 for both. A shift by a negative amount, or by the width or more, gives 0, or
-//!   -1 for a negative number shifted right. All of this is as in NumPy. A negative power of an integer, an
-//!   error in NumPy, is 1 divided by the positive power, truncated.
+//! - **Floats** of at most 32 bits are computed in `f32` and rounded to their own type after every operation, once and
+//!   to nearest, ties to even; `f64` is computed in `f64`. Every NaN result is the canonical quiet NaN of the type, so
+//!   that results do not depend on the host processor.
+//! - **Integers** wrap around in their own width. [`Binary::Div`] and [`Binary::Rem`] round down, like Python's `//`
+//!   and `%`; division by 0 gives 0 for both. A shift by a negative amount, or by the width or more, gives 0, or -1 for
+//!   a negative number shifted right. All of this matches NumPy. A negative power of an integer, an error in NumPy, is
+//!   1 divided by the positive power, truncated.
 //! - **NaN** wins in [`Binary::Maximum`], [`Binary::Minimum`], [`Reduce::Max`] and [`Reduce::Min`], and the
 //!   first NaN in [`Reduce::Argmax`] and [`Reduce::Argmin`], as in NumPy. Of two zeros the first one is kept.
-//! - **Types** of the operands of one operation are the same; a kernel casts explicitly. Bools have logic,
-//!   order and equality, but no arithmetic. Numbers are [`Constant`]s of the type in which they [meet](promoted) a tile.
+//! - **Types** of the operands of one operation are the same; a kernel casts explicitly. Bools have logic, order and
+//!   equality, but no arithmetic. Numbers are [`Constant`]s of their [common type](promoted) with the tile.
 //! - **Shapes** of operands broadcast as in NumPy. A tile has at most four dimensions.
 //!
 //! ```

@@ -28,7 +28,7 @@ pub enum Op {
     Softmax(usize),
     /// Cast to another element type.
     Cast(DType),
-    /// The same bits as another element type of the same size.
+    /// Reinterpretation of the bits as another element type of the same size.
     Bitcast(DType),
     /// Swap of the last two dimensions.
     Transpose,
@@ -44,8 +44,8 @@ pub enum Op {
     Full(Lengths, Constant),
     /// Consecutive numbers: element type, first number, count.
     Arange(DType, Scalar, u64),
-    /// A matrix product. After both factors come the scales of the left and of the right one and the accumulator, as far as
-    /// there are any.
+    /// A matrix product. The two factors are followed by the scales of the left and of the right factor and the
+    /// accumulator, if present.
     Dot(DotForm),
 }
 
@@ -56,7 +56,7 @@ pub struct DotForm {
     pub scaled: [bool; 2],
     /// Whether an accumulator is added.
     pub adds: bool,
-    /// Type of the result, if it is not that of the sum.
+    /// Type of the result, if it differs from the type of the sum.
     pub out: Option<DType>,
 }
 
@@ -102,12 +102,13 @@ impl Op {
         }
     }
 
-    /// Returns the number of leading operands that are conditions, such as the first of `where`: their type may differ.
+    /// Returns the number of leading operands that are conditions, such as the first operand of `where`: their type may
+    /// differ.
     pub(crate) fn conditions(&self) -> usize {
         usize::from(matches!(self, Self::Ternary(Ternary::Where)))
     }
 
-    /// Describes its use on numbers without a tile.
+    /// Describes the use of the operation on numbers without a tile.
     pub(crate) fn alone(&self) -> String {
         format!("{} of numbers alone: one operand must be a tile", self.name())
     }
@@ -140,7 +141,7 @@ impl Op {
     /// Computes the result.
     ///
     /// # Panics
-    /// As [`infer`](Self::infer).
+    /// Under the same condition as [`infer`](Self::infer).
     pub fn compute(&self, inputs: &[&Array]) -> Result<Array, NumericError> {
         match self {
             Self::Unary(op) => numeric::unary(*op, inputs[0]),
@@ -179,8 +180,8 @@ impl Op {
         }
     }
 
-    /// Returns the number of floating-point operations by the usual count: 2·m·k·n for a product, about one per
-    /// element for other arithmetic, none for moving data.
+    /// Returns the number of floating-point operations by the usual count: 2·m·k·n for a product, about one per element
+    /// for other arithmetic, none for data movement.
     pub fn flop(&self, inputs: &[&TileType], output: &TileType) -> u64 {
         match self {
             Self::Dot(_) => (2 * inputs[0].elements())
@@ -243,9 +244,9 @@ fn each(rate: Bandwidth, amount: u64, strips: u64) -> Span {
     rate.span(amount.div_ceil(strips))
 }
 
-/// Returns the cost of a product in tiles of the matrix engine: each fetches its operands in full, and the
-/// result is stored at the end. Operands of two types are multiplied at the rate of the slower one. Scales and the accumulator
-/// are fetched once, spread over the tiles; the engine applies scales as it adds, in no time of their own.
+/// Returns the cost of a product in tiles of the matrix engine: each tile fetches its operands in full, and the result
+/// is stored at the end. Operands of two types are multiplied at the rate of the slower one. Scales and the accumulator
+/// are fetched once, spread over the tiles; the engine applies scales while adding, at no extra cost.
 fn dot_cost(inputs: &[&TileType], output: &TileType, core: &CoreSpec) -> Result<Strips, DType> {
     let (left, right) = (inputs[0], inputs[1]);
     let rated = |ty: &TileType| core.gemm.tile(ty.dtype.name()).ok_or(ty.dtype);

@@ -1,5 +1,5 @@
-//! Issue of commands. One function derives what a command waits for, so that no kind of command can leave anything out:
-//! memory accesses follow from its work, and places in the TCM from the tiles that it uses.
+//! Issue of commands. One function derives the dependencies of a command, so that no kind of command can omit any:
+//! memory accesses follow from its work, and TCM ranges from the tiles that it uses.
 
 use cubeyard_device::pe::{Command, CommandId, Instruction, Work};
 
@@ -8,17 +8,17 @@ use smallvec::SmallVec;
 use super::{Effect, Order, Tile, Tl};
 use crate::numeric::TileType;
 
-/// Commands on which one depends, before duplicates are removed; usually a few.
+/// Dependencies of a command, before duplicates are removed; usually a few.
 pub(super) type After = SmallVec<[CommandId; 8]>;
 
 /// A tile, and its use by a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TileUse<'a> {
-    /// Its elements are read, once they are there.
+    /// The elements are read, once they are available.
     Read(&'a Tile),
-    /// Its elements are written, once nobody uses its place any more.
+    /// The elements are written, once no command uses the tile's range any more.
     Write(&'a Tile),
-    /// Its place is used for something else, once nobody uses it any more.
+    /// The range is used for another purpose, once no command uses it any more.
     Take(&'a Tile),
 }
 
@@ -29,7 +29,7 @@ impl<'a> TileUse<'a> {
         }
     }
 
-    /// Returns whether it concerns the computations of a pipeline alone: loads go to places that are taken.
+    /// Returns whether the use concerns only the computations of a pipeline: loads write to ranges that were taken.
     fn is_computed(self) -> bool {
         !matches!(self, Self::Take(_))
     }
@@ -44,8 +44,9 @@ impl Tl {
         Tile::new(self, ty, place)
     }
 
-    /// Issues a command that uses these tiles, after the commands with which it conflicts: in memory or in the TCM, where
-    /// one of the two writes. So a kernel sees both as if each of its commands ended before the next began.
+    /// Issues a command that uses these tiles, after the commands with which it conflicts: accesses to the same memory
+    /// or TCM, at least one of which is a write. So a kernel sees both as if each of its commands ended before the next
+    /// began.
     #[track_caller]
     pub(crate) fn order<'a>(
         &self,
@@ -79,7 +80,7 @@ impl Tl {
         id
     }
 
-    /// Adds the commands for which a use of a tile waits, and records the use.
+    /// Adds the commands that a use of a tile waits for, and records the use.
     fn users(&self, id: CommandId, of: TileUse<'_>, after: &mut After) {
         let (mut scratch, tile) = (self.state.scratch.borrow_mut(), of.tile());
         match of {

@@ -11,7 +11,7 @@ use super::Tl;
 pub enum Place<'a> {
     /// A line of Rust.
     Rust(&'static Location<'static>),
-    /// A line of a kernel that is written in another language.
+    /// A line of a kernel written in another language.
     Script(&'a ScriptLine),
 }
 
@@ -29,13 +29,13 @@ pub struct ScriptLine {
 pub struct LineId(NonZeroU32);
 
 impl LineId {
-    /// Returns its index among the lines of the kernel.
+    /// Returns the index of the line among the lines of the kernel.
     pub(crate) fn index(self) -> usize {
         self.0.get() as usize - 1
     }
 }
 
-/// The line of a command: of Rust, or of a script.
+/// The line of a command, in Rust or in a script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandLine {
     pub(crate) rust: &'static Location<'static>,
@@ -72,12 +72,12 @@ impl Tl {
         LineId(number.expect("fewer than 2³² lines, and one was pushed"))
     }
 
-    /// Sets the line of the commands and errors that follow, in place of the calling line of Rust.
+    /// Sets the line of the following commands and errors, instead of the calling line of Rust.
     pub fn set_line(&self, line: LineId) {
         self.state.line.set(Some(line));
     }
 
-    /// Returns the line of the kernel that calls.
+    /// Returns the calling line of the kernel.
     #[track_caller]
     pub(crate) fn here(&self) -> CommandLine {
         CommandLine { rust: Location::caller(), script: self.state.line.get() }

@@ -33,9 +33,9 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Records all commands that a kernel issues on a PE; the error says why it cannot be recorded.
+    /// Records all commands that a kernel issues on a PE; the error states why it cannot be recorded.
     ///
-    /// A kernel with more than `limit` calls of `tl` is taken for an endless loop.
+    /// A kernel with more than `limit` calls of `tl` is considered an endless loop.
     pub fn new(
         kernel: &Kernel,
         site: &Site,
@@ -63,7 +63,7 @@ impl Recording {
         self.state.tape.borrow()
     }
 
-    /// Checks that all accesses are within these sorted address ranges; the error names the first that is not.
+    /// Checks that all accesses are within these sorted address ranges; the error names the first access that is not.
     pub(crate) fn check_live(&self, live: &[Range<u64>]) -> Result<(), String> {
         self.state.check_live(live)
     }
@@ -77,8 +77,7 @@ impl Recording {
 /// Recordings by launch and PE.
 pub type Ran = BTreeMap<(RequestId, PeRef), Recording>;
 
-/// Starts a kernel that runs step by step with its PE and may read loaded values. It fails after `limit` calls
-/// of `tl`.
+/// Starts a kernel that runs step by step with its PE and may read loaded values. It fails after `limit` calls of `tl`.
 pub fn live(
     kernel: &Kernel,
     site: &Site,
@@ -114,7 +113,7 @@ pub struct KernelProgram {
     next: (usize, CommandId),
     values: Values,
     composites: BTreeMap<CommandId, PlanRun>,
-    /// Parts of tiles that take several loads, which may complete in any order.
+    /// Parts of tiles that need several loads, which may complete in any order.
     partial: BTreeMap<CommandId, BTreeMap<u32, Vec<u8>>>,
     findings: Findings,
 }
@@ -160,7 +159,7 @@ impl KernelProgram {
         Some(now)
     }
 
-    /// Passes the kernel the value for which it waits.
+    /// Passes the awaited value to the kernel.
     fn answer(&mut self) {
         if let Some(value) = self.state.wanted.take() {
             self.state.known.borrow_mut().push((value, self.values.get(value)));

@@ -18,8 +18,8 @@ pub(super) type Accesses = SmallVec<[Dma; 1]>;
 /// Contiguous ranges of addresses.
 type Runs = SmallVec<[Range<u64>; 1]>;
 
-/// A tile in memory: address, type, shape and layout. Making one costs nothing; see
-/// [`Tl::load`](super::Tl::load) and [`Tl::store`](super::Tl::store).
+/// A tile in memory: address, type, shape and layout. Creating one costs nothing; see [`Tl::load`](super::Tl::load) and
+/// [`Tl::store`](super::Tl::store).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ref {
     address: u64,
@@ -79,7 +79,7 @@ impl Ref {
         }
     }
 
-    /// Returns contiguous elements of this shape from the row-major index `element` on.
+    /// Returns contiguous elements of this shape, starting at the row-major index `element`.
     #[must_use]
     pub fn at(&self, element: u64, shape: &[u64]) -> Self {
         Self::new(self.address + element * self.ty.dtype.size(), shape, self.ty.dtype)
@@ -109,7 +109,7 @@ impl Ref {
         Some(Self { address: self.address, ty, layout: Layout::Strided(strides) })
     }
 
-    /// Returns whether every box of both is the same bytes of memory.
+    /// Returns whether every box refers to the same bytes of memory in both.
     pub(super) fn is_same_memory(&self, other: &Self) -> bool {
         let sizes = [self, other].map(|each| each.ty.dtype.size());
         self.address == other.address
@@ -118,14 +118,14 @@ impl Ref {
             && sizes[0] == sizes[1]
     }
 
-    /// Returns a mask of the elements of the box of [`block`](Self::block) that are inside the edges.
+    /// Returns a mask of the elements inside the edges, for the box of [`block`](Self::block).
     pub fn inside(&self, start: &[u64], shape: &[u64]) -> Mask {
         let limits: Vec<_> =
             self.ty.shape.iter().zip(start).map(|(all, at)| all.saturating_sub(*at)).collect();
         Mask::below(shape, &limits)
     }
 
-    /// Returns the accesses that move it, in the order of its elements.
+    /// Returns the accesses that move the tile, in the order of its elements.
     pub(super) fn accesses(&self, direction: Direction, mask: Option<&Mask>) -> Accesses {
         let mut accesses = Accesses::new();
         for run in self.runs(mask) {
@@ -137,7 +137,7 @@ impl Ref {
         accesses
     }
 
-    /// Checks that each tile of a matrix is a single access; the error says why it is not.
+    /// Checks that each tile of a matrix is a single access; the error states why it is not.
     pub(super) fn check_tiles(&self, tile: [u64; 2]) -> Result<(), String> {
         let checked = self.layout.check_tiles(&self.ty.shape, tile);
         checked.map_err(|what| format!("{} in memory: {what}", self.ty))
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(rows(&vector.block(&[64], &[64]), Some(&mask)), [(256, 144, None)]);
         let odd = Mask::new(&[4, 4], |index| index[1] != 1);
         let tile = Ref::new(0, &[4, 4], DType::I8);
-        // Each row but the first and last joins the beginning of the next.
+        // Each row except the first and last continues into the next.
         assert_eq!(rows(&tile, Some(&odd)), [(0, 1, None), (2, 9, Some((3, 4))), (14, 2, None)]);
         let none = Mask::new(&[4, 4], |_| false);
         assert_eq!(rows(&tile, Some(&none)), []);

@@ -10,14 +10,14 @@ use cubeyard_memory::free_list::{Checking, FreeList};
 /// Allocation granularity, in bytes: a line of the TCM.
 const LINE: u64 = 64;
 
-/// Allocations, and the commands under way that use them.
+/// Allocations, and the commands in flight that use them.
 #[derive(Debug)]
 pub(super) struct Scratch {
     free: FreeList,
-    /// Released ranges, oldest first. They are reused as late as possible: commands under way may still use
-    /// them, and the next owner waits for those.
+    /// Released ranges, oldest first. They are reused as late as possible: commands in flight may still use them, and
+    /// the next owner waits for these commands.
     resting: VecDeque<Range<u64>>,
-    /// Ranges that recent commands use, as long as these may be under way.
+    /// Ranges that recent commands use, as long as these commands may be in flight.
     recent: VecDeque<(CommandId, Range<u64>)>,
     window: u32,
     /// Number of message slots that were used as tiles so far.
@@ -30,7 +30,7 @@ impl Scratch {
         Self { free, resting: VecDeque::new(), recent: VecDeque::new(), window, slots: 0 }
     }
 
-    /// Allocates a range; the error says why none fits.
+    /// Allocates a range; the error states why none fits.
     pub(super) fn allocate(&mut self, bytes: u64) -> Result<Range<u64>, String> {
         let size = bytes.max(1).next_multiple_of(LINE);
         loop {
@@ -43,7 +43,8 @@ impl Scratch {
         }
     }
 
-    /// Returns a range of its own for a tile in a message slot, which takes no room of the kernel's tiles.
+    /// Returns a separate range for a tile in a message slot, which does not count towards the memory of the kernel's
+    /// tiles.
     pub(super) fn slot(&mut self) -> Range<u64> {
         self.slots += 1;
         let start = self.free.capacity().get() + self.slots * LINE;
@@ -62,7 +63,7 @@ impl Scratch {
         )
     }
 
-    /// Returns a range; that of a message slot is not one of the kernel's.
+    /// Releases a range. The range of a message slot is ignored, since it is not part of the kernel's memory.
     pub(super) fn release(&mut self, place: &Range<u64>) {
         if place.start < self.free.capacity().get() {
             self.resting.push_back(place.clone());
@@ -77,7 +78,7 @@ impl Scratch {
         }
     }
 
-    /// Returns the commands before `command` that may still be under way and use part of a range.
+    /// Returns the commands before `command` that may still be in flight and use part of a range.
     pub(super) fn users(
         &self,
         command: CommandId,

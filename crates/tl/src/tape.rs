@@ -20,11 +20,11 @@ use crate::numeric::{Constant, TileType};
 /// The meaning of a command, and the line that issued it.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Index of the step that is this command.
+    /// Index of the command's step.
     pub(super) step: u32,
     /// The effect on tiles and memory, for data mode and for display.
     pub effect: Effect,
-    /// The line of the kernel, if that is not written in Rust; it is kept apart from the other because it fills a gap.
+    /// The line of the kernel, if it is not written in Rust. It is a separate field because it fills a padding gap.
     script: Option<LineId>,
     /// The line of Rust.
     rust: &'static Location<'static>,
@@ -35,7 +35,7 @@ pub struct Order {
 pub enum Effect {
     /// Loads a tile.
     Load {
-        /// The value that is loaded.
+        /// Id of the loaded value.
         value: ValueId,
         /// Type and shape of the tile.
         ty: TileType,
@@ -44,7 +44,7 @@ pub enum Effect {
     },
     /// Stores a tile.
     Store {
-        /// The tile that is stored.
+        /// Tile to store.
         input: Input,
         /// The elements that are stored, if not all.
         mask: Option<Rc<Mask>>,
@@ -57,20 +57,20 @@ pub enum Effect {
     Composite(Rc<Plan>),
     /// Sends a tile to another PE.
     Send {
-        /// The tile that is sent.
+        /// Tile to send.
         input: Input,
         /// The port to the receiver.
         port: Port,
     },
     /// Receives a tile from another PE.
     Receive {
-        /// The value that is received.
+        /// Id of the received value.
         value: ValueId,
         /// Type and shape of the tile.
         ty: TileType,
         /// The port to the sender.
         port: Port,
-        /// Use of the message if it stays in its slot.
+        /// Use of the message, if it stays in its slot.
         usage: Option<SlotUse>,
     },
     /// Frees the slot of a message that stayed there.
@@ -80,13 +80,13 @@ pub enum Effect {
     },
     /// Receives a tile from one of several PEs.
     ReceiveAny {
-        /// The value that is received.
+        /// Id of the received value.
         value: ValueId,
         /// Type and shape of the tile.
         ty: TileType,
         /// The ports to the possible senders.
         ports: Vec<Port>,
-        /// The value that holds the index of the sender's port.
+        /// Id of the value that holds the index of the sender's port.
         place: ValueId,
     },
 }
@@ -100,7 +100,7 @@ pub struct Computation {
     pub op: Op,
     /// Operands in order.
     pub inputs: SmallVec<[Operand; 2]>,
-    /// The value that is computed.
+    /// Id of the computed value.
     pub output: ValueId,
     /// Type and shape of the result.
     pub ty: TileType,
@@ -130,7 +130,7 @@ pub struct Tape {
     /// Steps so far; not shared until complete.
     steps: Rc<Instructions>,
     is_complete: bool,
-    /// The effect of each command, kept apart from the steps because running them does not need it.
+    /// The effect of each command; separate from the steps, because running them does not need it.
     pub(super) orders: Chunks<Order>,
     /// Number of uses of each value.
     pub(super) uses: Vec<u32>,
@@ -193,12 +193,12 @@ impl Tape {
     /// Returns the effect of a command and the line that issued it.
     ///
     /// # Panics
-    /// If there is no command of that number.
+    /// If there is no command with this number.
     pub fn order(&self, command: CommandId) -> &Order {
         self.orders.get(command as usize).expect("a command of this number")
     }
 
-    /// Returns the line that a number and a location of Rust stand for.
+    /// Returns the line for a line number and a location in Rust.
     pub(crate) fn place_of(&self, line: CommandLine) -> Place<'_> {
         match line.script {
             Some(script) => Place::Script(&self.lines[script.index()]),
@@ -209,7 +209,7 @@ impl Tape {
     /// Returns the line that issued a command.
     ///
     /// # Panics
-    /// If there is no command of that number.
+    /// If there is no command with this number.
     pub fn place(&self, command: CommandId) -> Place<'_> {
         self.place_of(self.order(command).line())
     }
@@ -222,7 +222,7 @@ impl Tape {
     /// Returns the work of a command for the engines.
     ///
     /// # Panics
-    /// If there is no command of that number.
+    /// If there is no command with this number.
     pub fn work(&self, command: CommandId) -> Work {
         let step = self.step(self.order(command).step as usize);
         let command = step.as_ref().and_then(Instruction::command);
@@ -249,7 +249,7 @@ impl Tape {
 }
 
 impl Effect {
-    /// Formats as [`Display`](fmt::Display) does, but without the grid of a tiled operation.
+    /// Formats like [`Display`](fmt::Display), but without the grid of a tiled operation.
     pub fn brief(&self) -> String {
         match self {
             Self::Composite(plan) => plan.brief(),
@@ -280,7 +280,7 @@ impl Effect {
         }
     }
 
-    /// Returns the tiles that it reads.
+    /// Returns the tiles that the effect reads.
     pub(crate) fn inputs(&self) -> SmallVec<[&Input; 2]> {
         match self {
             Self::Load { .. }

@@ -11,8 +11,8 @@ use super::input::{Input, ValueId};
 use super::{Port, Tl};
 use crate::numeric::TileType;
 
-/// An immutable tile in the TCM; each computation returns a new one. Cheap to clone; dropping the last clone
-/// frees its memory, so a Rust scope is a scope of the scratch memory.
+/// An immutable tile in the TCM; each computation returns a new one. Cheap to clone. Dropping the last clone frees its
+/// memory, so a Rust scope is also a scope of the scratch memory.
 #[derive(Clone)]
 pub struct Tile {
     ty: TileType,
@@ -25,18 +25,18 @@ struct TileCell {
     value: ValueId,
     place: Range<u64>,
     producer: Cell<CommandId>,
-    /// State of the message slot in which it lies, if it does.
+    /// State of the message slot that contains the tile, if any.
     slot: Cell<TileSlot>,
 }
 
 /// Relation of a tile to a message slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TileSlot {
-    /// It has memory of its own.
+    /// The tile has its own memory.
     None,
-    /// It lies in a slot of this port.
+    /// The tile lies in a slot of this port.
     Held(Port),
-    /// Its slot was released.
+    /// The tile's slot was released.
     Released(Port),
 }
 

@@ -7,15 +7,14 @@ use cubeyard_device::pe::{CommandId, Dma};
 
 use super::order::After;
 
-/// Accesses of the commands that may be under way.
+/// Accesses of the commands that may be in flight.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     recent: VecDeque<(CommandId, Dma)>,
 }
 
 impl Traffic {
-    /// Records the accesses of a command and returns the earlier commands of the window with which they
-    /// conflict.
+    /// Records the accesses of a command and returns the earlier commands in the window with which they conflict.
     pub(super) fn meet(&mut self, id: CommandId, window: u32, accesses: &[Dma]) -> After {
         while self.recent.front().is_some_and(|(old, _)| old + window <= id) {
             self.recent.pop_front();
@@ -28,7 +27,7 @@ impl Traffic {
     }
 }
 
-/// Returns whether two accesses touch the same bytes and one of them writes. Assumes so where an exact answer
+/// Returns whether two accesses touch the same bytes and at least one writes. Assumes a conflict if an exact answer
 /// would be expensive.
 fn conflict(one: &Dma, other: &Dma) -> bool {
     let writes = [one, other].iter().any(|dma| dma.direction == Direction::Write);
@@ -55,7 +54,7 @@ fn columns(address: u64, rows: Rows, other: u64, bytes: u64) -> bool {
     offset < i128::from(rows.bytes) || offset + i128::from(bytes) > pitch
 }
 
-/// Returns whether two accesses touch the same byte, in time that grows with the rows of one of them.
+/// Returns whether two accesses touch the same byte, in time proportional to the rows of one of them.
 pub(super) fn touch_same(one: &Dma, other: &Dma) -> bool {
     let [one, other] = if count(one) > count(other) { [other, one] } else { [one, other] };
     overlap(one, other)
@@ -70,12 +69,12 @@ fn touches(dma: &Dma, from: u64, to: u64) -> bool {
     let (rows, Some(last)) = (rows_of(dma), (to - 1).checked_sub(dma.address)) else {
         return false;
     };
-    // Of the rows that begin before the end of the range, the last one ends last.
+    // Among the rows that begin before the end of the range, the last row ends last.
     let row = (last / rows.pitch.max(1)).min(count(dma) - 1);
     dma.address + row * rows.pitch + rows.bytes > from
 }
 
-/// Returns the rows of an access; contiguous bytes are one.
+/// Returns the rows of an access; contiguous bytes are one row.
 fn rows_of(dma: &Dma) -> Rows {
     dma.rows.unwrap_or(Rows { bytes: dma.bytes, pitch: dma.bytes })
 }

@@ -1,4 +1,4 @@
-//! Waiting: for the end of a tiled operation, and for the elements of a tile.
+//! Waiting for the end of a tiled operation, and for the elements of a tile.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -32,7 +32,7 @@ impl Tl {
         async move { contents.await.values() }
     }
 
-    /// As [`value`](Self::value), with the elements in the tile's type.
+    /// Does the same as [`value`](Self::value), but returns the elements in the tile's type.
     #[track_caller]
     pub fn contents(&self, tile: &Tile) -> impl Future<Output = Rc<Array>> + use<> {
         if self.state.recording {

@@ -1,10 +1,10 @@
-//! Functions for the shim in C++; their contract is `include/cubeyard_torch.h`.
+//! Functions for the C++ shim; their contract is `include/cubeyard_torch.h`.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cubeyard::{Failure, Front, Status, call};
+use cubeyard_capi::{Failure, Front, Status, call};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::device::RegionId;
 
@@ -14,16 +14,16 @@ use crate::streams;
 /// Text of the header `cubeyard_torch.h`.
 pub const HEADER: &str = include_str!("../include/cubeyard_torch.h");
 
-/// The function that numbers call sites, and whether it is wanted.
+/// The function that numbers call sites, and whether call sites are recorded.
 static SITE: OnceLock<fn() -> u32> = OnceLock::new();
 static RECORDS_SITES: AtomicBool = AtomicBool::new(false);
 
-/// Sets the function that returns the number of the place in the program that allocates. Only the first call counts.
+/// Sets the function that returns the number of the allocating call site. Only the first call has an effect.
 pub fn set_site(site: fn() -> u32) {
     let _ = SITE.set(site);
 }
 
-/// Sets whether allocations are asked for the place that they come from.
+/// Sets whether the call site of each allocation is recorded.
 pub fn record_sites(wanted: bool) {
     RECORDS_SITES.store(wanted, Ordering::Relaxed);
 }
@@ -46,13 +46,13 @@ struct CAddress {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_torch_device_count(count: *mut u32) -> Status {
-    // SAFETY: the header asks for a place to write to.
+    // SAFETY: the header requires a writable pointer.
     call(|| unsafe { write(count, devices::devices()?.count()) })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_torch_allocator(device: u32, allocator: *mut *mut Front) -> Status {
-    // SAFETY: the header asks for a place to write to.
+    // SAFETY: the header requires a writable pointer.
     call(|| unsafe { write(allocator, devices::device(device)?.front()) })
 }
 
@@ -62,7 +62,7 @@ unsafe extern "C" fn cubeyard_torch_get_space(space: *mut CSpace) -> Status {
         let found = devices::devices()?.space()?;
         let (base, span, distance) = (found.base(), found.span(), found.distance());
         let devices = u64::from(found.devices());
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { write(space, CSpace { base, span, distance, devices }) }
     })
 }
@@ -91,7 +91,7 @@ unsafe extern "C" fn cubeyard_torch_stream_new(
         let created = devices::device(device)?.streams.create();
         let message = || format!("a device has at most {} streams", streams::MOST);
         let created = created.ok_or_else(|| Failure::new(Status::Full, message()))?;
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable pointer.
         unsafe { write(stream, created) }
     })
 }
@@ -128,12 +128,12 @@ extern "C" fn cubeyard_torch_idle(device: u32) -> u64 {
 }
 
 /// # Safety
-/// If it is not null, there is room for a value at `place`.
+/// If `place` is not null, it has room for a value.
 unsafe fn write<T>(place: *mut T, value: T) -> Result<(), Failure> {
     if place.is_null() {
-        return Err(Failure::new(Status::Argument, "there is no place to write to"));
+        return Err(Failure::new(Status::Argument, "the output pointer is NULL"));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { place.write(value) };
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use cubeyard::{Failure, Front, Status};
+use cubeyard_capi::{Failure, Front, Status};
 use cubeyard_memory::device::AddressMode;
 use cubeyard_memory::flex::StreamEvents;
 use cubeyard_memory::{Bytes, FlexAllocator, FlexConfig};
@@ -12,20 +12,21 @@ use crate::settings::{self, Settings};
 use crate::space::Space;
 use crate::streams::{self, Streams};
 
-/// Sizes of a region that are tried after the RFC's, so that what is left of a small device can be used.
+/// Region sizes that are tried after the RFC's, so that the remaining memory of a small device can be used.
 const SMALL: [Bytes; 2] = [Bytes::gib(1), Bytes::mib(256)];
 
-/// Returns sizes of a region for a device: all of one that is smaller than the RFC's largest, the RFC's, and small ones.
+/// Returns the region sizes for a device: the whole device if it is smaller than the RFC's largest size, then the RFC's
+/// sizes, then the small ones.
 fn fallback_sizes(capacity: Bytes) -> Vec<Bytes> {
     let published = FlexConfig::default().fallback_sizes;
     let whole = Some(capacity).filter(|whole| Some(whole) < published.iter().max());
     whole.into_iter().chain(published).chain(SMALL).collect()
 }
 
-/// The devices of a process, made when they are first used.
+/// The devices of a process, created on first use.
 #[derive(Debug)]
 pub struct Devices {
-    /// Settings of the environment.
+    /// Settings from the environment.
     pub settings: Settings,
     space: OnceLock<Result<Reserved, String>>,
     config: FlexConfig,
@@ -33,7 +34,7 @@ pub struct Devices {
     made: Vec<OnceLock<Result<Device, String>>>,
 }
 
-/// Addresses, reserved after so many forks.
+/// Reserved address range, and the fork count when it was reserved.
 #[derive(Debug)]
 struct Reserved {
     space: Arc<Space>,
@@ -43,22 +44,22 @@ struct Reserved {
 /// A device: a SIP of the machine.
 #[derive(Debug)]
 pub struct Device {
-    /// Memory behind its regions.
+    /// Memory behind the device's regions.
     pub memory: Arc<SipMemory>,
-    /// Streams of simulated time.
+    /// Streams in simulated time.
     pub streams: Arc<Streams>,
-    /// Allocator of its blocks.
+    /// Allocator of the device's blocks.
     pub allocator: FlexAllocator,
     front: Pointer,
 }
 
-/// The allocator for C.
+/// Pointer to the allocator for C.
 #[derive(Debug)]
 struct Pointer(*mut Front);
 
-// SAFETY: functions of the header may be called for it from any thread.
+// SAFETY: functions of the header may be called for it on any thread.
 unsafe impl Send for Pointer {}
-// SAFETY: likewise, at a time.
+// SAFETY: likewise, also on several threads at the same time.
 unsafe impl Sync for Pointer {}
 
 impl Device {
@@ -74,18 +75,18 @@ impl Devices {
         self.settings.topology.summary().sips
     }
 
-    /// Returns the addresses of their memory, which are reserved at the first call. A child of a fork has none of its
-    /// parent's.
+    /// Returns the addresses of the devices' memory, which are reserved on the first call. A forked child does not
+    /// inherit its parent's addresses.
     pub fn space(&self) -> Result<&Arc<Space>, Failure> {
         let reserved =
             self.space.get_or_init(|| reserve(self.count()).map_err(|failure| failure.to_string()));
         let reserved =
             reserved.as_ref().map_err(|problem| Failure::new(Status::Io, problem.clone()))?;
-        cubeyard::check_forks(reserved.forks, "the memory of the devices")?;
+        cubeyard_capi::check_forks(reserved.forks, "the memory of the devices")?;
         Ok(&reserved.space)
     }
 
-    /// Returns a device, which is made at the first call.
+    /// Returns a device, which is created on the first call.
     pub fn device(&self, number: u32) -> Result<&Device, Failure> {
         let place = usize::try_from(number).ok().and_then(|number| self.made.get(number));
         let none = || {
@@ -101,7 +102,7 @@ impl Devices {
         made.as_ref().map_err(|problem| Failure::new(Status::Config, problem.clone()))
     }
 
-    /// Returns the device if it was made before.
+    /// Returns the device if it was created before.
     pub fn made(&self, number: u32) -> Option<&Device> {
         let place = usize::try_from(number).ok().and_then(|number| self.made.get(number))?;
         place.get()?.as_ref().ok()
@@ -115,7 +116,7 @@ impl Devices {
         let events: Arc<dyn StreamEvents> = Arc::clone(&streams) as _;
         let allocator = FlexAllocator::builder(Arc::clone(&memory) as _)
             .config(self.config.clone())
-            .clock(cubeyard::microseconds)
+            .clock(cubeyard_capi::microseconds)
             .events(events)
             .build()?;
         let front = Pointer(Front::hand_out(allocator.clone())?);
@@ -123,7 +124,7 @@ impl Devices {
     }
 }
 
-/// Returns the devices of this process, which are made at the first call.
+/// Returns the devices of this process, which are created on the first call.
 pub fn devices() -> Result<&'static Devices, Failure> {
     static DEVICES: OnceLock<Result<Devices, String>> = OnceLock::new();
     let devices = DEVICES.get_or_init(|| make().map_err(|failure| failure.to_string()));
@@ -135,7 +136,7 @@ fn make() -> Result<Devices, Failure> {
         settings::read().map_err(|error| Failure::new(Status::Config, error.to_string()))?;
     let mut config = FlexConfig::default();
     config.fallback_sizes = fallback_sizes(settings.capacity);
-    let (config, mode) = cubeyard::read_environment(config)?;
+    let (config, mode) = cubeyard_capi::read_environment(config)?;
     let places = (0..settings.topology.summary().sips).map(|_| OnceLock::new()).collect();
     Ok(Devices { settings, space: OnceLock::new(), config, mode, made: places })
 }
@@ -148,25 +149,25 @@ fn reserve(devices: u32) -> Result<Reserved, Failure> {
         )
     };
     let space = Arc::new(Space::reserve(devices).map_err(cannot)?);
-    Ok(Reserved { space, forks: cubeyard::watch_forks()? })
+    Ok(Reserved { space, forks: cubeyard_capi::watch_forks()? })
 }
 
-/// Returns a device.
+/// Returns a device, which is created on the first call.
 pub fn device(number: u32) -> Result<&'static Device, Failure> {
     devices()?.device(number)
 }
 
-/// Returns a device that was made before.
+/// Returns a device if it was created before.
 pub(crate) fn made(number: u32) -> Option<&'static Device> {
     devices().ok()?.made(number)
 }
 
-/// Returns the time at which a stream will have done its work: the host's, for a device on which nothing was done.
+/// Returns the time at which a stream will have finished its work; for an unused device, the host's time.
 pub fn stream_time(device: u32, stream: u32) -> u64 {
     made(device).map_or_else(streams::now, |device| device.streams.end(stream))
 }
 
-/// Lets the work that follows on a stream begin at a time at the earliest.
+/// Delays later work on a stream until at least `time`.
 pub fn stream_wait(device: u32, stream: u32, time: u64) {
     if let Some(device) = made(device) {
         device.streams.hold(stream, time);

@@ -1,4 +1,6 @@
-//! Devices as PyTorch has them: one for each SIP of a machine, with memory that the host can reach.
+//! Devices as PyTorch sees them: one per SIP of a machine, with memory that the host can access.
+//!
+//! Internal: programs use the crate `cubeyard`.
 //!
 //! | module | contents |
 //! |---|---|
@@ -9,8 +11,8 @@
 //! | [`mod@devices`] | the devices of this process |
 //! | `abi` | functions for the shim in C++, with the contract in `include/cubeyard_torch.h` |
 //!
-//! There is one set of devices in a process. It is made at the first use, from the environment, and stays. Devices exist
-//! on Linux only, whose files in memory can be mapped twice.
+//! There is one set of devices per process. It is created on first use, from the environment, and is never dropped.
+//! Devices exist on Linux only, since they need memory files that can be mapped twice.
 
 #![cfg(target_os = "linux")]
 #![allow(

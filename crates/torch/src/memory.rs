@@ -13,9 +13,9 @@ use crate::space::Space;
 
 /// First physical address of a region.
 const FIRST: u64 = 16 << 30;
-/// Granule of reserved regions, and alignment of all.
+/// Granule of reserved regions, and alignment of all regions.
 const GRANULE: Bytes = Bytes::mib(2);
-/// Entries of the firmware's table of a virtual function.
+/// Number of entries of the firmware's table of a virtual function.
 const ENTRIES: usize = 16;
 /// Value of a free entry.
 const NONE: u64 = u64::MAX;
@@ -27,11 +27,11 @@ pub struct SipMemory {
     device: u32,
     mode: AddressMode,
     total: Bytes,
-    /// Bound of the total, in words.
+    /// Reason for the limit of the total, as text.
     bound: String,
     limit: AtomicU64,
     state: Mutex<State>,
-    /// Physical addresses of regions by their index in the firmware's table, to be read without a lock.
+    /// Physical addresses of regions by their index in the firmware's table; read without a lock.
     starts: [AtomicU64; ENTRIES],
 }
 
@@ -40,12 +40,12 @@ struct State {
     addresses: FreeList,
     table: FirmwareTable,
     used: Bytes,
-    /// Bytes of memory in each region by its physical address.
+    /// Memory of each region in bytes, by its physical address.
     regions: BTreeMap<u64, Bytes>,
 }
 
 impl SipMemory {
-    /// Creates the memory of a device, of `total` bytes; `bound` says in words why there are no more.
+    /// Creates the memory of a device with `total` bytes; `bound` states the reason for this limit.
     pub fn new(
         space: Arc<Space>,
         device: u32,
@@ -70,7 +70,7 @@ impl SipMemory {
         }
     }
 
-    /// Returns the pointer of a byte of a region.
+    /// Returns the pointer to a byte of a region.
     pub fn pointer(&self, region: RegionId, offset: Bytes) -> u64 {
         let start = match self.mode {
             AddressMode::Physical => region.get(),
@@ -89,12 +89,12 @@ impl SipMemory {
         }
     }
 
-    /// Sets how much of the memory regions may have together.
+    /// Sets the maximum memory of all regions together.
     pub fn set_limit(&self, limit: Bytes) {
         self.limit.store(limit.min(self.total).get(), Ordering::Relaxed);
     }
 
-    /// Returns how much of the memory regions may have together.
+    /// Returns the maximum memory of all regions together.
     pub fn limit(&self) -> Bytes {
         Bytes::new(self.limit.load(Ordering::Relaxed))
     }
@@ -103,7 +103,7 @@ impl SipMemory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out addresses for a region that has so much memory.
+    /// Hands out addresses for a region with `memory` bytes of memory.
     fn hand_out(&self, size: Bytes, memory: Bytes) -> Option<RegionHandle> {
         let mut state = self.state();
         if state.used.checked_add(memory)? > self.limit() {
@@ -132,7 +132,7 @@ impl SipMemory {
         Some(RegionHandle { id, size })
     }
 
-    /// Changes the memory of a region by what `change` says.
+    /// Changes the memory of a region with `change`.
     fn change(
         &self,
         region: &RegionHandle,
@@ -159,7 +159,7 @@ impl DeviceMemory for SipMemory {
 
     fn release(&self, region: RegionHandle) {
         let Some(start) = self.physical_address(region.id) else { return };
-        // Before the addresses can be another region's.
+        // Done before the addresses can belong to another region.
         self.space.forget(self.device, start, region.size);
         let mut state = self.state();
         let memory = state.regions.remove(&start).unwrap_or(Bytes::ZERO);

@@ -1,4 +1,4 @@
-//! Settings of devices, from the environment: this file alone reads it.
+//! Settings of devices, from environment variables; only this file reads them.
 
 #![expect(clippy::disallowed_methods, reason = "a front reads the environment, in one place")]
 
@@ -6,12 +6,12 @@ use std::env::{self, VarError};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 
-use cubeyard_device::input::PlainValue;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
+use cubeyard_yaml::PlainValue;
 use rustix::system::sysinfo;
 
-/// Share of the host's memory that all devices have together, in percent, unless the environment says otherwise.
+/// Default share of the host's memory for all devices together, in percent.
 pub const SHARE: u64 = 50;
 
 /// The machine, and the memory of its devices.
@@ -19,13 +19,13 @@ pub const SHARE: u64 = 50;
 pub struct Settings {
     /// The machine: its SIPs are the devices.
     pub topology: Topology,
-    /// Memory of each device.
+    /// Memory of each device in bytes.
     pub capacity: Bytes,
-    /// Bound of the capacity, in words.
+    /// Reason for the capacity, as text.
     pub bound: String,
 }
 
-/// A setting that cannot be.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {problem}")]
 pub struct SettingsError {
@@ -65,17 +65,17 @@ pub fn topology() -> Result<Topology, SettingsError> {
     changed.map_err(|error| wrong(SIPS, error.to_string()))
 }
 
-/// Largest number of bytes read from a file; the library's own limit, which its error names, is lower.
+/// Maximum number of bytes read from a file. The library's own limit, which its error names, is lower.
 const LIMIT: u64 = 1 << 20;
 
-/// Reads the beginning of a file, which need not have an end.
+/// Reads the beginning of a file, which may be endless.
 fn contents(path: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(LIMIT).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Returns the memory that a device may have of the host's, and what that is.
+/// Returns the share of the host's memory for each device, and a description of it.
 fn share(devices: u64) -> Result<(Bytes, String), SettingsError> {
     const NAME: &str = "CUBEYARD_DEVICE_MEMORY";
     let text = variable(NAME)?;
@@ -98,7 +98,7 @@ fn share(devices: u64) -> Result<(Bytes, String), SettingsError> {
     Ok((size, format!("{NAME}, {size}")))
 }
 
-/// Returns a part of the host's memory, divided by the number of devices, in whole MiB.
+/// Returns a percentage of the host's memory, divided by the number of devices, in whole MiB.
 fn part(percent: u64, devices: u64, name: &str) -> (Bytes, String) {
     let host = host();
     let share = (host / 100 * percent / devices.max(1)) & !((1 << 20) - 1);
@@ -109,7 +109,7 @@ fn part(percent: u64, devices: u64, name: &str) -> (Bytes, String) {
     (Bytes::new(share), words)
 }
 
-/// Returns the memory of the host, or of the control group that this process is in, if that is less.
+/// Returns the memory of the host, or of this process's control group if that is less, in bytes.
 fn host() -> u64 {
     let info = sysinfo();
     let installed = info.totalram.saturating_mul(u64::from(info.mem_unit));
@@ -119,7 +119,7 @@ fn host() -> u64 {
         .map_or(installed, |limit: u64| limit.min(installed))
 }
 
-/// Returns the value of a variable, empty where there is none.
+/// Returns the value of a variable, or an empty string if it is not set.
 fn variable(name: &'static str) -> Result<String, SettingsError> {
     match env::var(name) {
         Err(VarError::NotPresent) => Ok(String::new()),

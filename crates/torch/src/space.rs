@@ -1,7 +1,7 @@
 //! Addresses of device memory, and the host's view of them.
 //!
-//! The memory of all devices is mapped twice. Pointers of tensors lie in the first mapping, which gives no access: a
-//! stray access faults. The second, a fixed distance away, is where the host reads and writes.
+//! The memory of all devices is mapped twice. Pointers of tensors lie in the first mapping, which has no access rights:
+//! a stray access faults. The host reads and writes through the second mapping, at a fixed distance.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -13,12 +13,12 @@ use cubeyard_memory::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous};
 
-/// Addresses of a device, at most.
+/// Maximum number of addresses of a device.
 const SPAN: u64 = 1 << 40;
-/// Addresses of all devices, at most.
+/// Maximum number of addresses of all devices.
 const ALL: u64 = 1 << 45;
 
-/// The two mappings. They stay for as long as the process lives.
+/// The two mappings. They exist as long as the process.
 #[derive(Debug)]
 pub struct Space {
     base: u64,
@@ -30,14 +30,14 @@ pub struct Space {
 }
 
 impl Space {
-    /// Reserves addresses for so many devices.
+    /// Reserves addresses for `devices` devices.
     pub fn reserve(devices: u32) -> io::Result<Self> {
         let span = SPAN.min(ALL / u64::from(devices.next_power_of_two()));
         let file = memfd_create(c"cubeyard", MemfdFlags::CLOEXEC)?;
         let (file, length) = (File::from(file), span * u64::from(devices));
         file.set_len(length)?;
         let size = usize::try_from(length).map_err(io::Error::other)?;
-        // SAFETY: new mappings at addresses that the system chooses change nothing that exists.
+        // SAFETY: new mappings at addresses chosen by the system do not affect existing ones.
         let (base, view) = unsafe {
             let base = mmap_anonymous(
                 ptr::null_mut(),
@@ -54,14 +54,14 @@ impl Space {
                 file.as_fd(),
                 0,
             )?;
-            // A child has no view, so that it can neither read nor change what its parent computes with.
+            // A child has no view, so it can neither read nor change the data of its parent.
             madvise(view, size, Advice::LinuxDontFork)?;
             (base as u64, view as u64)
         };
         Ok(Self { base, view, span, devices, file })
     }
 
-    /// Returns the first address of device 0; those of device `d` begin `d` spans later.
+    /// Returns the first address of device 0; the addresses of device `d` begin `d` spans later.
     pub fn base(&self) -> u64 {
         self.base
     }
@@ -76,7 +76,7 @@ impl Space {
         self.devices
     }
 
-    /// Returns the distance from a pointer to the same byte in the host's view. The sum wraps around.
+    /// Returns the distance from a pointer to the same byte in the host's view, to be added with wrap-around.
     pub fn distance(&self) -> u64 {
         self.view.wrapping_sub(self.base)
     }
@@ -86,7 +86,7 @@ impl Space {
         &self.file
     }
 
-    /// Returns the pointer of a physical address of a device.
+    /// Returns the pointer to a physical address of a device.
     pub fn pointer(&self, device: u32, address: u64) -> u64 {
         self.base + u64::from(device) * self.span + address
     }
@@ -94,22 +94,22 @@ impl Space {
     /// Writes bytes to a physical address of a device.
     ///
     /// # Panics
-    /// They reach beyond the addresses of the device.
+    /// If the bytes extend beyond the addresses of the device.
     pub(crate) fn write(&self, device: u32, address: u64, bytes: &[u8]) {
         let end = address.checked_add(bytes.len() as u64);
         assert!(
             device < self.devices && end.is_some_and(|end| end <= self.span),
             "the place is on the device"
         );
-        // SAFETY: the host's view has all addresses of the device, for reading and writing, and the caller's bytes
-        // are not among them.
+        // SAFETY: the host's view covers all addresses of the device, readable and writable, and the caller's bytes are
+        // not among them.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.host(device, address), bytes.len()) }
     }
 
-    /// Gives the pages of a range back to the system; they read as zeros afterwards.
+    /// Returns the pages of a range to the system; they read as zeros afterwards.
     pub(crate) fn forget(&self, device: u32, address: u64, size: Bytes) {
         let Ok(size) = usize::try_from(size.get()) else { return };
-        // SAFETY: the range is in the host's view, and no live block is in it.
+        // SAFETY: the range is in the host's view and contains no live block.
         let forgotten = unsafe {
             madvise(self.host(device, address).cast::<c_void>(), size, Advice::LinuxRemove)
         };

@@ -1,14 +1,14 @@
 //! Simulated time: the host's clock and the streams of a device.
 //!
-//! A stream does its work in order, and is busy up to some time. What PyTorch computes on the CPU takes no simulated
-//! time and is done at once. The clock of the host moves when the host waits for a stream.
+//! A stream does its work in order, and is busy up to some time. Operators that PyTorch computes on the CPU take no
+//! simulated time. The clock of the host advances when the host waits for a stream.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cubeyard_memory::flex::{EventId, StreamEvents};
 
-/// Streams of a device, at most.
+/// Maximum number of streams of a device.
 pub const MOST: usize = 1 << 16;
 /// The host's clock, in picoseconds.
 static NOW: AtomicU64 = AtomicU64::new(0);
@@ -18,15 +18,15 @@ pub fn now() -> u64 {
     NOW.load(Ordering::Acquire)
 }
 
-/// Sets the host's clock to a time, unless it is later already.
+/// Advances the host's clock to `time`, unless it is already later.
 pub fn wait(time: u64) {
     NOW.fetch_max(time, Ordering::AcqRel);
 }
 
-/// The streams of a device. Number 0 is the default stream.
+/// The streams of a device. Stream 0 is the default stream.
 #[derive(Debug)]
 pub struct Streams {
-    /// Time up to which each stream is busy.
+    /// Time up to which each stream is busy, in picoseconds.
     busy: Mutex<Vec<u64>>,
 }
 
@@ -37,7 +37,7 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// Makes a stream and returns its number; `None` if there are too many.
+    /// Creates a stream and returns its number; `None` if there are too many.
     pub fn create(&self) -> Option<u32> {
         let mut busy = self.busy();
         let number = u32::try_from(busy.len()).ok().filter(|_| busy.len() < MOST)?;
@@ -45,19 +45,19 @@ impl Streams {
         Some(number)
     }
 
-    /// Returns the time at which a stream will have done all its work.
+    /// Returns the time at which a stream will have finished all its work.
     pub fn end(&self, stream: u32) -> u64 {
         let busy = self.busy();
         let end = usize::try_from(stream).ok().and_then(|stream| busy.get(stream));
         end.copied().unwrap_or(0).max(now())
     }
 
-    /// Returns the time at which all streams will have done their work.
+    /// Returns the time at which all streams will have finished their work.
     pub fn idle(&self) -> u64 {
         self.busy().iter().copied().fold(now(), u64::max)
     }
 
-    /// Adds work that begins at `from` at the earliest and takes so long; returns when it ends.
+    /// Adds work that takes `picoseconds` and begins at `from` at the earliest; returns its end.
     pub fn work(&self, stream: u32, from: u64, picoseconds: u64) -> u64 {
         let mut busy = self.busy();
         let Some(end) = usize::try_from(stream).ok().and_then(|stream| busy.get_mut(stream)) else {
@@ -67,7 +67,7 @@ impl Streams {
         *end
     }
 
-    /// Lets work that follows on a stream begin at `time` at the earliest.
+    /// Delays later work on a stream until at least `time`.
     pub fn hold(&self, stream: u32, time: u64) {
         let mut busy = self.busy();
         if let Some(end) = usize::try_from(stream).ok().and_then(|stream| busy.get_mut(stream)) {

@@ -14,7 +14,7 @@ fn memory(mode: AddressMode, total: Bytes) -> (Arc<Space>, Arc<SipMemory>) {
     (Arc::clone(&space), Arc::new(SipMemory::new(space, 1, mode, total, "a test".to_owned())))
 }
 
-/// Bytes of device memory as another process that maps the file would see them.
+/// Returns bytes of device memory as seen by another process that maps the file.
 fn bytes(space: &Space, pointer: u64, length: usize) -> Vec<u8> {
     use std::os::unix::fs::FileExt as _;
     let mut bytes = vec![0; length];

@@ -1,4 +1,4 @@
-//! Simulated time: streams are busy, the host's clock moves when it waits.
+//! Simulated time: streams are busy, and the host's clock advances when the host waits.
 
 #![cfg(target_os = "linux")]
 
@@ -10,7 +10,7 @@ use cubeyard_memory::policy::Request;
 use cubeyard_memory::{Bytes, FlexAllocator};
 use cubeyard_torch::streams::{self, Streams};
 
-/// All of it in one test: the clock is the process's.
+/// A single test, because the clock belongs to the process.
 #[test]
 fn streams_work_in_order_and_the_host_waits_for_them() {
     let device = Arc::new(Streams::default());
@@ -31,7 +31,7 @@ fn streams_work_in_order_and_the_host_waits_for_them() {
     assert!(device.is_complete(event));
     streams::wait(10);
     assert_eq!(streams::now(), 1500);
-    // Work of an idle stream begins when the host gives it.
+    // Work on an idle stream begins when the host submits it.
     assert_eq!(device.work(0, 0, 1), 1501);
 
     // A block that a busy stream uses is free when the host has seen the stream pass.

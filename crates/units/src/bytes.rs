@@ -6,8 +6,8 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 
 /// Number of bytes: a size, or an offset from the start of an address space.
 ///
-/// Arithmetic that could leave 64 bits is offered as `checked_…`; the operators are for sums that
-/// are known to fit (parts of one space) and panic in debug builds, as those of integers do.
+/// Arithmetic that may exceed 64 bits is offered as `checked_…`. The operators are for sums that are known to fit
+/// (parts of one space) and panic on overflow in debug builds, like the operators of integers.
 ///
 /// ```
 /// use cubeyard_units::Bytes;
@@ -148,7 +148,7 @@ impl Sum for Bytes {
     }
 }
 
-/// Binary units with two decimals; exact bytes below 1 KiB.
+/// Formats in binary units with two decimals; exact bytes below 1 KiB.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

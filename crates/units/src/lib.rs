@@ -1,7 +1,9 @@
 //! Quantities and their text: bytes, simulated times, bandwidths.
 //!
-//! Sizes, instants and rates are types, so that a size is never added to a time, and each prints in the unit that
-//! fits it. [`text`] formats bare numbers in the same manner.
+//! Internal: programs use the crate `cubeyard`.
+//!
+//! Sizes, instants and rates are separate types, so that a size is never added to a time. Each is displayed in a
+//! suitable unit. [`text`] formats bare numbers in the same manner.
 //!
 //! ```
 //! use cubeyard_units::{Bandwidth, Bytes, Time, text};

@@ -1,11 +1,11 @@
-//! Numbers as text: four significant digits and the unit that fits.
+//! Numbers as text: four significant digits and a suitable unit.
 
 use crate::{Bytes, Span};
 
 /// Placeholder for a value that is not finite.
 const NONE: &str = "–";
 
-/// Formats a span in the unit that fits, with four digits: `12.35 µs`.
+/// Formats a span in a suitable unit, with four digits: `12.35 µs`.
 pub fn span(span: Span) -> String {
     let unit = TimeUnit::of(span);
     format!("{} {}", unit.digits(span), unit.name)
@@ -57,7 +57,7 @@ pub fn quantity(value: f64, unit: &str) -> String {
     format!("{} {prefix}{unit}", significant(value / size))
 }
 
-/// Formats a number with about four digits and no trailing zeros; large and small ones as powers of ten.
+/// Formats a number with about four digits and no trailing zeros; very large and very small numbers as powers of ten.
 pub fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         size if !size.is_finite() => return NONE.to_owned(),

@@ -1,7 +1,7 @@
 //! Instants, spans and bandwidths, in whole picoseconds.
 //!
-//! No sum wraps. Sums of spans saturate at the longest span, sums with an instant at the last instant before
-//! [`Time::NEVER`]. Both lie beyond [`Time::HORIZON`], where an engine stops, so that no result is made of them.
+//! No sum wraps around. Sums of spans saturate at the longest span, sums with an instant at the last instant before
+//! [`Time::NEVER`]. Both lie beyond [`Time::HORIZON`], where an engine stops, so no result depends on them.
 
 use std::fmt;
 use std::iter::Sum;
@@ -10,7 +10,7 @@ use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 /// Picoseconds in a second.
 const PER_SECOND: u64 = 1_000_000_000_000;
 
-/// The last instant before the one that never comes, in picoseconds: sums with an instant saturate here.
+/// The last instant before [`Time::NEVER`], in picoseconds: sums with an instant saturate here.
 const LAST: u64 = u64::MAX - 1;
 
 /// Instant of simulated time, in picoseconds since the start.
@@ -27,10 +27,11 @@ impl Time {
     /// Sentinel for "not yet known": no sum of times yields it.
     pub const NEVER: Self = Self(u64::MAX);
     /// End of simulated time, 2⁶¹ − 1 ps (26 days): no event is handled after it. An instant up to here plus a few
-    /// spans of this length fits 64 bits.
+    /// spans of this length fits in 64 bits.
     pub const HORIZON: Self = Self((1 << 61) - 1);
 
-    /// First picosecond after the horizon, to which arithmetic on plain integers clamps: eight of them fit 64 bits.
+    /// First picosecond after the horizon, to which arithmetic on plain integers clamps: the sum of eight such values
+    /// fits in 64 bits.
     pub const FAR: u64 = Self::HORIZON.0 + 1;
 
     /// Creates the instant `ps` picoseconds after the start.
@@ -48,14 +49,14 @@ impl Time {
         self.0 as f64 / 1e3
     }
 
-    /// Returns the span since `earlier`, or zero if that is later.
+    /// Returns the span since `earlier`, or zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Span {
-    /// Span of no length.
+    /// Span of zero length.
     pub const ZERO: Self = Self(0);
     /// Longest span, at which sums saturate.
     pub const MAX: Self = Self(u64::MAX);
@@ -73,7 +74,7 @@ impl Span {
         (0.0..9e18).contains(&ps).then_some(Self(ps as u64))
     }
 
-    /// Returns the mean, rounded down, without overflow; zero for no spans.
+    /// Returns the mean, rounded down, without overflow; zero if there are no spans.
     pub fn mean(spans: impl IntoIterator<Item = Self>) -> Self {
         let (mut sum, mut count) = (0_u128, 0_u128);
         for span in spans {
@@ -138,7 +139,7 @@ impl Bandwidth {
 
     /// Returns the time to transfer `bytes`, rounded up to a picosecond; saturates at [`Span::MAX`].
     pub fn span(self, bytes: u64) -> Span {
-        // A division of 64 bits where that is enough: it is several times as fast.
+        // A 64-bit division if possible, since it is several times faster.
         if let Some(units) = bytes.checked_mul(PER_SECOND) {
             return Span(units.div_ceil(self.0));
         }
@@ -205,14 +206,14 @@ impl Mul<u64> for Span {
     }
 }
 
-/// Saturates at the longest span. For a mean there is [`Span::mean`].
+/// Saturates at the longest span. Use [`Span::mean`] for a mean.
 impl Sum for Span {
     fn sum<I: Iterator<Item = Self>>(spans: I) -> Self {
         spans.fold(Self::ZERO, Add::add)
     }
 }
 
-/// Nanoseconds with as many decimals as are needed: `77.04 ns`.
+/// Formats nanoseconds with as many decimals as needed: `77.04 ns`.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = format!("{}.{:03}", self.0 / 1000, self.0 % 1000);

@@ -1,8 +1,8 @@
 //! Closed forms of collectives, compared with the simulation.
 //!
-//! The forms are derived from the rules (`docs/machine-rules.md`) and the routes of a topology: α and β of a
-//! message ([`cost`]), and the number of sequential messages ([`form`]). They share no code with the engine,
-//! and nothing is fitted to it.
+//! The forms are derived from the rules (`docs/machine-rules.md`) and the routes of a topology: α and β of a message
+//! ([`cost`]), and the number of sequential messages ([`form`]). They share no code with the engine, and no parameter
+//! is fitted to it.
 //!
 //! ```
 //! use cubeyard_validate::collectives;
@@ -43,7 +43,7 @@ const HOPS: &str = "α-β of the rules, steps that follow each other";
 /// Measures an all-reduce of ranks with one PE.
 type Measured = fn(&Topology, u64) -> Result<Span, DistError>;
 
-/// Returns all closed forms of collectives with our figures, then the published figures of other models.
+/// Returns all closed forms of collectives with our figures, followed by the published figures of other models.
 pub fn checks() -> Vec<Check<'static>> {
     let all = PUBLISHED.map(lrab_check).into_iter().chain([256, 64 * KIB].map(direct_check));
     let rings = [2, 3, 4, 6, 8].into_iter();
@@ -56,8 +56,7 @@ pub fn checks() -> Vec<Check<'static>> {
     forms.chain(others.map(|check| check.of_family("published, of other models"))).collect()
 }
 
-/// Published times of the all-reduce in nanoseconds: for each memory of the slots, one for each size of
-/// [`PUBLISHED`].
+/// Published times of the all-reduce in nanoseconds: for each slot memory, one per size in [`PUBLISHED`].
 pub const PUBLISHED_NS: [(SlotKind, &str, [f64; 4]); 3] = [
     (SlotKind::Tcm, "tcm", [1678.04, 1957.04, 4225.04, 12_001.04]),
     (SlotKind::Sram, "sram", [1762.04, 2293.04, 6577.04, 21_265.04]),
@@ -150,15 +149,15 @@ fn length(bytes: u64) -> String {
     if bytes.is_multiple_of(KIB) { format!("{} KiB", bytes / KIB) } else { format!("{bytes} B") }
 }
 
-/// Returns the machine of the published all-reduces: the default one as six SIPs in a torus. Cubes have only PE
-/// 0, since no other takes part.
+/// Returns the machine of the published all-reduces: the default machine with six SIPs in a torus. Cubes have only PE
+/// 0, since no other PE takes part.
 pub fn published() -> Topology {
     let sips = "sips: {count: 6, topology: torus_2d, w: 3, h: 2}\n";
     machine(&format!("{sips}pe: {{routers: [r0c0]}}\nhbm: {{bytes_per_cube: 6 GiB}}\n"))
 }
 
-/// Returns a machine with SIPs of one PE: every message leaves its SIP, passes the switch and enters another,
-/// so all steps take equally long, and in a ring no two messages share a wire.
+/// Returns a machine with SIPs of one PE. Every message leaves its SIP, passes the switch and enters another SIP. So
+/// all steps take equally long, and in a ring no two messages share a wire.
 fn line(sips: u64) -> Topology {
     let cube = "cubes: {w: 1, h: 1}\npe: {routers: [r0c0]}\nhbm: {bytes_per_cube: 64 MiB}\n";
     machine(&format!("sips: {{count: {sips}}}\n{cube}"))
@@ -204,7 +203,7 @@ fn time(
     Ok(group.run(&Launcher::new(&context), operation, &pairs)?.kernel)
 }
 
-/// Makes a tensor with a row for each cube of a SIP.
+/// Creates a tensor with a row for each cube of a SIP.
 fn tensor(context: &Context, sip: SipId, rows: u64, bytes: u64) -> Result<Tensor, DistError> {
     let sips = vec![sip];
     let place = Placement { cube: Split::RowWise, sips, ..Placement::default() };

@@ -3,8 +3,11 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use serde::Serialize;
+
 /// Tolerance of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CheckKind {
     /// No deviation is allowed.
     Exact,
@@ -12,7 +15,7 @@ pub enum CheckKind {
     Calibrated,
     /// Within 2 %; the figure was not used to choose any parameter.
     Predicted,
-    /// Never a failure, for the reason given with the check.
+    /// Never a failure, for the reason stated by the check.
     Indicative,
 }
 
@@ -31,7 +34,8 @@ impl fmt::Display for CheckKind {
 }
 
 /// Relation between the measured and the expected figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Relation {
     /// The measured figure equals the expected one.
     Equal,
@@ -42,14 +46,15 @@ pub enum Relation {
 }
 
 /// A figure with its unit, and the relation that ours must have to it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Expected {
+    /// Unit of the figure; empty for a count.
+    pub unit: &'static str,
     /// Relation that the measured figure must have to this one.
     pub relation: Relation,
     /// Value of the figure.
+    #[serde(rename = "expected")]
     pub value: f64,
-    /// Unit of the figure; empty for a count.
-    pub unit: &'static str,
 }
 
 impl Expected {
@@ -73,7 +78,22 @@ impl Expected {
         Self { relation: Relation::AtLeast, value, unit }
     }
 
-    /// Returns whether a measured figure has the relation, up to a relative tolerance.
+    /// Returns the relative deviation of a measured figure, or from the bound if it is violated. `None` if the expected
+    /// figure is zero and the measured one is not.
+    pub(super) fn deviation(&self, ours: f64) -> Option<f64> {
+        let difference = ours - self.value;
+        let off = match self.relation {
+            Relation::Equal => difference,
+            Relation::AtMost => difference.max(0.0),
+            Relation::AtLeast => difference.min(0.0),
+        };
+        if off.abs().total_cmp(&0.0) == Ordering::Equal {
+            return Some(0.0);
+        }
+        Some(off / self.value).filter(|relative| relative.is_finite())
+    }
+
+    /// Returns whether a measured figure satisfies the relation, within a relative tolerance.
     pub(super) fn admits(&self, ours: f64, tolerance: f64) -> bool {
         let slack = self.value.abs() * tolerance;
         match self.relation {

@@ -1,11 +1,11 @@
-//! Golden values of ASTRA-sim's analytical network library, on networks of ours.
+//! Golden values of ASTRA-sim's analytical network library, on our own networks.
 //!
-//! Their links are in GiB/s. In the congestion-aware library a node stores and forwards messages, and the
-//! delay of each hop is truncated to whole nanoseconds: 1 MiB at 50 GiB/s takes 19 531 ns instead of 19
-//! 531.25. Our links get the bandwidth that takes exactly as long, and a message is one flit. The
-//! congestion-unaware library charges the bytes once and the latency of each hop: we use one link of their
-//! bandwidth, followed by links too fast to matter; their sum is truncated to whole nanoseconds, and so is
-//! ours. (That also removes the picosecond that our store-and-forward nodes take at least.)
+//! ASTRA-sim's links are in GiB/s. In the congestion-aware library a node stores and forwards messages, and the delay
+//! of each hop is truncated to whole nanoseconds: 1 MiB at 50 GiB/s takes 19 531 ns instead of 19 531.25. Our links get
+//! the bandwidth that takes exactly that long, and a message is one flit. The congestion-unaware library charges the
+//! bytes once and the latency of each hop. We use one link of its bandwidth, followed by links too fast to matter; its
+//! sum is truncated to whole nanoseconds, and so is ours. (That also removes the minimum of one picosecond at our
+//! store-and-forward nodes.)
 
 use cubeyard_sim::{Forwarding, NodeSpec, Span, Time};
 
@@ -125,8 +125,8 @@ fn one(wires: &Wires, way: &[usize]) -> Span {
     wires.carry(&[packet])[0].latency()
 }
 
-/// Sends a message from each node to each other, all at once, along the shorter direction; upwards if both
-/// are equal.
+/// Sends a message from each node to each other node, all at once, in the shorter direction; upwards if both are
+/// equally long.
 fn all_gather(wires: &Wires) -> Span {
     let packet = |from: usize, to: usize| {
         let up = (to + NPUS - from) % NPUS;
@@ -145,8 +145,8 @@ fn all_gather(wires: &Wires) -> Span {
     last.unwrap_or_default() - Time::ZERO
 }
 
-/// Sends chunk after chunk in `2 (n − 1)` steps around a ring; a step begins when all nodes have received the
-/// one before.
+/// Sends chunk after chunk in `2 (n − 1)` steps around a ring; a step begins when all nodes have received the previous
+/// one.
 fn all_reduce() -> Span {
     let next = |npu: usize| (npu + 1) % SMALL;
     let ends = (0..SMALL).map(|npu| (npu, next(npu)));
@@ -160,7 +160,7 @@ fn all_reduce() -> Span {
     now - Time::ZERO
 }
 
-/// Sends 1 MiB over hops with these latencies in nanoseconds, the first of which takes the bandwidth.
+/// Sends 1 MiB over hops with these latencies in nanoseconds; only the first hop has the given bandwidth.
 fn pipelined(bandwidth: u64, hops: &[u64]) -> Span {
     let wire = |(hop, &ns): (usize, &u64)| -> Wire {
         let bandwidth = if hop == 0 { bandwidth } else { INSTANT };

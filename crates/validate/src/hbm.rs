@@ -21,7 +21,7 @@ pub(super) fn checks(topology: &Topology) -> Vec<Check<'_>> {
     checks.into_iter().flatten().map(Check::on_default).collect()
 }
 
-/// Returns the marginal bandwidth of a second MiB by each of so many PEs from or to its own HBM, in GB/s.
+/// Returns the marginal bandwidth of a second MiB by each of `pes` PEs from or to its own HBM, in GB/s.
 fn stream(topology: &Topology, pes: u32, direction: Direction) -> f64 {
     let ns = |mib: u64| {
         let one = |machine: &Machine, pe| {
@@ -105,7 +105,7 @@ fn refreshed() -> f64 {
 fn other_row() -> f64 {
     let mut machine = Machine::new(with_rows());
     let mut read = |row: u64| {
-        // Behind 16 banks of 8 channels comes the next row of the first bank.
+        // The next row of the first bank follows the 16 banks of 8 channels.
         let offset = row * 16 * 8 * KIB;
         let request = dma_at(&machine, PE, PE, Read, offset, 256);
         let id = machine.submit(request).expect("a check makes sound requests");
@@ -116,14 +116,14 @@ fn other_row() -> f64 {
     read(1)
 }
 
-/// Returns the time until so many reads of the same channel are done, in nanoseconds.
+/// Returns the time until `reads` reads of the same channel are done, in nanoseconds.
 fn one_channel(topology: &Topology, reads: u64) -> f64 {
     let read = |machine: &Machine, number| dma_at(machine, PE, PE, Read, number * 8 * 256, 256);
     makespan(topology, |machine| (0..reads).map(|number| read(machine, number)).collect()).ns()
 }
 
-/// Returns the time until so many bursts of one channel are done, in nanoseconds: reads and writes in turn,
-/// one every 4 ns, with a turn-around of 5 ns.
+/// Returns the time until `bursts` bursts of one channel are done, in nanoseconds: reads and writes alternate, one
+/// every 4 ns, with a turn-around of 5 ns.
 fn ping_pong(bursts: u64) -> f64 {
     let text = "hbm: {turn_around_ns: 5}\n";
     let topology = Topology::read("turn-around", text).expect("a topology of ours");

@@ -1,11 +1,12 @@
 //! Compares known figures with simulated ones.
 //!
-//! A [`Check`] has an expected figure, its source and its tolerance; running it measures ours on a fresh
-//! machine or engine and gives a [`Row`]. No expected figure comes from the code under test. Some are
-//! published figures or textbook laws. The others are [our own arithmetic](Check::own): worked out by hand,
-//! or closed forms that share nothing with the engine but the rules (`docs/machine-rules.md`). They show that
-//! the engine follows the rules, and nothing about hardware. `docs/validation.md` describes each family, and
-//! the figures that were left out.
+//! Internal: programs use the crate `cubeyard`.
+//!
+//! A [`Check`] has an expected figure, its source and its tolerance. Running it measures our figure on a fresh machine
+//! or engine and returns a [`Row`]. No expected figure comes from the code under test. Some are published figures or
+//! textbook laws. The others are [our own arithmetic](Check::own): worked out by hand, or closed forms that share only
+//! the rules (`docs/machine-rules.md`) with the engine. They show that the engine follows the rules, but nothing about
+//! hardware. `docs/validation.md` describes each family, and the figures that were left out.
 //!
 //! ```
 //! use cubeyard_device::topology::Topology;
@@ -15,7 +16,7 @@
 //! let all = checks(&small);
 //! let local = all.iter().find(|check| check.name().starts_with("pe0 reads its own HBM")).unwrap();
 //! assert_eq!(local.run().verdict, Verdict::Passed);
-//! # Ok::<(), cubeyard_device::input::InputError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub mod collectives;
@@ -31,21 +32,21 @@ mod wires;
 
 pub use expected::{CheckKind, Expected, Relation};
 
-use std::cmp::Ordering;
 use std::fmt;
 
 use cubeyard_device::topology::Topology;
+use serde::{Serialize, Serializer};
 
-/// Reason for leaving out a check of the default machine on another one.
+/// Reason why a check of the default machine is left out on another one.
 const OTHER_MACHINE: &str = "the figure is for the default topology";
 
 /// An expected figure, and the measurement to compare with it.
 pub struct Check<'t> {
-    /// Result as long as nothing was measured.
+    /// Result, before anything is measured.
     row: Row,
     /// Whether the check applies to the default machine only.
     default_only: bool,
-    /// Reason for which the check is left out.
+    /// Reason why the check is left out, if it is.
     left_out: Option<&'static str>,
     measure: Box<dyn Fn() -> f64 + 't>,
 }
@@ -57,7 +58,7 @@ impl fmt::Debug for Check<'_> {
 }
 
 impl<'t> Check<'t> {
-    /// Creates a check whose expected figure comes from `source`, and ours from `measure`.
+    /// Creates a check whose expected figure comes from `source`, and our figure from `measure`.
     pub fn new(
         kind: CheckKind,
         name: impl Into<String>,
@@ -68,9 +69,10 @@ impl<'t> Check<'t> {
         let row = Row {
             family: "",
             name: name.into(),
-            kind,
             expected,
             ours: None,
+            deviation: None,
+            kind,
             verdict: Verdict::LeftOut,
             source,
             own: false,
@@ -79,26 +81,26 @@ impl<'t> Check<'t> {
         Self { row, default_only: false, left_out: None, measure: Box::new(measure) }
     }
 
-    /// Adds the reason for which the check is only indicative, or another remark for its reader.
+    /// Adds the reason why the check is only indicative, or another remark for the reader.
     #[must_use]
     pub fn because(self, reason: &'static str) -> Self {
         Self { row: Row { reason: Some(reason), ..self.row }, ..self }
     }
 
-    /// Marks the expected figure as our own arithmetic on our own rules, so that agreement only shows that
-    /// the engine follows them.
+    /// Marks the expected figure as our own arithmetic on our own rules: agreement only shows that the engine follows
+    /// the rules.
     #[must_use]
     pub fn own(self) -> Self {
         Self { row: Row { own: true, ..self.row }, ..self }
     }
 
-    /// Marks the check as one of the default machine only.
+    /// Marks the check as applying to the default machine only.
     #[must_use]
     fn on_default(self) -> Self {
         Self { default_only: true, ..self }
     }
 
-    /// Sets the family of the check; [`checks`] sets it for its own.
+    /// Sets the family of the check; [`checks`] sets it for its own checks.
     #[must_use]
     pub fn of_family(self, family: &'static str) -> Self {
         Self { row: Row { family, ..self.row }, ..self }
@@ -134,7 +136,8 @@ impl<'t> Check<'t> {
             CheckKind::Exact => within(0.0),
             CheckKind::Calibrated | CheckKind::Predicted => within(expected::TOLERANCE),
         };
-        Row { ours: Some(ours), verdict, ..self.row.clone() }
+        let deviation = self.row.expected.deviation(ours);
+        Row { ours: Some(ours), deviation, verdict, ..self.row.clone() }
     }
 }
 
@@ -145,50 +148,49 @@ pub enum Verdict {
     Passed,
     /// The measurement is outside the tolerance.
     Failed,
-    /// The check is indicative, so the measurement is shown and not judged.
+    /// The check is indicative, so the measurement is shown but not judged.
     Shown,
     /// The check does not apply to this machine and was not run.
     LeftOut,
 }
 
-/// Result of a check.
-#[derive(Clone, Debug, PartialEq)]
+/// Whether the check passed; null if it is not judged.
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Passed => to.serialize_bool(true),
+            Self::Failed => to.serialize_bool(false),
+            Self::Shown | Self::LeftOut => to.serialize_none(),
+        }
+    }
+}
+
+/// Report of `cubeyard validate`: the result of a check.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Family of the check.
     pub family: &'static str,
     /// Name of the measured quantity.
     pub name: String,
-    /// Tolerance of the comparison.
-    pub kind: CheckKind,
     /// Expected figure, with its relation and unit.
+    #[serde(flatten)]
     pub expected: Expected,
     /// Measured figure; `None` if the check was left out.
     pub ours: Option<f64>,
+    /// Relative deviation from the expected figure, or from the bound if it is violated. `None` if nothing was measured,
+    /// or if the expected figure is zero and ours is not.
+    pub deviation: Option<f64>,
+    /// Tolerance of the comparison.
+    pub kind: CheckKind,
     /// Outcome of the check.
+    #[serde(rename = "ok")]
     pub verdict: Verdict,
     /// Source of the expected figure.
     pub source: &'static str,
     /// Whether the expected figure is our own arithmetic on our own rules.
     pub own: bool,
-    /// Reason for which the check is indicative or was left out, or another remark.
+    /// Reason why the check is indicative or was left out, or another remark.
     pub reason: Option<&'static str>,
-}
-
-impl Row {
-    /// Returns the relative deviation from the expected figure, or from the bound if it is violated. `None`
-    /// if nothing was measured, or if the expected figure is zero and ours is not.
-    pub fn deviation(&self) -> Option<f64> {
-        let difference = self.ours? - self.expected.value;
-        let off = match self.expected.relation {
-            Relation::Equal => difference,
-            Relation::AtMost => difference.max(0.0),
-            Relation::AtLeast => difference.min(0.0),
-        };
-        if off.abs().total_cmp(&0.0) == Ordering::Equal {
-            return Some(0.0);
-        }
-        Some(off / self.expected.value).filter(|relative| relative.is_finite())
-    }
 }
 
 /// Constructor of the checks of a family.
@@ -204,8 +206,8 @@ const FAMILIES: [(&str, Checks); 6] = [
     ("HBM", hbm::checks),
 ];
 
-/// Returns all checks for a machine of this topology. Those of the default machine are marked as left out on
-/// another one.
+/// Returns all checks for a machine of this topology. Checks of the default machine are marked as left out on another
+/// one.
 pub fn checks(topology: &Topology) -> Vec<Check<'_>> {
     let is_other = topology.spec() != Topology::embedded().spec();
     let family = |(family, checks): (&'static str, Checks)| {
@@ -217,7 +219,7 @@ pub fn checks(topology: &Topology) -> Vec<Check<'_>> {
     FAMILIES.into_iter().flat_map(family).collect()
 }
 
-/// Runs all checks; those that do not apply to this topology are in their places, left out.
+/// Runs all checks; checks that do not apply to this topology are included as left out.
 pub fn run(topology: &Topology) -> Vec<Row> {
     checks(topology).iter().map(Check::run).collect()
 }

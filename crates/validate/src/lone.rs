@@ -1,9 +1,9 @@
 //! Latency of a transfer on an idle machine: the engine against closed forms.
 //!
 //! [`formula`](cubeyard_device::formula) holds for every topology and size, so it is checked on the user's own. The
-//! form by hand is a second derivation from the rules, for whole flits and memory that keeps up with the
-//! links; it is checked on the default machine only. The simple form is the well-known one, in which all
-//! flits keep the pace of the slowest link to the end of the route.
+//! form by hand is a second derivation from the rules, for whole flits and memory that keeps up with the links; it is
+//! checked on the default machine only. The simple form is the well-known one, in which all flits keep the pace of the
+//! slowest link to the end of the route.
 
 mod by_hand;
 
@@ -50,7 +50,7 @@ pub(super) fn checks(topology: &Topology) -> Vec<Check<'_>> {
     own.chain([sweep(topology, cases.clone())]).chain(hand).collect()
 }
 
-/// Returns transfers of the first PE and of the host, to targets near and far.
+/// Returns transfers by the first PE and by the host, to near and far targets.
 fn cases(topology: &Topology) -> Vec<Case> {
     let spec = topology.spec();
     let (sip, cube, pe) = (spec.sips.count - 1, spec.cube_count() - 1, spec.pe_count() - 1);
@@ -85,8 +85,7 @@ fn cases(topology: &Topology) -> Vec<Case> {
     from_pe.chain(host).collect()
 }
 
-/// Returns the latency by the formula and by the engine of each transfer, one after the other, in
-/// picoseconds.
+/// Returns the latency of each transfer by the formula and by the engine, one transfer after another, in picoseconds.
 fn ours(topology: &Topology, trains: bool, transfers: &[(&Case, u64)]) -> Vec<(u64, u64)> {
     let mut machine = MachineBuilder::new(topology.clone())
         .config(EngineConfig { trains, buffers: topology.spec().buffers })
@@ -127,7 +126,7 @@ fn alone<'t>(topology: &'t Topology, case: &Case, bytes: u64, form: u64) -> Chec
     Check::new(CheckKind::Exact, name, expected, FORMULA, measure).own().because(reason)
 }
 
-/// Returns the reason for which the closed form is only a lower bound on this machine, if it is.
+/// Returns why the closed form is only a lower bound on this machine; `None` if it is exact.
 fn beyond_form(topology: &Topology) -> Option<&'static str> {
     match (topology.spec().buffers, topology.spec().hbm.rows) {
         (None, None) => None,
@@ -136,11 +135,11 @@ fn beyond_form(topology: &Topology) -> Option<&'static str> {
     }
 }
 
-/// Sizes with one flit, with short last flits, and with many rounds of the channels.
+/// Sizes with one flit, with short last flits, and with many rounds over the channels.
 const SIZES: [u64; 8] = [1, 256, 257, 4 * KIB, 10_000, 64 * KIB, 256 * KIB, 1024 * KIB];
 
-/// Runs every case in every size, with trains and flit by flit. Cases of one direction share a machine, so
-/// that no channel ever turns around.
+/// Runs every case in every size, with trains and flit by flit. Cases of one direction share a machine, so that no
+/// channel ever turns around.
 fn sweep(topology: &Topology, cases: Vec<Case>) -> Check<'_> {
     let slice = topology.spec().hbm.slice.get();
     let all = cases.len() * SIZES.len() * 2;

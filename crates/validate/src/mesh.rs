@@ -1,10 +1,9 @@
 //! Closed forms of meshes and tori, and figures of `BookSim2` for an 8×8 network.
 //!
-//! A router takes 4 cycles, a link 1 (2 in the folded torus), injection and ejection 3 together. On an idle
-//! network a packet of `f` flits over `H` links takes `4 (H + 1) + H · link + 3 + (f − 1)` cycles in any
-//! simulator. Under load the models differ: `BookSim2` has routers with 8 buffers of 8 flits and an arbiter;
-//! ours reserves links in the order of requests, with unbounded buffers. That difference is shown and not
-//! tuned away.
+//! A router takes 4 cycles, a link 1 (2 in the folded torus), and injection and ejection 3 together. On an idle network
+//! a packet of `f` flits over `H` links takes `4 (H + 1) + H · link + 3 + (f − 1)` cycles in any simulator. Under load
+//! the models differ: `BookSim2` has routers with 8 buffers of 8 flits and an arbiter; ours reserves links in the order
+//! of requests, with unlimited buffers. The difference is shown and not tuned away.
 
 use cubeyard_sim::{NodeSpec, Span, Time};
 
@@ -25,7 +24,7 @@ const CYCLE: u64 = 1000;
 const FLIT: u64 = 64;
 /// Bandwidth of a link in bytes per second: one flit per cycle.
 const SPEED: u64 = 64_000_000_000;
-/// Cycles in which packets are injected; those of the first `WARM` are not counted.
+/// Number of cycles in which packets are injected; packets of the first `WARM` cycles are not counted.
 const CYCLES: u64 = 5500;
 const WARM: u64 = 500;
 
@@ -44,7 +43,7 @@ impl Grid {
         let nodes = [vec![NodeSpec::default(); NODES], vec![router; NODES]].concat();
         let wire =
             |from, to, propagation: u64| (from, to, SPEED, Span::from_ps(propagation * CYCLE));
-        // Into the network 1 cycle, out of it 2.
+        // Injection takes 1 cycle, ejection 2.
         let ends = (0..NODES).flat_map(|at| [wire(at, NODES + at, 0), wire(NODES + at, at, 1)]);
         let beside = (0..NODES).flat_map(|at| {
             let (x, y) = (at % K, at / K);
@@ -95,8 +94,7 @@ impl Grid {
         4 * (hops + 1) + link * hops + 3 + (flits - 1)
     }
 
-    /// Returns packets from each terminal to random others, at a load of `load` flits per terminal in 100 000
-    /// cycles.
+    /// Returns packets from each terminal to random others, at a load of `load` flits per terminal and 100 000 cycles.
     pub(super) fn uniform(self, wires: &Wires, load: u64, flits: u64, cycles: u64) -> Vec<Packet> {
         let routes: Vec<_> = (0..NODES * NODES)
             .map(|pair| wires.route(&self.way(pair / NODES, pair % NODES)))
@@ -141,7 +139,7 @@ fn zero_load() -> Vec<Check<'static>> {
     let means = [(Grid::Mesh, "mesh", 5.25, 33.25), (Grid::Torus, "torus", 4.0, 31.0)];
     let checks = means.into_iter().flat_map(|(grid, name, hops, cycles)| {
         let mean_hops = move || {
-            // Each flit also goes in and out.
+            // Each flit also enters and leaves the network.
             every_pair(grid, 1).1 as f64 / (NODES * NODES) as f64 - 2.0
         };
         let mean = move || mean_cycles(every_pair(grid, 1).0.iter());

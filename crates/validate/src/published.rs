@@ -1,11 +1,10 @@
-//! Figures that were published for the machine that is modelled.
+//! Figures that were published for the modelled machine.
 //!
-//! The comments in `topology/default.yaml` tell which of them were used to choose parameters: the local reads
-//! gave the routers' overhead, the hot target a lower bound for the links between routers, another SIP and
-//! the host's write the PCIe endpoints and the switch. The positions of the connections were fitted without a
-//! figure; the eight flows to the next cube count as theirs. No comment names the farthest cube. The
-//! direction of the data was not published; where it matters, the nearer direction is compared and the other
-//! only shown.
+//! The comments in `topology/default.yaml` state which figures were used to choose parameters. The local reads gave the
+//! routers' overhead, the hot target gave a lower bound for the links between routers, and another SIP and the host's
+//! write gave the PCIe endpoints and the switch. The positions of the connections were fitted without a figure; the
+//! eight flows to the next cube count as theirs. No comment names the farthest cube. The direction of the data was not
+//! published; where it matters, the nearer direction is compared and the other is only shown.
 
 use super::traffic::{KIB, dma, host, makespan};
 use super::{Check, CheckKind, Expected};

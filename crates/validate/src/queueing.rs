@@ -48,7 +48,7 @@ fn mean_wait(percent: u64) -> f64 {
     waited as f64 / (u64::from(PACKETS) * SERVICE) as f64
 }
 
-/// An observer that keeps all crossings of links.
+/// An observer that records all link crossings.
 #[derive(Debug, Default)]
 struct Clerk {
     crossings: Vec<Crossing>,
@@ -82,7 +82,7 @@ fn observe() -> Seen {
 }
 
 fn laws() -> [Check<'static>; 3] {
-    // All look at the same run, which is made when the first of them wants it.
+    // All checks use the same run, which is executed on first use.
     let seen = Rc::new(LazyCell::new(observe as fn() -> Seen));
     let law = |name: &'static str, source, broken: fn(&Seen) -> usize| {
         let seen = Rc::clone(&seen);
@@ -107,7 +107,7 @@ fn overlaps(seen: &Seen) -> usize {
     crossings.iter().filter(overlap).count()
 }
 
-/// Counts the nodes at which flits in less flits out differs from flits consumed less flits injected.
+/// Counts the nodes at which flits in minus flits out differs from flits consumed minus flits injected.
 fn leaks(seen: &Seen) -> usize {
     let mut balance: BTreeMap<usize, i64> = BTreeMap::new();
     let mut add = |node: usize, flits: i64| *balance.entry(node).or_default() += flits;
@@ -124,7 +124,7 @@ fn leaks(seen: &Seen) -> usize {
     balance.values().filter(|&&flits| flits != 0).count()
 }
 
-/// Counts the links whose busy time differs from one cycle for each flit routed over them.
+/// Counts the links whose busy time differs from one cycle per flit routed over them.
 fn idle(seen: &Seen) -> usize {
     let mut expected = vec![0; seen.busy.len()];
     let links = seen.packets.iter().flat_map(|packet| packet.route.iter());

@@ -9,7 +9,7 @@ use cubeyard_device::topology::Topology;
 
 pub(super) const KIB: u64 = 1024;
 
-/// Returns a PE by name, which the machine is known to have.
+/// Returns a PE by name; the machine must have it.
 pub(super) fn pe(machine: &Machine, name: &str) -> PeRef {
     machine.view().pe(name).expect("a check names PEs that its machine has")
 }
@@ -39,7 +39,7 @@ pub(super) fn dma_at(
     Request::PeDma { from: pe(machine, from), direction, address, bytes }
 }
 
-/// Returns an access of the host to the start of a PE's HBM.
+/// Returns an access by the host to the start of a PE's HBM.
 pub(super) fn host(machine: &Machine, to: &str, direction: Direction, bytes: u64) -> Request {
     let at = pe(machine, to);
     let address = machine.view().hbm_address(at, 0).expect("a slice has a start");
@@ -50,7 +50,7 @@ pub(super) fn host(machine: &Machine, to: &str, direction: Direction, bytes: u64
     }
 }
 
-/// Returns the largest latency of these requests, all made at once on a fresh machine.
+/// Returns the largest latency of these requests, all submitted at once on a fresh machine.
 pub(super) fn makespan(
     topology: &Topology,
     requests: impl FnOnce(&Machine) -> Vec<Request>,

@@ -30,7 +30,7 @@ impl Arrival {
     }
 }
 
-/// A component that sends the packets it is called with and keeps those it receives.
+/// A component that sends the packets it is called with and records the packets it receives.
 #[derive(Debug, Default)]
 pub(super) struct End {
     arrivals: Vec<Arrival>,
@@ -91,7 +91,7 @@ impl Wires {
         self.carry_observed(packets, NullObserver).0
     }
 
-    /// Sends packets as [`carry`](Self::carry) does, with an observer; also returns the engine.
+    /// Sends packets like [`carry`](Self::carry), with an observer; also returns the engine.
     pub(super) fn carry_observed<O: Observer<(usize, Packet)>>(
         &self,
         packets: &[Packet],
@@ -131,7 +131,7 @@ impl Dice {
         bits
     }
 
-    /// Returns a number below `bound`, which is so small that the bias is negligible.
+    /// Returns a number below `bound`, which must be small enough that the bias is negligible.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).expect("below a usize")
     }
@@ -141,8 +141,8 @@ impl Dice {
         self.next() % 100_000 < of_100_000
     }
 
-    /// Returns an exponentially distributed number, in units of its mean / 2³². It uses comparisons alone
-    /// (von Neumann 1951), because logarithms differ between machines.
+    /// Returns an exponentially distributed number, in units of its mean / 2³². It uses only comparisons (von Neumann
+    /// 1951), because logarithms differ between machines.
     pub(super) fn exponential(&mut self) -> u64 {
         let mut whole = 0;
         loop {

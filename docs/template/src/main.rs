@@ -2,15 +2,13 @@
 
 use std::process::ExitCode;
 
-use cubeyard_cli::bench::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
-use cubeyard_cli::device::topology::Topology;
-use cubeyard_cli::runtime::dtype::DType;
-use cubeyard_cli::runtime::placement::Split;
-use cubeyard_cli::tl::Tl;
-use cubeyard_cli::tl::kernel::{Args, Kernel};
+use cubeyard::bench::{Bench, BenchError, Lab, Needs, Outcome, Parameter, Values, Work};
+use cubeyard::kernels::{Args, Kernel, Tl};
+use cubeyard::machine::Topology;
+use cubeyard::tensors::{DType, Split};
 
 fn main() -> ExitCode {
-    cubeyard_cli::run_with(std::env::args_os(), &benches).into()
+    cubeyard::command::run_with(std::env::args_os(), &benches).into()
 }
 
 /// Returns the benches that are added to the command.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -69,7 +68,7 @@ def compare(
         raise InputError(f"holders is {holders!r}: expected a number of holders, at least 0")
     with _bar(progress) as told:
         outcome = _native.replay_traces([trace._native for trace in traces], chosen, told, memory_limit, (holders, by, native_frames))
-    return comparison(outcome, json.loads(outcome.json()))
+    return comparison(outcome)
 
 
 def _chosen(policies: Any) -> list[Any]:

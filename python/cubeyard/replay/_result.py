@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from cubeyard import _native
-from cubeyard._result import HIDDEN, Result, build, plain
+from cubeyard._result import HIDDEN, Result, arrow_types, build, plain
 from cubeyard.replay._usage import MemoryUse
 
 
@@ -92,13 +92,7 @@ class Comparison(Result):
     _outcome: _native.ReplayOutcome = field(repr=False, compare=False, metadata=HIDDEN)
 
     _title: ClassVar[str] = "Replay"
-    _types: ClassVar[dict[str, str]] = {
-        "trace": "utf8", "file": "utf8", "policy": "utf8", "events": "int64", "peak_live_bytes": "int64",
-        "peak_reserved_bytes": "int64", "waste": "float64", "ns_per_op": "float64", "failed": "utf8",
-        "fits_where_memory_ran_out": "bool", "recorded_by": "utf8", "recorded_reserved_bytes": "int64", "doubt": "utf8",
-        "reserved_at_peak_bytes": "int64", "least_bytes": "int64", "least_fails_bytes": "int64",
-        "least_reserved_bytes": "int64", "least_retries": "int64",
-    }  # fmt: skip
+    _types: ClassVar[dict[str, str]] = arrow_types(PolicyResult)
 
     def to_dict(self) -> Any:
         """Returns plain data, equal to what `cubeyard replay` prints with `--format json` beside the version."""
@@ -141,7 +135,7 @@ class Comparison(Result):
         axes.legend()
 
 
-def comparison(outcome: _native.ReplayOutcome, records: list[dict[str, Any]]) -> Comparison:
-    """Makes a comparison of what the command prints as JSON."""
-    results = tuple(build(PolicyResult, record) for record in records)
+def comparison(outcome: _native.ReplayOutcome) -> Comparison:
+    """Makes a comparison of the records of a replay."""
+    results = tuple(build(PolicyResult, record) for record in outcome.records())
     return Comparison(results, outcome.advice(), dict(outcome.recommended()), outcome)

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from cubeyard.triton._chains import tile_of
-from cubeyard.triton._elements import SIZES, UNSIGNED, bits_of, is_float
+from cubeyard.triton._elements import SIZES, UNSIGNED, Array, bits_of, is_float
 from cubeyard.triton._frame import Builder, Flow, Frame, Step, lowers
 from cubeyard.triton._ir import Operation
 from cubeyard.triton._memory import Box, boxes, known, load_boxes, store_boxes
 from cubeyard.triton._tiles import unsigned_operand
 from cubeyard.triton._values import Node, Uniform, array_of, of_elements
-from cubeyard.triton._vectors import Array
 
 __all__: list[str] = []
 
@@ -81,12 +80,11 @@ class _Atomic:
         self.pointer, self.values, self.masks = operation.operands[0], values, masks
         self.combine, self.compared = combine, compared
         self.of, self.result = build.types[operation.results[0]], operation.results[0]
-        self.call, self.line = build.call(operation), str(build.line(operation))
         self.relaxed = "relaxed" in operation.attributes["words"]
 
     def flow(self, frame: Frame) -> Flow:
         """Runs it."""
-        frame.notes.add((self.line, "atomic", _NOTE))
+        frame.note("atomic", _NOTE)
         at = yield from known(frame.env[self.pointer])
         mask = (yield from known(frame.env[self.masks[0]])) if self.masks else None
         mask = None if isinstance(mask, bool | int) and mask else mask
@@ -99,7 +97,7 @@ class _Atomic:
             frame.tl.fence()
         turns = [self.boxes(frame, at, one) for one in _turns(addresses, chosen, mask)]
         if len(turns) > 1:
-            frame.notes.add((self.line, "turns", _TURNS))
+            frame.note("turns", _TURNS)
         if frame.live:
             yield from self.in_turn(frame, turns, _places(addresses[chosen], SIZES[self.of.element]))
         else:
@@ -107,7 +105,7 @@ class _Atomic:
 
     def boxes(self, frame: Frame, at: Any, mask: Any) -> list[Box]:
         """Returns the parts of the tile that one turn changes."""
-        return list(boxes(frame, self.line, self.of.element, self.of.shape, at, mask, shared=False))
+        return list(boxes(frame, self.of.element, self.of.shape, at, mask, shared=False))
 
     def in_turn(self, frame: Frame, turns: list[list[Box]], places: set[int]) -> Flow:
         """Changes memory when it is the turn of this PE, for each turn of its lanes."""
@@ -134,14 +132,12 @@ class _Atomic:
             wanted = yield from known(frame.env[self.compared])
             if bits_of(elements, self.of.element) != bits_of(wanted, self.of.element):
                 return old.tile, elements
-        frame.tl.call = self.call
         self.write(frame, parts, old)
         yield self.read(frame, parts)
         return old.tile, elements
 
     def read(self, frame: Frame, parts: list[Box], into: Any = None) -> Node:
         """Reads parts into a tile, or into a new one."""
-        frame.tl.call = self.call
         tile = load_boxes(frame, parts, self.of.shape, self.of.element, 0, into)
         return Node(self.of.shape, self.of.element, tile=tile)
 

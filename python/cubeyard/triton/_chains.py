@@ -49,8 +49,9 @@ def _express(node: Node, tl: Any) -> None:
         tiles_of([one for one in node.operands if pending(one)], tl)
         node.size = 1
     lazies = [one if isinstance(one, int | float) else one.lazy() for one in (term_of(one, tl) for one in node.operands)]
-    with tl.at(node.at or tl.call):
-        node.lazy = node.compute(tl, *lazies)
+    before, tl.place = tl.place, node.at or tl.place
+    node.lazy = node.compute(tl, *lazies)
+    tl.place = before
 
 
 def _compute_smaller(node: Node, terms: list[Any], tl: Any) -> None:
@@ -74,8 +75,9 @@ def tile_of(value: Any, tl: Any) -> Any:
 def tiles_of(nodes: list[Node], tl: Any) -> None:
     """Computes expressions in one pass, with the parts of them that are used elsewhere too."""
     wanted = list(dict.fromkeys([*nodes, *_shared(nodes)]))
-    with tl.at(nodes[0].at or tl.call):
-        tiles = tl.eval_all([one.lazy for one in wanted])
+    before, tl.place = tl.place, nodes[0].at or tl.place
+    tiles = tl.eval_all([one.lazy for one in wanted])
+    tl.place = before
     for one, tile in zip(wanted, tiles, strict=True):
         one.tile = tile
     for one in wanted:

@@ -53,16 +53,14 @@ def _all_known(frame: Frame, operands: list[int]) -> Any:
 @lowers("tt.make_tensor_descriptor")
 def described(build: Builder, operation: Operation) -> Step:
     """Lowers a descriptor that a kernel makes."""
-    rank, result = operation.attributes["rank"], operation.results[0]
+    result = operation.results[0]
     other = math.nan if operation.attributes.get("padding") in ("nan", 2) else 0
 
     def flow(frame: Frame) -> Flow:
         base, *rest = yield from _all_known(frame, operation.operands)
-        # The rank counts the base as well.
         count = len(rest) // 2
         frame.env[result] = Descriptor(base, rest[:count], rest[count : 2 * count], other)
 
-    assert rank > 0
     return flow
 
 
@@ -71,14 +69,13 @@ def loaded(build: Builder, operation: Operation) -> Step:
     """Lowers the load of a block."""
     descriptor, *indices = operation.operands
     of, block = build.types[operation.results[0]], build.types[descriptor]
-    call, line, result = build.call(operation), str(build.line(operation)), operation.results[0]
+    result = operation.results[0]
 
     def flow(frame: Frame) -> Flow:
         start = yield from _all_known(frame, indices)
-        frame.tl.call = call
         found: Descriptor = frame.env[descriptor]
         pointer, mask = found.block(start, block.shape, block.pointee)
-        value = load(frame, line, block.pointee, block.shape, pointer, mask, found.other)
+        value = load(frame, block.pointee, block.shape, pointer, mask, found.other)
         if of.shape != block.shape and isinstance(value, Node):
             value = Node(of.shape, of.element, tile=frame.tl.reshape(value.tile, of.shape))
         frame.env[result] = value
@@ -89,18 +86,16 @@ def loaded(build: Builder, operation: Operation) -> Step:
 @lowers("tt.descriptor_store")
 def stored(build: Builder, operation: Operation) -> Step:
     """Lowers the store of a block."""
-    count = operation.attributes["indices"]
+    count = operation.attributes["listed"]
     descriptor, indices, source = operation.operands[0], operation.operands[1 : 1 + count], operation.operands[-1]
     block, of = build.types[descriptor], build.types[source]
-    call, line = build.call(operation), str(build.line(operation))
 
     def flow(frame: Frame) -> Flow:
         start = yield from _all_known(frame, indices)
-        frame.tl.call = call
         value, found = frame.env[source], frame.env[descriptor]
         pointer, mask = found.block(start, block.shape, block.pointee)
         if of.shape != block.shape and isinstance(value, Node):
             value = Node(block.shape, of.element, tile=frame.tl.reshape(frame.whole(value, of.shape, of.element), block.shape))
-        store(frame, line, block.pointee, block.shape, pointer, value, mask)
+        store(frame, block.pointee, block.shape, pointer, value, mask)
 
     return flow

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BITCASTS", "COMPARISONS", "DTYPES", "SIZES", "UNSIGNED", "is_float", "number", "rounded", "scalar", "wrapped"]
+__all__ = ["BITCASTS", "COMPARISONS", "DTYPES", "NUMPY", "SIZES", "UNSIGNED", "Array", "is_float", "number", "rounded", "scalar", "wrapped"]
+
+Array = np.ndarray[Any, Any]
 
 DTYPES = {
     "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32",
@@ -24,6 +26,12 @@ UNSIGNED = {"i1": "bool", "i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 SIZES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "f8E4M3FN": 1,
          "f8E5M2": 1, "ptr": 8}  # fmt: skip
 """Bytes of an element in memory."""
+
+NUMPY: dict[str, type] = {
+    "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "ptr": np.int64,
+    "f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.float32,
+}  # fmt: skip
+"""NumPy's types of known elements."""
 
 BITCASTS = ("tt.bitcast", "arith.bitcast")
 """Operations that view the bits of elements as another type."""

@@ -9,10 +9,9 @@ from cubeyard.triton import _index
 from cubeyard.triton._chains import tile_of
 from cubeyard.triton._elements import SIZES, scalar
 from cubeyard.triton._frame import Builder, Frame, Step, lowers
-from cubeyard.triton._ir import Operation
+from cubeyard.triton._ir import Line, Operation
 from cubeyard.triton._tiles import names, tiles
 from cubeyard.triton._values import Bools, Index, Node, Uniform
-from cubeyard.triton._vectors import vector
 
 __all__: list[str] = []
 
@@ -38,8 +37,8 @@ class Elementwise:
         given = (operation.name, of.element, words, source.element)
         self.name, self.shape, self.element = operation.name, of.shape, of.element
         self.relation = words[0] if operation.name == "arith.cmpi" else ""
-        self.scalar, self.vector, self.tiles = scalar(*given), vector(*given), tiles(*given)
-        self.call, self.uses = build.call(operation), build.uses.get(operation.results[0], 0)
+        self.scalar, self.vector, self.tiles = scalar(*given), _index.vector(*given), tiles(*given)
+        self.line, self.uses = build.line(operation), build.uses.get(operation.results[0], 0)
         if self.tiles is None and self.scalar is None:
             raise build.unsupported(operation)
 
@@ -51,7 +50,7 @@ class Elementwise:
             given = (self._spread(given[0]), *given[1:])
         if self.scalar is not None and are(given, Uniform):
             return Uniform(self.shape, self.element, self.scalar(*(one.value for one in given)))
-        made: dict[str, Any] = {"compute": self.tiles, "operands": given, "vector": self.vector, "at": self.call}
+        made: dict[str, Any] = {"compute": self.tiles, "operands": given, "vector": self.vector, "at": self.line}
         known = self._known(given, made)
         return Node(self.shape, self.element, uses=self.uses, **made) if known is None else known
 
@@ -112,7 +111,7 @@ def _on_scalars(made: Elementwise, compute: Any, operands: list[int], result: in
         if made.name == "arith.select" and not isinstance(given[0], Node):
             frame.env[result] = given[1] if given[0] else given[2]
             return
-        node = Node((), made.element, compute=made.tiles, operands=tuple(given), at=made.call, uses=made.uses)
+        node = Node((), made.element, compute=made.tiles, operands=tuple(given), at=made.line, uses=made.uses)
         frame.env[result] = frame.settled(node) if computed else frame.expressed(node)
 
     return step
@@ -123,19 +122,19 @@ def moved_pointer(build: Builder, operation: Operation) -> Step:
     """Lowers an offset of pointers, in elements: addresses are numbers of bytes."""
     of = build.types[operation.results[0]]
     size, (pointer, offset), result = SIZES[of.pointee], operation.operands, operation.results[0]
-    call = build.call(operation)
+    line = build.line(operation)
 
     def step(frame: Frame) -> None:
         base, by = frame.env[pointer], frame.env[offset]
         if type(base) is int and not isinstance(by, Node):
             frame.env[result] = base + size * int(by)
             return
-        frame.env[result] = _moved(base, by, of.shape, size, call)
+        frame.env[result] = _moved(base, by, of.shape, size, line)
 
     return step
 
 
-def _moved(base: Any, by: Any, shape: tuple[int, ...], size: int, call: Any) -> Any:
+def _moved(base: Any, by: Any, shape: tuple[int, ...], size: int, line: Line) -> Any:
     if isinstance(base, Index | Uniform) and isinstance(by, Index | Uniform):
         moved = _index.added(base, by, "ptr", size=size)
         return moved
@@ -146,7 +145,7 @@ def _moved(base: Any, by: Any, shape: tuple[int, ...], size: int, call: Any) -> 
     def compute(tl: Any, x: Any, y: Any) -> Any:
         return tl.add(x, tl.mul(tl.cast(y, "i64"), size))
 
-    return Node(shape, "ptr", compute=compute, operands=(base, by), vector=addresses, at=call)
+    return Node(shape, "ptr", compute=compute, operands=(base, by), vector=addresses, at=line)
 
 
 @lowers("tt.bitcast", "arith.bitcast")

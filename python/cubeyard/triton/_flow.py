@@ -67,7 +67,7 @@ def asserted(build: Builder, operation: Operation) -> Step:
     def flow(frame: Frame) -> Flow:
         value = frame.env[condition]
         if isinstance(value, Node) and not value.known and not frame.live:
-            frame.notes.add((line, "assert", "tl.device_assert of computed values is not checked without data"))
+            frame.note("assert", "tl.device_assert of computed values is not checked without data")
             return
         value = yield from known(value)
         if not np.all(array_of(value)):

@@ -10,7 +10,6 @@ from cubeyard.triton._chains import pending, term_of, tile_of, tiles_of
 from cubeyard.triton._elements import DTYPES, SIZES
 from cubeyard.triton._ir import Block, Kernel, Line, Operation
 from cubeyard.triton._values import Node
-from cubeyard.triton._voice import Call, Voice, located
 
 __all__ = ["Builder", "Frame", "LOWERINGS", "Step", "Steps", "UnsupportedError", "lowers", "run", "run_plain", "uses_of"]
 
@@ -24,13 +23,18 @@ class Frame:
 
     __slots__ = ("env", "grid", "live", "masks", "notes", "pid", "refs", "reserved", "tl")
 
-    def __init__(self, tl: Any, call: Call, values: int, grid: tuple[int, ...], shared: Any, live: bool) -> None:
-        self.tl = Voice(tl, call)
+    def __init__(self, tl: Any, line: Line, values: int, grid: tuple[int, ...], shared: Any, live: bool) -> None:
+        self.tl = tl
+        tl.place = line
         self.env: list[Any] = [None] * values
         self.grid, self.live = grid, live
         self.pid: tuple[int, ...] = (0, 0, 0)
         self.refs: dict[str, Any] = {}
         self.masks, self.notes, self.reserved = shared
+
+    def note(self, kind: str, text: str) -> None:
+        """Notes what the pattern of the operation that runs costs on this machine."""
+        self.notes.add((str(self.tl.place), kind, text))
 
     def reference(self, element: str, address: int, shape: Any) -> Any:
         """Returns a reference to contiguous elements from an address on."""
@@ -81,16 +85,16 @@ class Steps:
 
     def __init__(self, arguments: list[int], results: list[int]) -> None:
         self.arguments, self.results = arguments, results
-        self.steps: list[tuple[Call, Step, tuple[int, ...]]] = []
+        self.steps: list[tuple[Line, Step, tuple[int, ...]]] = []
         self.own_results: tuple[int, ...] = ()
         self.plain = True
 
 
 def run(block: Steps, frame: Frame) -> Flow:
     """Runs a block."""
-    env, voice = frame.env, frame.tl
-    for call, step, dead in block.steps:
-        voice.call = call
+    env, tl = frame.env, frame.tl
+    for line, step, dead in block.steps:
+        tl.place = line
         flow = step(frame)
         if flow is not None:
             yield from flow
@@ -100,9 +104,9 @@ def run(block: Steps, frame: Frame) -> Flow:
 
 def run_plain(block: Steps, frame: Frame) -> None:
     """Runs a block in which nothing waits."""
-    env, voice = frame.env, frame.tl
-    for call, step, dead in block.steps:
-        voice.call = call
+    env, tl = frame.env, frame.tl
+    for line, step, dead in block.steps:
+        tl.place = line
         step(frame)
         for value in dead:
             env[value] = None
@@ -138,15 +142,7 @@ class Builder:
 
     def line(self, operation: Operation) -> Line:
         """Returns the author's line of an operation; that of the kernel for those that have none."""
-        found = self.kernel.lines[operation.line]
-        if found.line:
-            return found
-        return next((line for line in self.kernel.lines if line.line), found)
-
-    def call(self, operation: Operation) -> Call:
-        """Returns the function that calls others from the author's line."""
-        line = self.line(operation)
-        return located(line.file, line.line)
+        return operation.line if operation.line.line else self.kernel.line
 
     def unsupported(self, operation: Operation, detail: str = "") -> UnsupportedError:
         """Makes the error of an operation that has no counterpart."""
@@ -164,7 +160,7 @@ class Builder:
         made.own_results = tuple(set(results) & set(defined))
         dead = _last_uses(body, defined, set(results))
         for operation, gone in zip(body, dead, strict=True):
-            made.steps.append((self.call(operation), self.step(operation), gone))
+            made.steps.append((self.line(operation), self.step(operation), gone))
             made.plain = made.plain and not self.live and operation.name not in _FLOWS
         return made
 

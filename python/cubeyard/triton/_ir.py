@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Block", "Kernel", "Line", "Operation", "Type", "pack", "unpack"]
+__all__ = ["FORMAT", "Block", "Kernel", "Line", "Operation", "Type"]
+
+FORMAT = 5
+"""Number of these classes, which changes with them: Triton's cache keeps kernels by `pickle`."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +24,10 @@ class Type:
 
 @dataclass(frozen=True)
 class Line:
-    """Place in the author's file."""
+    """Place in the author's file; line 0 is an unknown one."""
 
     file: str
     line: int
-    column: int
 
     def __str__(self) -> str:
         return f"{self.file.rsplit('/', 1)[-1]}:{self.line}"
@@ -45,10 +46,11 @@ class Operation:
     """An operation; values are numbers, whose types the kernel knows."""
 
     name: str
-    operands: list[int]
-    results: list[int]
-    line: int
+    line: Line
+    operands: list[int] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
     attributes: dict[str, Any] = field(default_factory=dict)
+    """Attributes by name; those without a name, such as the relation of a comparison, are the list `words`."""
     regions: list[Block] = field(default_factory=list)
 
 
@@ -57,45 +59,7 @@ class Kernel:
     """A kernel: a block whose arguments are those of the launch."""
 
     name: str
+    line: Line
+    """The first line of its operations that is known."""
     body: Block
     types: list[Type]
-    lines: list[Line]
-
-
-def pack(kernel: Kernel) -> bytes:
-    """Returns a kernel as bytes."""
-    plain = {
-        "name": kernel.name,
-        "body": _plain_block(kernel.body),
-        "types": [[one.element, list(one.shape), one.pointee] for one in kernel.types],
-        "lines": [[one.file, one.line, one.column] for one in kernel.lines],
-    }
-    return json.dumps(plain).encode()
-
-
-def unpack(data: bytes) -> Kernel:
-    """Returns the kernel of bytes that `pack` made."""
-    plain = json.loads(data)
-    types = [Type(element, tuple(shape), pointee) for element, shape, pointee in plain["types"]]
-    lines = [Line(*line) for line in plain["lines"]]
-    return Kernel(plain["name"], _block(plain["body"]), types, lines)
-
-
-def _plain_block(block: Block) -> list[Any]:
-    return [block.arguments, [_plain(one) for one in block.operations]]
-
-
-def _plain(one: Operation) -> list[Any]:
-    regions = [_plain_block(region) for region in one.regions]
-    return [one.name, one.operands, one.results, one.line, one.attributes, regions]
-
-
-def _block(plain: list[Any]) -> Block:
-    arguments, operations = plain
-    return Block(arguments, [_operation(*one) for one in operations])
-
-
-def _operation(
-    name: str, operands: list[int], results: list[int], line: int, attributes: dict[str, Any], regions: list[Any]
-) -> Operation:
-    return Operation(name, operands, results, line, attributes, [_block(region) for region in regions])

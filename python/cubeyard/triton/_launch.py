@@ -16,8 +16,7 @@ from cubeyard.placement import Placement
 from cubeyard.tensor import Tensor
 from cubeyard.triton._arguments import ROWS, Placed, is_descriptor, is_tensor, of_torch
 from cubeyard.triton._elements import number
-from cubeyard.triton._program import Description, Notes, Program, Work
-from cubeyard.triton._schedule import Schedule, find
+from cubeyard.triton._program import Description, Notes, Program, Schedule, Work, find_schedule
 from cubeyard.triton._sharing import Memory, memories
 
 __all__ = ["Launch", "Settings", "prepared"]
@@ -81,7 +80,7 @@ class Launch:
         of = self.settings
         live, named = bool(self.program.facts.live) and of.data, of.schedule if isinstance(of.schedule, str) else None
         given = (self.values, self.pointers, places, self.described)
-        return Work(*given, self.grid, find(of.schedule), live, named, len(of.sips))
+        return Work(*given, self.grid, find_schedule(of.schedule), live, named, len(of.sips))
 
     def _check(self, live: bool) -> None:
         if self.program.facts.decided and not live:

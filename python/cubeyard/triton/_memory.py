@@ -25,20 +25,18 @@ def loaded(build: Builder, operation: Operation) -> Step:
     of, result = build.types[operation.results[0]], operation.results[0]
     element = build.types[operation.operands[0]].pointee
     operands, wanted = operation.operands, build.live and result in build.wanted
-    call, line = build.call(operation), str(build.line(operation))
 
     def step(frame: Frame) -> Flow | None:
         given = [frame.env[one] for one in operands]
         if wanted or not (_is_plain(given[0]) and (len(given) == 1 or _is_plain(given[1]))):
             return waiting(frame, given)
-        frame.env[result] = load(frame, line, element, of.shape, *given)
+        frame.env[result] = load(frame, element, of.shape, *given)
         return None
 
     def waiting(frame: Frame, given: list[Any]) -> Flow:
         for at, value in enumerate(given[:2]):
             given[at] = yield from known(value)
-        frame.tl.call = call
-        value = load(frame, line, element, of.shape, *given)
+        value = load(frame, element, of.shape, *given)
         frame.env[result] = (yield from known(value)) if wanted else value
 
     return step
@@ -49,21 +47,19 @@ def stored(build: Builder, operation: Operation) -> Step:
     """Lowers a store."""
     pointer = build.types[operation.operands[0]]
     operands = operation.operands
-    call, line = build.call(operation), str(build.line(operation))
 
     def step(frame: Frame) -> Flow | None:
         given = [frame.env[one] for one in operands]
         if not all(_is_plain(one) for one in (given[0], *given[2:])):
             return waiting(frame, given)
-        store(frame, line, pointer.pointee, pointer.shape, *given)
+        store(frame, pointer.pointee, pointer.shape, *given)
         return None
 
     def waiting(frame: Frame, given: list[Any]) -> Flow:
         given[0] = yield from known(given[0])
         if len(given) > 2:
             given[2] = yield from known(given[2])
-        frame.tl.call = call
-        store(frame, line, pointer.pointee, pointer.shape, *given)
+        store(frame, pointer.pointee, pointer.shape, *given)
 
     return step
 
@@ -94,12 +90,12 @@ class Box:
     """Whether it is the whole tile, or broadcasts to it."""
 
 
-def load(frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, mask: Any = None, other: Any = None) -> Any:
+def load(frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, mask: Any = None, other: Any = None) -> Any:
     """Loads a tensor: one command for a strided pattern, several for others."""
     fill, instead = (0, other) if isinstance(other, Node) else (_number(other, element), None)
     if is_never(mask):
         return Uniform(shape, element, fill) if instead is None and shape else _filled(frame, shape, element, fill, other)
-    tile = load_boxes(frame, list(boxes(frame, line, element, shape, pointer, mask)), shape, element, fill)
+    tile = load_boxes(frame, list(boxes(frame, element, shape, pointer, mask)), shape, element, fill)
     if instead is not None and mask is not None:
         tile = frame.tl.where(tile_of(mask, frame.tl), tile, tile_of(instead, frame.tl))
     return Node(shape, element, tile=tile)
@@ -137,12 +133,12 @@ def _load_box(tl: Any, box: Box, fill: float) -> Any:
     return tl.load(box.reference) if box.mask is None else tl.load(box.reference, box.mask, fill)
 
 
-def store(frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, value: Any, mask: Any = None) -> None:
+def store(frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, value: Any, mask: Any = None) -> None:
     """Stores a tensor: one command for a strided pattern, several for others."""
     if is_never(mask):
         return
     tile = frame.whole(value, shape, element)
-    store_boxes(frame, boxes(frame, line, element, shape, pointer, mask, shared=False), tile)
+    store_boxes(frame, boxes(frame, element, shape, pointer, mask, shared=False), tile)
 
 
 def store_boxes(frame: Frame, parts: Iterable[Box], tile: Any) -> None:
@@ -157,41 +153,41 @@ def store_boxes(frame: Frame, parts: Iterable[Box], tile: Any) -> None:
 
 
 def boxes(
-    frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, mask: Any, shared: bool = True
+    frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, mask: Any, shared: bool = True
 ) -> Iterator[Box]:
     """Splits an access into boxes whose addresses are affine."""
     if not shape:
-        yield Box((), (), _reference(frame, line, element, int(pointer), ()), None, True)
+        yield Box((), (), _reference(frame, element, int(pointer), ()), None, True)
         return
     axes = _mask_axes(mask, shape)
     if axes is None or not isinstance(pointer, Index | Uniform):
-        yield from _gathered(frame, line, element, shape, pointer, mask)
+        yield from _gathered(frame, element, shape, pointer, mask)
         return
     base, steps = (pointer.base, pointer.axes) if isinstance(pointer, Index) else (pointer.value, (0,) * len(shape))
     parts = _pieces.of_axes(shape, steps, axes, SIZES[element], shared)
     if len(parts) > 1:
-        frame.notes.add((line, "pieces", "addresses that wrap or jump: one access for each affine part"))
+        frame.note("pieces", "addresses that wrap or jump: one access for each affine part")
         parts = _pieces.of_axes(shape, steps, axes, SIZES[element], False)
     for start, lengths, offset, strides, limits in parts:
-        reference = _reference(frame, line, element, base + offset, lengths).strided(strides)
+        reference = _reference(frame, element, base + offset, lengths).strided(strides)
         yield Box(start, lengths, reference, _mask(frame, lengths, limits), len(parts) == 1)
 
 
-def _reference(frame: Frame, line: str, element: str, address: int, shape: tuple[int, ...]) -> Any:
+def _reference(frame: Frame, element: str, address: int, shape: tuple[int, ...]) -> Any:
     if address % SIZES[element]:
-        raise CubeyardError(f"{line}: an access to {element} at address {address:#x}: expected a multiple of {SIZES[element]}")
+        raise CubeyardError(f"{frame.tl.place}: an access to {element} at address {address:#x}: expected a multiple of {SIZES[element]}")
     return frame.reference(element, address, shape)
 
 
-def _gathered(frame: Frame, line: str, element: str, shape: tuple[int, ...], pointer: Any, mask: Any) -> Iterator[Box]:
+def _gathered(frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, mask: Any) -> Iterator[Box]:
     """Splits any addresses into runs."""
     addresses = np.broadcast_to(array_of(pointer), shape)
     chosen = np.broadcast_to(True if mask is None else array_of(mask), shape)
     runs = list(_pieces.of_array(addresses, chosen, SIZES[element]))
     if len(runs) > 1:
-        frame.notes.add((line, "gather", "addresses or mask without a strided pattern: one access for each run"))
+        frame.note("gather", "addresses or mask without a strided pattern: one access for each run")
     for start, lengths, address, step in runs:
-        reference = _reference(frame, line, element, address, lengths).strided([1] * (len(shape) - 1) + [step])
+        reference = _reference(frame, element, address, lengths).strided([1] * (len(shape) - 1) + [step])
         yield Box(start, lengths, reference, None, lengths == tuple(shape))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard.triton._vectors import Array
+from cubeyard.triton._elements import Array
 
 __all__ = ["of_array", "of_axes"]
 

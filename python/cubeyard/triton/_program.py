@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
-import inspect
+import pickle
 from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from cubeyard._native import KernelKey
+from cubeyard.errors import InputError
 from cubeyard.kernel import Kernel
 
 # Each of them registers the operations that it lowers.
-from cubeyard.triton import _atomics, _descriptors, _dot, _elementwise, _flow, _memory, _reduce, _shapes  # noqa: F401
-from cubeyard.triton._analysis import Facts, facts
+from cubeyard.triton import _atomics, _descriptors, _elementwise, _flow, _memory, _reduce, _shapes  # noqa: F401
+from cubeyard.triton._analysis import Facts, facts, recognized
 from cubeyard.triton._chains import tile_of
 from cubeyard.triton._frame import Builder, Frame, Steps, run, run_plain, uses_of
-from cubeyard.triton._idioms import recognized
 from cubeyard.triton._ir import Kernel as KernelBody
-from cubeyard.triton._ir import Line, unpack
-from cubeyard.triton._schedule import Schedule, program
-from cubeyard.triton._voice import located, moved
 
-__all__ = ["LaunchedKernel", "Notes", "Program", "Work"]
+__all__ = ["SCHEDULES", "LaunchedKernel", "Notes", "Program", "Schedule", "Work", "find_schedule"]
+
+Schedule = Callable[[int, int, int], range]
+"""Returns the programs of a PE, given its number, the number of PEs, and the number of programs."""
+
+
+def waves(pe: int, pes: int, programs: int) -> range:
+    """Gives programs to the PEs in turn: the first to the first PE, and again from the first PE when all have one."""
+    return range(pe, programs, pes)
+
+
+def blocks(pe: int, pes: int, programs: int) -> range:
+    """Gives each PE programs that follow each other, as a placement by rows gives it rows."""
+    share = -(-programs // pes)
+    return range(min(pe * share, programs), min((pe + 1) * share, programs))
+
+
+SCHEDULES: dict[str, Schedule] = {"waves": waves, "blocks": blocks}
+"""Schedules by name."""
+
+
+def find_schedule(schedule: str | Schedule) -> Schedule:
+    """Returns a schedule by name, or the given function."""
+    if callable(schedule):
+        return schedule
+    if schedule not in SCHEDULES:
+        raise InputError(f"schedule={schedule!r}: expected one of {', '.join(SCHEDULES)}, or a function")
+    return SCHEDULES[schedule]
+
+
+def _position(number: int, grid: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Returns the position of a program in the grid; the first axis counts fastest."""
+    x, y, _ = grid
+    return number % x, number // x % y, number // (x * y)
+
 
 Description = tuple[list[int], list[int], float]
 """Shape, strides in elements, and what is read outside of a tensor."""
@@ -76,7 +107,8 @@ class Program:
 
     def __init__(self, name: str, data: bytes) -> None:
         """Reads a kernel; operations without a counterpart are errors when it is launched first."""
-        self.name, self.kernel = name, unpack(data)
+        self.name = name
+        self.kernel: KernelBody = pickle.loads(data)
         self.kernel.body = recognized(self.kernel.body, uses_of(self.kernel.body))
         self._steps: dict[bool, Steps] = {}
         self._kernels: dict[Hashable, LaunchedKernel] = {}
@@ -103,23 +135,16 @@ class Program:
             self._steps[live] = Builder(self.kernel, live, self.facts.wanted).steps(self.kernel.body)
         return self._steps[live]
 
-    @property
-    def line(self) -> Line:
-        """The line of the kernel's definition."""
-        return next((line for line in self.kernel.lines if line.line), self.kernel.lines[0])
-
     def function(self, work: Work) -> Callable[..., Any]:
         """Returns the kernel of a launch, to be called by a PE with the launch's tensors."""
         steps = self.steps(work.live)
-        made = _live(self.kernel, steps, work) if work.live else _recorded(self.kernel, steps, work)
-        return moved(made, self.line.file, self.line.line)
+        return _live(self.kernel, steps, work) if work.live else _recorded(self.kernel, steps, work)
 
 
 def _frame(kernel: KernelBody, work: Work, tensors: tuple[Any, ...], tl: Any) -> tuple[Frame, range]:
     """Returns the frame of a PE with its arguments, and its programs."""
-    line = next((line for line in kernel.lines if line.line), kernel.lines[0])
     grid = work.grid
-    frame = Frame(tl, located(line.file, line.line), len(kernel.types), grid, (work.masks, work.notes, work.reserved), work.live)
+    frame = Frame(tl, kernel.line, len(kernel.types), grid, (work.masks, work.notes, work.reserved), work.live)
     for value, given in work.values.items():
         frame.env[value] = given
     for value, (number, offset) in zip(work.pointers, work.places, strict=True):
@@ -132,11 +157,11 @@ def _frame(kernel: KernelBody, work: Work, tensors: tuple[Any, ...], tl: Any) ->
     return frame, work.schedule(number, within * cubes * work.sips, grid[0] * grid[1] * grid[2])
 
 
-def _recorded(kernel: KernelBody, steps: Steps, work: Work) -> Any:
+def _recorded(kernel: KernelBody, steps: Steps, work: Work) -> Callable[..., Any]:
     def recorded(*tensors: Any, tl: Any) -> None:
         frame, programs = _frame(kernel, work, tensors, tl)
         for number in programs:
-            frame.pid = program(number, work.grid)
+            frame.pid = _position(number, work.grid)
             if steps.plain:
                 run_plain(steps, frame)
             else:
@@ -146,14 +171,13 @@ def _recorded(kernel: KernelBody, steps: Steps, work: Work) -> Any:
     return recorded
 
 
-def _live(kernel: KernelBody, steps: Steps, work: Work) -> Any:
+def _live(kernel: KernelBody, steps: Steps, work: Work) -> Callable[..., Any]:
     async def live(*tensors: Any, tl: Any) -> None:
         frame, programs = _frame(kernel, work, tensors, tl)
         for number in programs:
-            frame.pid = program(number, work.grid)
+            frame.pid = _position(number, work.grid)
             await _driven(run(steps, frame), frame)
 
-    assert inspect.iscoroutinefunction(live)
     return live
 
 

@@ -17,9 +17,7 @@ from cubeyard.kernel import LaunchReport
 from cubeyard.placement import Placement
 from cubeyard.triton._arguments import ROWS
 from cubeyard.triton._launch import Launch, Settings
-from cubeyard.triton._program import Notes
-from cubeyard.triton._schedule import Schedule
-from cubeyard.triton._voice import moved
+from cubeyard.triton._program import Notes, Schedule
 
 __all__ = ["Recording", "TritonRun", "perform", "record", "timed", "with_own_bounds"]
 
@@ -160,13 +158,12 @@ def _explained(launch: Launch, options: list[str]) -> Run:
     def bench(context: BenchContext) -> None:
         reports.append(launch.run(context, notes))
 
-    line = launch.program.line
-    function = moved(bench, line.file, line.line)
+    line = launch.program.kernel.line
     grid = "x".join(str(one) for one in launch.grid)
     schedule = launch.settings.schedule if isinstance(launch.settings.schedule, str) else "of the caller"
     description = f"Triton kernel of {line}, grid {grid}, schedule {schedule}"
     found = run_bench(
-        Bench(function, launch.program.name, description), topology=launch.settings.topology, data=launch.settings.data,
+        Bench(bench, launch.program.name, description, (line.file, line.line)), topology=launch.settings.topology, data=launch.settings.data,
         device="all" if len(launch.settings.sips) > 1 else None,
     )  # fmt: skip
     more = [*_notes(launch, notes, reports), *options]

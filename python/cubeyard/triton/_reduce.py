@@ -1,4 +1,4 @@
-"""Reductions and scans along an axis."""
+"""Reductions and scans along an axis, and matrix products."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from math import inf
 from typing import Any
 
 from cubeyard.triton._chains import term_of
-from cubeyard.triton._elements import scalar
+from cubeyard.triton._elements import DTYPES, scalar
 from cubeyard.triton._frame import Builder, Frame, Step, Steps, lowers, run_plain
 from cubeyard.triton._ir import Block, Operation
-from cubeyard.triton._values import Index, Node
+from cubeyard.triton._values import Index, Node, Uniform
 
 __all__: list[str] = []
 
@@ -53,7 +53,7 @@ def _by_unit(build: Builder, operation: Operation, kind: str, axis: int) -> Step
     operand, result = operation.operands[0], operation.results[0]
     before, of = build.types[operand], build.types[result]
 
-    call = build.call(operation)
+    line = build.line(operation)
     least = _LEAST.get(_single(operation.regions[0]))
 
     def reduce(tl: Any, x: Any) -> Any:
@@ -64,7 +64,7 @@ def _by_unit(build: Builder, operation: Operation, kind: str, axis: int) -> Step
         term = term_of(value, frame.tl)
         if isinstance(term, int | float) or tuple(term.shape) != before.shape:
             value = Node(before.shape, before.element, tile=frame.whole(value, before.shape, before.element))
-        node = Node(of.shape, of.element, compute=reduce, operands=(value,), at=call)
+        node = Node(of.shape, of.element, compute=reduce, operands=(value,), at=line)
         frame.env[result] = frame.settled(node)
 
     return step
@@ -131,12 +131,12 @@ def _with_index(build: Builder, operation: Operation, kind: str, axis: int, othe
 def _by_halves(build: Builder, operation: Operation, block: Steps, axis: int) -> Step:
     """Combines the halves of an axis by the block of a reduction, until one element is left."""
     types = [build.types[one] for one in operation.operands]
-    call, line = build.call(operation), str(build.line(operation))
+    line = build.line(operation)
 
     def step(frame: Frame) -> None:
         tl, env = frame.tl, frame.env
         parts = [frame.whole(env[one], of.shape, of.element) for one, of in zip(operation.operands, types, strict=True)]
-        frame.notes.add((line, "halves", "a reduction that the vector unit has not: halves are combined in turn"))
+        frame.note("halves", "a reduction that the vector unit has not: halves are combined in turn")
         length = types[0].shape[axis]
         while length > 1:
             length //= 2
@@ -147,7 +147,7 @@ def _by_halves(build: Builder, operation: Operation, block: Steps, axis: int) ->
             for argument, tile, of in zip(block.arguments, lower + upper, types * 2, strict=True):
                 env[argument] = Node(tuple(shape), of.element, tile=tile)
             run_plain(block, frame)
-            tl.call = call
+            tl.place = line
             parts = [frame.whole(env[one], shape, of.element) for one, of in zip(block.results, types, strict=True)]
         for result, part in zip(operation.results, parts, strict=True):
             of = build.types[result]
@@ -176,7 +176,7 @@ def _by_distances(build: Builder, operation: Operation, block: Steps) -> Step:
     """Combines each element with that at a distance before it, or after it in reverse, for distances 1, 2, 4 and so on."""
     axis, reverse = operation.attributes["axis"], bool(operation.attributes.get("reverse"))
     types = [build.types[one] for one in operation.operands]
-    call, line = build.call(operation), str(build.line(operation))
+    line = build.line(operation)
     shape = types[0].shape
 
     def combined(frame: Frame, tiles: list[Any], distance: int) -> list[Any]:
@@ -189,12 +189,12 @@ def _by_distances(build: Builder, operation: Operation, block: Steps) -> Step:
         for argument, tile, of in zip(block.arguments, given, types * 2, strict=True):
             env[argument] = Node(part, of.element, tile=tile)
         run_plain(block, frame)
-        tl.call = call
+        tl.place = line
         made = [frame.whole(env[one], part, of.element) for one, of in zip(block.results, types, strict=True)]
         return [tl.paste(tile, first if reverse else later, one) for tile, one in zip(tiles, made, strict=True)]
 
     def step(frame: Frame) -> None:
-        frame.notes.add((line, "scan", "a scan that the vector unit has not: one pass for each doubling of the distance"))
+        frame.note("scan", "a scan that the vector unit has not: one pass for each doubling of the distance")
         tiles = [frame.whole(frame.env[one], shape, of.element) for one, of in zip(operation.operands, types, strict=True)]
         distance = 1
         while distance < shape[axis]:
@@ -204,3 +204,31 @@ def _by_distances(build: Builder, operation: Operation, block: Steps) -> Step:
             frame.env[result] = Node(of.shape, of.element, tile=tile)
 
     return step
+
+
+@lowers("tt.dot")
+def product(build: Builder, operation: Operation) -> Step:
+    """Lowers a matrix product, or one of each pair of two batches of matrices, that is added to an accumulator."""
+    a, b, c = operation.operands
+    left, right, of = build.types[a], build.types[b], build.types[c]
+    result = operation.results[0]
+    if len(of.shape) not in (2, 3):
+        raise build.unsupported(operation, f"of {len(of.shape)} dimensions")
+
+    def step(frame: Frame) -> None:
+        tl, env = frame.tl, frame.env
+        x, y = frame.whole(env[a], left.shape, left.element), frame.whole(env[b], right.shape, right.element)
+        sums = env[c]
+        if isinstance(sums, Uniform) and sums.value == 0:
+            tile = _typed(tl, tl.dot(x, y), of.element)
+        elif of.element in ("f32", "f64", "i32") and left.element != "i32":
+            tile = tl.dot_add(x, y, frame.whole(sums, of.shape, of.element))
+        else:
+            tile = tl.add(_typed(tl, tl.dot(x, y), of.element), frame.whole(sums, of.shape, of.element))
+        env[result] = Node(of.shape, of.element, tile=tile)
+
+    return step
+
+
+def _typed(tl: Any, tile: Any, element: str) -> Any:
+    return tile if tile.dtype == DTYPES[element] else tl.cast(tile, DTYPES[element])

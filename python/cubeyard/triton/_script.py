@@ -33,13 +33,11 @@ def _is_jit(decorator: ast.expr) -> bool:
 
 
 def _bench(path: Path, kernel: ast.FunctionDef) -> Bench:
-    from cubeyard.triton._voice import moved
-
     def script(context: BenchContext) -> None:
         _run(path, kernel.name, context)
 
-    function = moved(script, str(path.resolve()), kernel.lineno)
-    return Bench(function, kernel.name, f"launches of the Triton kernel {kernel.name} by {path.name}")
+    description = f"launches of the Triton kernel {kernel.name} by {path.name}"
+    return Bench(script, kernel.name, description, (str(path.resolve()), kernel.lineno))
 
 
 def _run(path: Path, name: str, context: BenchContext) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard.triton._elements import DTYPES, SIZES, wrapped
-from cubeyard.triton._vectors import NUMPY, Array
+from cubeyard.triton._elements import DTYPES, NUMPY, SIZES, Array, wrapped
+from cubeyard.triton._ir import Line
 
 __all__ = ["Bools", "Index", "Node", "Uniform", "affine_tile", "array_of", "is_affine", "is_known", "of_elements", "of_vector"]
 
@@ -53,7 +53,7 @@ class Node:
         compute: Callable[..., Any] | None = None,
         operands: tuple[Any, ...] = (),
         vector: Callable[..., Array] | None = None,
-        at: Callable[..., Any] | None = None,
+        at: Line | None = None,
         uses: int = 1,
         moves: bool = False,
     ) -> None:

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 from dataclasses import dataclass, fields
 from typing import Any
 
+import triton
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend
 
-from cubeyard.triton import _decode, _version
+from cubeyard.errors import CubeyardError
+from cubeyard.triton._ir import FORMAT
+from cubeyard.triton._parse import parse
 
-__all__ = ["AhbmBackend", "AhbmOptions"]
+__all__ = ["TESTED", "AhbmBackend", "AhbmOptions", "check_version"]
+
+TESTED = ("3.6", "3.7", "3.8", "3.9")
+"""Minor versions of Triton that the backend was tried with; PyTorch 2.11 brings the first, PyTorch 2.15 the last."""
+
+
+def check_version() -> None:
+    """Raises an error if the backend was never tried with this version of Triton."""
+    version = str(triton.__version__)
+    if ".".join(version.split("+")[0].split(".")[:2]) not in TESTED:
+        wanted = f"one of {', '.join(TESTED)}"
+        raise CubeyardError(f"triton {version}: expected {wanted}; pip install 'triton=={TESTED[-1]}.*'")
 
 
 @dataclass(frozen=True)
@@ -68,13 +83,13 @@ class AhbmBackend(BaseBackend):
 
     def __init__(self, target: Any) -> None:
         """Makes the backend, unless this version of Triton was never tried with it."""
-        _version.check()
+        check_version()
         super().__init__(target)
         _name_files()
 
     def hash(self) -> str:
         """Returns a key of the backend, for Triton's cache."""
-        return f"ahbm-{_decode.FORMAT}-{_version.found()}"
+        return f"ahbm-{FORMAT}-{triton.__version__}"
 
     def parse_options(self, options: dict[str, Any]) -> AhbmOptions:
         """Takes the options that Triton passes; those that the backend does not know are ignored."""
@@ -90,7 +105,7 @@ class AhbmBackend(BaseBackend):
         return {"min_dot_size": lambda left, right: (1, 1, 1), "convert_custom_types": None}
 
     def get_module_map(self) -> dict[str, Any]:
-        """Returns the modules that replace Triton's: libdevice, whose functions `_libdevice` knows by their symbols."""
+        """Returns the modules that replace Triton's: libdevice, whose functions the parser knows by their symbols."""
         from triton.language.extra.cuda import libdevice
 
         return {"triton.language.extra.libdevice": libdevice}
@@ -143,4 +158,4 @@ def _decoded(module: Any, metadata: dict[str, Any]) -> bytes:
     """Returns the kernel as bytes of this package."""
     metadata["name"] = module.get_entry_func_name() if hasattr(module, "get_entry_func_name") else ""
     metadata.setdefault("shared", 0)
-    return _decode.pack(_decode.decode(str(module)))
+    return pickle.dumps(parse(str(module)))

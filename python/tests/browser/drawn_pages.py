@@ -12,6 +12,8 @@ PAGES = {
     "probe": ["probe"],
     "model": ["model", "--context", "256"],
     "vary": ["run", "gemm", "--vary", "m=32,64,128", "--vary", "hbm.channel_bandwidth_gbs=16,32"],
+    # Values that are no numbers are names on the axis.
+    "names": ["run", "gemm", "--set", "m=64", "--vary", "dtype=f16,f32,bf16"],
     "topology": ["topology"],
     # Its page is drawn by an option before the command that it runs.
     "compare": [

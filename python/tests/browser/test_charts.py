@@ -61,6 +61,19 @@ def test_a_grid_is_a_chart_over_its_first_key(opened, drawn):
     page.check()
 
 
+def test_values_that_are_no_numbers_are_names_of_positions(opened, drawn):
+    page = opened("names")
+    page.page.wait_for_selector("figure.chart.live")
+    columns = page.page.evaluate("document.querySelector('figure.chart').chart.data")
+    _, printed = drawn("names")
+    assert columns == [[0, 1, 2], pytest.approx([point["rows"][0]["time_ns"] / 1e3 for point in printed["points"]])]
+    page.page.locator(".u-over").focus()
+    for name in ["f16", "f32", "bf16"]:
+        page.page.keyboard.press("ArrowRight")
+        assert page.page.locator(".at").inner_text() == name
+    page.check()
+
+
 def test_both_axes_are_logarithmic(chart):
     kinds = chart.page.evaluate(
         "['x', 'y'].map(key => document.querySelector('figure.chart').chart.scales[key].distr)"

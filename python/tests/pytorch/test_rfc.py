@@ -461,7 +461,7 @@ def test_question_3_sizes_are_settings(script: Script) -> None:
         """,
         CUBEYARD_ALLOC_CONF="regions:7",
     )
-    assert "CUBEYARD_ALLOC_CONF: unknown key `regions`; known are fallback_sizes, max_regions" in done.stdout
+    assert "CUBEYARD_ALLOC_CONF: unknown key `regions`; the keys are fallback_sizes, max_regions" in done.stdout
 
 
 def test_question_4_callbacks_run_under_pressure_and_may_free(script: Script) -> None:

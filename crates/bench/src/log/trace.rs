@@ -8,7 +8,7 @@ use std::io::Write;
 
 use cubeyard_device::pe::{OpRecord, OpUnit};
 use cubeyard_device::request::PeRef;
-use cubeyard_device::trace::{Arg, Lanes, TraceError, TraceEvent, TraceFlow, TraceWriter, TrackId};
+use cubeyard_perfetto::{Arg, Lanes, TraceError, TraceEvent, TraceFlow, TraceWriter, TrackId};
 
 use super::super::path::what;
 use super::RunLog;

@@ -1,6 +1,6 @@
 //! Reference implementation of a layer, in `f64`.
 
-use super::layout::{Matrix, Numbers};
+use super::numbers::{Matrix, Numbers};
 use crate::attention::attention;
 use crate::reference::{product, size};
 use cubeyard_kernels::EPSILON;

@@ -6,20 +6,17 @@
 )]
 
 mod benches;
-mod bounds;
-mod five_steps;
 #[path = "../../../tl/tests/it/lab.rs"]
 #[allow(dead_code, reason = "shared with the tests of the language")]
 mod lab;
 #[path = "../../../../testdata/long_tests.rs"]
 mod long_tests;
 mod many_pes;
-mod model;
 mod needs;
-mod pages;
 mod parts;
 mod paths;
 mod rates;
 mod records;
 mod relations;
 mod small;
+mod transformer_layer;

@@ -6,7 +6,7 @@ use expect_test::expect;
 
 use super::{clean, compiled, file, stdout};
 
-/// What the library reads.
+/// Environment variables that the library reads.
 pub(crate) const VARIABLES: [&str; 5] = [
     "CUBEYARD_ALLOC_CONF",
     "CUBEYARD_ALLOC_DEBUG",
@@ -15,7 +15,7 @@ pub(crate) const VARIABLES: [&str; 5] = [
     "TORCH_SPYRE_DEBUG",
 ];
 
-/// Runs a program that makes an allocator from the environment and allocates once.
+/// Runs a program that creates an allocator from the environment and allocates once.
 fn with(name: &str, variables: &[(&str, &str)]) -> Output {
     let program = compiled(&file("tests/it/c/environment.c"), name);
     let mut command = clean(&program);

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::{compiled, file, library, run, stdout};
 
-/// The functions that the header declares.
+/// Returns the functions that the header declares.
 fn declared() -> BTreeSet<String> {
     let header = std::fs::read_to_string(file("include/cubeyard.h")).expect("there is a header");
     let code = without_comments(&header);
@@ -23,7 +23,7 @@ fn without_comments(header: &str) -> String {
     code
 }
 
-/// The functions that the library exports.
+/// Returns the functions that the library exports.
 fn exported() -> BTreeSet<String> {
     let library = library().join("libcubeyard.so");
     let symbols = stdout(&run(Command::new("nm").args(["-D", "--defined-only"]).arg(library)));
@@ -47,7 +47,7 @@ fn every_function_of_the_header_can_be_linked() {
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("link.c");
     std::fs::write(&source, program).expect("the folder can be written to");
     let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join("link.o");
-    // That a function has an address is no news to the compiler, so this one may warn.
+    // The compiler may warn here: comparing a function's address with 0 always gives the same answer.
     run(Command::new("cc")
         .args(["-std=c99", "-c"])
         .arg(&source)

@@ -10,21 +10,36 @@ mod header;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use expect_test::expect;
 
-/// A file of this crate.
+/// Returns the path of a file of this crate.
 fn file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The folder that cargo has put the library into, beside this test.
+/// Returns the folder of `libcubeyard`, which is built once, in the folder and the profile of this test.
 fn library() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its file");
-    test.parent().expect("a file is in a folder").to_owned()
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(built).clone()
 }
 
-/// Runs a command to its good end.
+fn built() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its file");
+    let profile = test.ancestors().nth(2).expect("a test is in `deps` of its profile");
+    let target = profile.parent().expect("a profile is in the target folder");
+    let release = profile.ends_with("release").then_some("--release");
+    run(Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--offline", "--package", "cubeyard-clib"])
+        .args(release)
+        .arg("--target-dir")
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR")));
+    profile.to_owned()
+}
+
+/// Runs a command, which must succeed.
 fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let words = String::from_utf8_lossy(&output.stderr);
@@ -49,13 +64,13 @@ fn compiled(source: &Path, name: &str) -> PathBuf {
     program
 }
 
-/// A command that runs a program without the variables that the library reads.
+/// Returns a command that runs a program without the variables that the library reads.
 fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);
     for name in environment::VARIABLES {
         command.env_remove(name);
     }
-    // Cargo's own path comes before the program's, and may lead to a library of an earlier build.
+    // Cargo's own path precedes the program's path, and may contain a library of an earlier build.
     command.env("LD_LIBRARY_PATH", library());
     command
 }
@@ -64,7 +79,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("C programs here write ASCII")
 }
 
-/// Compiles and runs a C program and returns what it printed.
+/// Compiles and runs a C program and returns its output.
 fn output_of(source: &str, name: &str) -> String {
     stdout(&run(&mut clean(&compiled(&file(source), name))))
 }

@@ -1,8 +1,6 @@
 //! Sweeps as text: a row for each size and algorithm, the bound, and the quickest algorithm by size.
 
-use cubeyard_collectives::distributed::sweep::{
-    Figures, ResultCheck, Row, Sweep, SweepConfig, Winner,
-};
+use cubeyard_study::collectives::{Figures, ResultCheck, Row, Sweep, SweepConfig, Winner};
 use cubeyard_units::text::percent_column;
 
 use crate::grid::{BOLD, DIM, GREEN, RED, bytes, line, paint, table, wrapped};

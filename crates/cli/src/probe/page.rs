@@ -1,25 +1,23 @@
 //! Measurements as a page.
 
-use cubeyard_device::probe::{CaseReport, Invariant};
+use cubeyard_device::probe::{CaseReport, Invariant, PatternReport, ProbeReport};
 use cubeyard_draw::xml::escape;
 use cubeyard_draw::{header, page, section};
 
-use super::results::{Explained, ProbedCases, ProbedPattern};
 use super::{chart, table};
 use crate::grid::Grid;
 
 /// Draws cases: their figures, their bandwidth over sizes, their routes and the properties of the machine.
-pub(super) fn cases(probed: &ProbedCases) -> String {
-    let reports: Vec<_> = probed.cases.iter().map(|case| &case.report).collect();
+pub(crate) fn cases(probed: &ProbeReport) -> String {
+    let reports = &probed.cases;
     let route =
-        |report: &&CaseReport| folded(&table::route_title(report), &table::route(&report.route));
+        |report: &CaseReport| folded(&table::route_title(report), &table::route(&report.route));
     let routes: String = reports.iter().map(route).collect();
-    let explained = probed.cases.iter().filter_map(|case| case.explained.as_ref());
     let main = [
         header("Probe", "Latency and bandwidth of the fabric", &verdict(probed)),
-        section("Latency", &table::references(&reports).html(&table::references_title())),
-        section("Bandwidth over size", &bandwidths(&reports)),
-        section("Critical paths", &explanations(explained)),
+        section("Latency", &table::references(reports).html(&table::references_title())),
+        section("Bandwidth over size", &bandwidths(reports)),
+        section("Critical paths", &explanations(table::steps_of_cases(probed))),
         section("Routes", &routes),
         section("Properties", &properties(probed)),
     ];
@@ -27,19 +25,18 @@ pub(super) fn cases(probed: &ProbedCases) -> String {
 }
 
 /// Returns the chart with its table below.
-fn bandwidths(reports: &[&CaseReport]) -> String {
+fn bandwidths(reports: &[CaseReport]) -> String {
     chart::figure(reports) + &table::sweep(reports).html(table::SWEEP)
 }
 
 /// Draws a pattern: its transfers, the links in use and the critical paths.
-pub(super) fn pattern(name: &str, probed: &ProbedPattern) -> String {
-    let report = &probed.report;
+pub(crate) fn pattern(name: &str, report: &PatternReport) -> String {
     let summary = format!("{} transfers in {}.", report.transfers.len(), report.makespan);
     let main = [
         header(&format!("Probe of {name}"), "", &summary),
-        section("Transfers", &table::transfers(probed).html("Times in ns")),
-        section("Links", &table::links(probed).html("In use for the longest, in ns")),
-        section("Critical paths", &explanations(&probed.explained)),
+        section("Transfers", &table::transfers(report).html("Times in ns")),
+        section("Links", &table::links(report).html("In use for the longest, in ns")),
+        section("Critical paths", &explanations(table::steps_of_transfers(report))),
     ];
     page(name, "", &main.concat(), "")
 }
@@ -49,18 +46,17 @@ fn folded(title: &str, grid: &Grid) -> String {
     format!("<details><summary>{}</summary>\n{}</details>\n", escape(title), grid.html(title))
 }
 
-fn verdict(probed: &ProbedCases) -> String {
+fn verdict(probed: &ProbeReport) -> String {
     let (cases, all) = (probed.cases.len(), probed.invariants.len());
     let holding = probed.invariants.iter().filter(|invariant| invariant.holds).count();
     format!("{cases} cases measured; {holding} of {all} properties hold.")
 }
 
-fn explanations<'a>(explained: impl IntoIterator<Item = &'a Explained>) -> String {
-    let table = |it: &Explained| folded(&format!("{}, in ns", it.name), &table::steps(it));
-    explained.into_iter().map(table).collect()
+fn explanations<'a>(explained: impl Iterator<Item = table::Explained<'a>>) -> String {
+    explained.map(|(name, path)| folded(&format!("{name}, in ns"), &table::steps(path))).collect()
 }
 
-fn properties(probed: &ProbedCases) -> String {
+fn properties(probed: &ProbeReport) -> String {
     if probed.invariants.is_empty() {
         return String::new();
     }

@@ -2,22 +2,20 @@
 
 use cubeyard_bench::compare::Measured;
 use cubeyard_bench::record::Record;
+use cubeyard_device::probe::{PatternReport, ProbeReport};
 use cubeyard_device::topology::Topology;
 use serde_json::{Map, Value, json};
 
-use super::results::{ProbedCases, ProbedPattern};
-
-pub(super) fn of_cases(topology: &Topology, probed: &ProbedCases) -> Record {
-    let reports = probed.cases.iter().map(|case| &case.report);
-    let rows: Vec<_> = reports.map(|it| row(&it.case.name, &it.reference)).collect();
+pub(super) fn of_cases(topology: &Topology, probed: &ProbeReport) -> Record {
+    let rows: Vec<_> = probed.cases.iter().map(|it| row(&it.case.name, &it.reference)).collect();
     let names: Vec<_> = rows.iter().map(|row| row.name.clone()).collect();
     record(topology, ("cases", json!(names)), &rows)
 }
 
-pub(super) fn of_pattern(topology: &Topology, file: &str, probed: &ProbedPattern) -> Record {
-    let transfers = probed.report.transfers.iter().enumerate();
+pub(super) fn of_pattern(topology: &Topology, file: &str, probed: &PatternReport) -> Record {
+    let transfers = probed.transfers.iter().enumerate();
     let transfers = transfers.map(|(number, it)| row(&format!("transfer {number}"), &it.measured));
-    let (name, time_ns) = ("all transfers".to_owned(), probed.report.makespan.ns());
+    let (name, time_ns) = ("all transfers".to_owned(), probed.makespan.ns());
     let whole = Measured { name, time_ns, ..Measured::default() };
     let rows: Vec<_> = std::iter::once(whole).chain(transfers).collect();
     record(topology, ("pattern", json!(file)), &rows)

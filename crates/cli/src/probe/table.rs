@@ -1,10 +1,12 @@
 //! Measurements as text.
 
-use cubeyard_device::probe::{CaseReport, Hop, Measured, REFERENCE_BYTES, SWEEP_BYTES};
+use cubeyard_device::probe::{
+    CaseReport, Hop, LinkUse, Measured, NamedStep, PatternReport, ProbeReport, REFERENCE_BYTES,
+    SWEEP_BYTES, TransferReport,
+};
 use cubeyard_sim::Span;
 use cubeyard_units::text::whole_percent;
 
-use super::results::{Explained, NamedStep, ProbedCases, ProbedPattern};
 use crate::grid::{BOLD, GREEN, Grid, RED, bytes, paint, wrapped};
 
 /// Largest number of links that are listed.
@@ -28,22 +30,22 @@ fn rate(measured: &Measured) -> [String; 2] {
 }
 
 /// Formats the cases, their sweeps, their routes, and the invariants.
-fn cases(probed: &ProbedCases, colours: bool) -> String {
-    let reports: Vec<_> = probed.cases.iter().map(|case| &case.report).collect();
+pub(crate) fn cases(probed: &ProbeReport, colours: bool) -> String {
+    let reports = &probed.cases;
     let mut text = paint(&references_title(), BOLD, colours) + "\n";
-    let all = references(&reports);
+    let all = references(reports);
     text += &all.columns(&[0, 2, 3, 4, 10, 11], 2).text(colours);
     text += "\n";
     text += &all.columns(&[0, 5, 6, 7, 8, 9], 1).text(colours);
     text.extend([format!("\n{}\n", paint(BANDWIDTHS, BOLD, colours))]);
-    text += &over_sizes(&reports, |rate| rate[0].clone()).text(colours);
+    text += &over_sizes(reports, |rate| rate[0].clone()).text(colours);
     text.extend([format!("\n{}\n", paint(SHARES, BOLD, colours))]);
-    text += &over_sizes(&reports, |rate| rate[1].clone()).text(colours);
-    for report in &reports {
+    text += &over_sizes(reports, |rate| rate[1].clone()).text(colours);
+    for report in reports {
         let title = paint(&route_title(report), BOLD, colours);
         text.extend([format!("\n{title}\n{}", route(&report.route).text(colours))]);
     }
-    text += &explanations(probed.cases.iter().filter_map(|case| case.explained.as_ref()), colours);
+    text += &explanations(steps_of_cases(probed), colours);
     text.push('\n');
     for invariant in &probed.invariants {
         let (mark, colour) = if invariant.holds { ("✓", GREEN) } else { ("✗", RED) };
@@ -68,11 +70,11 @@ pub(super) fn route_title(report: &CaseReport) -> String {
     format!("{}: {} → {}, the way of the data", case.name, case.start(), case.to)
 }
 
-pub(super) fn references(reports: &[&CaseReport]) -> Grid {
+pub(super) fn references(reports: &[CaseReport]) -> Grid {
     let mut heading = vec!["case", "from", "to", "formula", "actual"];
     heading.extend(BREAKDOWN);
     heading.extend(["GB/s", "used"]);
-    let row = |report: &&CaseReport| {
+    let row = |report: &CaseReport| {
         let measured = &report.reference;
         let mut row =
             vec![report.case.name.clone(), report.case.start(), format!("{}.hbm", report.case.to)];
@@ -85,16 +87,16 @@ pub(super) fn references(reports: &[&CaseReport]) -> Grid {
 }
 
 /// Returns bandwidths and shares over sizes.
-pub(super) fn sweep(reports: &[&CaseReport]) -> Grid {
+pub(super) fn sweep(reports: &[CaseReport]) -> Grid {
     over_sizes(reports, |rate| rate.join(" "))
 }
 
 /// Returns a cell for each case and size, made of the bandwidth and the share.
-fn over_sizes(reports: &[&CaseReport], cell: fn([String; 2]) -> String) -> Grid {
+fn over_sizes(reports: &[CaseReport], cell: fn([String; 2]) -> String) -> Grid {
     let sizes = SWEEP_BYTES.map(bytes);
     let mut heading = vec!["case"];
     heading.extend(sizes.iter().map(String::as_str));
-    let row = |report: &&CaseReport| {
+    let row = |report: &CaseReport| {
         let cells = report.sweep.iter().map(|measured| cell(rate(measured)));
         std::iter::once(report.case.name.clone()).chain(cells).collect()
     };
@@ -118,47 +120,60 @@ pub(super) fn route(hops: &[Hop]) -> Grid {
     Grid::new(&heading, hops.iter().map(row).collect(), 1)
 }
 
-fn explanations<'a>(explained: impl IntoIterator<Item = &'a Explained>, colours: bool) -> String {
+/// Name of a transfer and its critical path.
+pub(super) type Explained<'a> = (String, &'a [NamedStep]);
+
+/// Returns the critical paths of cases that have one.
+pub(super) fn steps_of_cases(probed: &ProbeReport) -> impl Iterator<Item = Explained<'_>> {
+    let cases = probed.cases.iter();
+    cases.filter_map(|it| Some((it.case.name.clone(), it.steps.as_deref()?)))
+}
+
+/// Returns the critical paths of transfers that have one.
+pub(super) fn steps_of_transfers(probed: &PatternReport) -> impl Iterator<Item = Explained<'_>> {
+    let transfers = probed.transfers.iter().enumerate();
+    transfers.filter_map(|(at, it)| Some((format!("transfer {at}"), it.steps.as_deref()?)))
+}
+
+fn explanations<'a>(explained: impl Iterator<Item = Explained<'a>>, colours: bool) -> String {
     let mut text = String::new();
-    for explained in explained {
-        let title = format!("{}, step by step", explained.name);
-        let total: Span = explained.steps.iter().map(|step| step.step.end - step.step.start).sum();
+    for (name, path) in explained {
+        let title = format!("{name}, step by step");
+        let total: Span = path.iter().map(|step| step.duration).sum();
         text.extend([format!("\n{}\n", paint(&title, BOLD, colours))]);
-        text += &steps(explained).text(colours);
+        text += &steps(path).text(colours);
         text.extend([format!("  {total} in all\n")]);
     }
     text
 }
 
 /// Returns the critical path of a transfer, in ns.
-pub(super) fn steps(explained: &Explained) -> Grid {
+pub(super) fn steps(steps: &[NamedStep]) -> Grid {
     let row = |step: &NamedStep| {
         let behind = step.behind.map(|other| format!("behind transfer {other}"));
         vec![
-            ns(step.step.start - cubeyard_sim::Time::ZERO),
-            ns(step.step.end - step.step.start),
+            ns(step.start - cubeyard_sim::Time::ZERO),
+            ns(step.duration),
             step.kind.to_owned(),
             step.place.clone(),
             behind.unwrap_or_default(),
         ]
     };
-    let rows: Vec<_> = explained.steps.iter().map(row).collect();
-    Grid::new(&["from", "takes", "what", "where", ""], rows, 5)
+    Grid::new(&["from", "takes", "what", "where", ""], steps.iter().map(row).collect(), 5)
 }
 
 /// Formats the results of a pattern.
-fn pattern(probed: &ProbedPattern, colours: bool) -> String {
-    let (report, explained) = (&probed.report, &probed.explained);
+pub(crate) fn pattern(report: &PatternReport, colours: bool) -> String {
     let title = format!("{} transfers in {}", report.transfers.len(), report.makespan);
     let mut text = format!("{}\n", paint(&title, BOLD, colours));
-    let all = transfers(probed);
+    let all = transfers(report);
     text += &all.columns(&[0, 1, 2, 3, 4, 5, 7], 4).text(colours);
     text += "\n";
     text += &all.columns(&[0, 6, 8, 9, 10, 11, 12, 13, 14], 0).text(colours);
     text += &held_up(&all, colours);
     text.extend([format!("\n{}\n", paint("the links in use for the longest", BOLD, colours))]);
-    text += &links(probed).text(colours);
-    text + &explanations(explained, colours)
+    text += &links(report).text(colours);
+    text + &explanations(steps_of_transfers(report), colours)
         + &format!("\norder of events {:016x}\n", report.order_hash)
 }
 
@@ -170,11 +185,11 @@ fn held_up(transfers: &Grid, colours: bool) -> String {
 }
 
 /// Returns the transfers of a pattern, in ns.
-pub(super) fn transfers(ProbedPattern { report, .. }: &ProbedPattern) -> Grid {
+pub(super) fn transfers(report: &PatternReport) -> Grid {
     let mut heading = vec!["", "op", "from", "to", "bytes", "at", "alone", "actual"];
     heading.extend(BREAKDOWN);
     heading.extend(["GB/s", "used", "held up longest"]);
-    let row = |(number, transfer): (usize, &cubeyard_device::probe::TransferReport)| {
+    let row = |(number, transfer): (usize, &TransferReport)| {
         let (planned, measured) = (&transfer.planned, &transfer.measured);
         let mut row = vec![
             number.to_string(),
@@ -199,25 +214,11 @@ pub(super) fn transfers(ProbedPattern { report, .. }: &ProbedPattern) -> Grid {
 }
 
 /// Returns the links that a pattern used for the longest.
-pub(super) fn links(ProbedPattern { report, .. }: &ProbedPattern) -> Grid {
-    let used = |link: &cubeyard_device::probe::LinkUse| {
+pub(super) fn links(report: &PatternReport) -> Grid {
+    let used = |link: &LinkUse| {
         let share = link.busy.ns() / report.makespan.ns().max(f64::MIN_POSITIVE);
         vec![link.link.clone(), ns(link.busy), whole_percent(share)]
     };
     let rows = report.links.iter().take(LINKS).map(used);
     Grid::new(&["link", "busy", "of the time"], rows.collect(), 1)
-}
-
-impl ProbedCases {
-    /// Returns the tables of the command.
-    pub fn text(&self, colours: bool) -> String {
-        cases(self, colours)
-    }
-}
-
-impl ProbedPattern {
-    /// Returns the tables of the command.
-    pub fn text(&self, colours: bool) -> String {
-        pattern(self, colours)
-    }
 }

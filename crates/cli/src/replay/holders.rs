@@ -1,31 +1,15 @@
-//! Holders of memory as text and as JSON.
-
-use std::collections::BTreeMap;
+//! Holders of memory as text.
 
 use cubeyard_memory::Bytes;
-use cubeyard_replay::{Grouping, HOLDER_COLUMNS, Holder, MemoryUse, Report};
+use cubeyard_replay::{Grouping, HOLDER_COLUMNS, Holder, HolderOptions, MemoryUse, Report};
 use cubeyard_units::text::whole_percent;
-use serde::Serialize;
 
 use crate::grid::{BOLD, DIM, paint};
 
 /// Number of holders in a table, if the recording has call stacks.
 const IN_TABLE: usize = 5;
-/// Number of holders in JSON.
-const IN_JSON: usize = 10;
 /// Width of a terminal.
 const COLUMNS: usize = 80;
-
-/// Selection of the holders to show.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HolderOptions {
-    /// Number of holders, if one was given.
-    pub count: Option<usize>,
-    /// Property by which they are added up.
-    pub by: Grouping,
-    /// Whether frames of C++ code count.
-    pub native: bool,
-}
 
 /// Formats the holders of the memory at the peak, and when memory ran out.
 pub(super) fn render(report: &Report, options: HolderOptions, colours: bool) -> String {
@@ -122,108 +106,4 @@ fn parts(found: &MemoryUse, native: bool) -> String {
             + "\n"
     };
     parts.iter().enumerate().map(line).collect()
-}
-
-/// Memory at one moment of a trace.
-#[derive(Debug, Serialize)]
-pub(super) struct MomentRecord {
-    /// Number of events before the moment.
-    events: usize,
-    time_us: u64,
-    live_bytes: u64,
-    /// Live bytes as requested, without rounding.
-    requested_bytes: u64,
-    blocks: u64,
-    /// Live bytes of each stream.
-    stream_bytes: BTreeMap<u32, u64>,
-    /// Size of the request that failed at this moment; null if none did.
-    failed_bytes: Option<u64>,
-    cache: CacheRecord,
-    /// Property by which the holders are added up.
-    by: String,
-    /// The holders of most bytes, in that order.
-    holders: Vec<HolderRecord>,
-}
-
-/// Memory that PyTorch's allocator holds, according to its model.
-#[derive(Debug, Serialize)]
-struct CacheRecord {
-    policy: &'static str,
-    reserved_bytes: u64,
-    allocated_bytes: u64,
-    cached_bytes: u64,
-    gap_bytes: u64,
-    longest_gap_bytes: u64,
-    retries: u64,
-    /// Holders of the blocks beside gaps, with the bytes of the gaps.
-    beside_gaps: Vec<HolderRecord>,
-}
-
-#[derive(Debug, Serialize)]
-struct HolderRecord {
-    name: String,
-    /// Frames of the call stack with most bytes, outermost first.
-    stack: Vec<String>,
-    bytes: u64,
-    requested_bytes: u64,
-    blocks: u64,
-    largest_bytes: u64,
-    /// Age of its oldest block, in events and in microseconds.
-    oldest_age_events: u64,
-    oldest_age_us: u64,
-    youngest_age_events: u64,
-    youngest_age_us: u64,
-}
-
-impl MomentRecord {
-    pub(super) fn new(found: &MemoryUse, options: HolderOptions) -> Self {
-        let HolderOptions { by, native, .. } = options;
-        let by = if found.has_frames() { by } else { Grouping::Size };
-        let most = options.count.unwrap_or(IN_JSON);
-        let (held, cache) = (&found.held, &found.cache);
-        let records = |holders: Vec<Holder>| {
-            holders.into_iter().take(most).map(|it| HolderRecord::new(it, found)).collect()
-        };
-        Self {
-            events: held.moment.events,
-            time_us: held.moment.time_us,
-            live_bytes: held.live.get(),
-            requested_bytes: held.requested.get(),
-            blocks: held.blocks,
-            stream_bytes: held.streams().into_iter().map(|(it, size)| (it, size.get())).collect(),
-            failed_bytes: found.failure.map(|failure| failure.size.get()),
-            cache: CacheRecord {
-                policy: cache.policy,
-                reserved_bytes: cache.reserved.get(),
-                allocated_bytes: cache.allocated.get(),
-                cached_bytes: cache.cached.get(),
-                gap_bytes: cache.gaps.get(),
-                longest_gap_bytes: cache.longest_gap.get(),
-                retries: cache.retries,
-                beside_gaps: records(found.beside_gaps(by, native)),
-            },
-            by: by.to_string(),
-            holders: records(found.holders(by, native)),
-        }
-    }
-}
-
-impl HolderRecord {
-    fn new(holder: Holder, found: &MemoryUse) -> Self {
-        let now = found.held.moment;
-        let events = |then: usize| now.events.saturating_sub(then) as u64;
-        let micros = |then: u64| now.time_us.saturating_sub(then);
-        Self {
-            bytes: holder.bytes.get(),
-            requested_bytes: holder.requested.get(),
-            blocks: holder.blocks,
-            largest_bytes: holder.largest.get(),
-            oldest_age_events: events(holder.oldest.events),
-            oldest_age_us: micros(holder.oldest.time_us),
-            youngest_age_events: events(holder.youngest.events),
-            youngest_age_us: micros(holder.youngest.time_us),
-            name: holder.name,
-            stack: holder.stack,
-        }
-    }
 }

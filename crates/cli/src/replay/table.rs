@@ -1,9 +1,8 @@
 //! Reports on replays as text.
 
-use cubeyard_replay::{COLUMNS, LEAST_COLUMNS, Report, Row, advice};
+use cubeyard_replay::{COLUMNS, HolderOptions, LEAST_COLUMNS, Report, Row, advice};
 
-use super::holders::{self, HolderOptions};
-use super::summary;
+use super::{holders, summary};
 use crate::grid::{self, BOLD, DIM, GREEN, RED, paint, wrapped};
 
 /// Formats a table for each report, then the advice on all of them.

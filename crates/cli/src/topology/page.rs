@@ -1,6 +1,7 @@
 //! A machine as a page.
 
-use cubeyard_device::topology::{Topology, View};
+use cubeyard_device::topology::Topology;
+use cubeyard_diagrams::{View, machine};
 use cubeyard_draw::xml::escape;
 use cubeyard_draw::{header, page, section, tile, tiles};
 use cubeyard_units::text::{count, quantity};
@@ -68,5 +69,8 @@ fn picture(topology: &Topology, view: View) -> String {
         View::Pe => "A PE",
     };
     let name = escape(view.name());
-    section(title, &format!("<div class=\"wide paper {name}\">\n{}</div>\n", topology.draw(view)))
+    section(
+        title,
+        &format!("<div class=\"wide paper {name}\">\n{}</div>\n", machine(topology, view)),
+    )
 }

@@ -111,7 +111,7 @@ fn cells(row: &Row) -> [String; 3] {
         Relation::AtLeast => "≥ ",
     };
     let with_unit = |value: f64| format!("{} {}", figure(value), row.expected.unit);
-    let deviation = match (row.ours, row.deviation()) {
+    let deviation = match (row.ours, row.deviation) {
         (None, _) | (_, None) => "–".to_owned(),
         (_, Some(off)) if off.abs() > 0.0 => format!("{:+.2} %", off * 100.0),
         _ => "0".to_owned(),

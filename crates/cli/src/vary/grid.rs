@@ -1,73 +1,38 @@
-//! Grids of values: every combination of the values of some keys.
+//! Grids as options of the command: `KEY=A,B`.
 
-use anyhow::{Result, bail};
-
-use super::malformed;
+use anyhow::{Result, anyhow, bail};
+use cubeyard_study::{Grid, GridError};
 
 /// Largest number of points of a grid.
 const MOST: usize = 10_000;
 
-/// Keys with their values; the last key varies fastest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Grid {
-    pub(super) axes: Vec<(String, Vec<String>)>,
+/// Reads keys with their values, as `KEY=A,B`.
+pub(super) fn read(texts: &[String]) -> Result<Grid<String>> {
+    let axes = texts.iter().map(|text| axis(text).ok_or_else(|| malformed(text)));
+    match Grid::new(axes.collect::<Result<_>>()?) {
+        Ok(grid) if grid.len() <= MOST => Ok(grid),
+        Ok(_) | Err(GridError::TooLarge) => {
+            bail!("--vary: expected at most {MOST} points, found more\n  help: name fewer values")
+        }
+        Err(GridError::Repeated(key)) => bail!(
+            "--vary {key}: expected each key once\n  help: name all its values at once, as in {key}=A,B"
+        ),
+        Err(error) => bail!("--vary: {error}"),
+    }
 }
 
-impl Grid {
-    /// Reads keys with their values, as `KEY=A,B`.
-    pub(super) fn new(texts: &[String]) -> Result<Self> {
-        let mut axes: Vec<(String, Vec<String>)> = Vec::new();
-        for text in texts {
-            let (key, values) = text.split_once('=').ok_or_else(|| malformed(text))?;
-            let (key, values) = (key.trim(), split(values).ok_or_else(|| malformed(text))?);
-            let is_key =
-                !key.is_empty() && !key.starts_with('-') && !key.contains(char::is_whitespace);
-            if !is_key || values.iter().any(String::is_empty) {
-                return Err(malformed(text));
-            }
-            if axes.iter().any(|(known, _)| known == key) {
-                bail!(
-                    "--vary {key}: expected each key once\n  help: name all its values at once, as in {key}=A,B"
-                );
-            }
-            axes.push((key.to_owned(), values));
-        }
-        let points =
-            axes.iter().try_fold(1_usize, |all, (_, values)| all.checked_mul(values.len()));
-        match points {
-            Some(points) if points <= MOST => Ok(Self { axes }),
-            _ => bail!(
-                "--vary: expected at most {MOST} points, found more\n  help: name fewer values"
-            ),
-        }
-    }
+/// Reads a key with its values; `None` if they are of another form.
+fn axis(text: &str) -> Option<(String, Vec<String>)> {
+    let (key, values) = text.split_once('=')?;
+    let (key, values) = (key.trim(), split(values)?);
+    let is_key = !key.is_empty() && !key.starts_with('-') && !key.contains(char::is_whitespace);
+    (is_key && !values.iter().any(String::is_empty)).then(|| (key.to_owned(), values))
+}
 
-    /// Returns the number of points.
-    pub(super) fn len(&self) -> usize {
-        self.axes.iter().map(|(_, values)| values.len()).product()
-    }
-
-    /// Returns the values of each point, in order.
-    pub(super) fn points(&self) -> impl Iterator<Item = Vec<&str>> {
-        (0..self.len()).map(|place| self.point(place))
-    }
-
-    /// Returns the values of one point.
-    pub(super) fn point(&self, mut place: usize) -> Vec<&str> {
-        let mut point = Vec::new();
-        for (_, values) in self.axes.iter().rev() {
-            point.push(values[place % values.len()].as_str());
-            place /= values.len();
-        }
-        point.reverse();
-        point
-    }
-
-    /// Returns the keys with the values of a point.
-    pub(super) fn named(&self, point: &[&str]) -> Vec<(String, String)> {
-        let keys = self.axes.iter().map(|(key, _)| key.clone());
-        keys.zip(point.iter().map(|value| (*value).to_owned())).collect()
-    }
+fn malformed(text: &str) -> anyhow::Error {
+    anyhow!(
+        "--vary {text}: expected KEY=A,B,..., such as m=256,512\n  help: values with commas are written in brackets"
+    )
 }
 
 /// Splits values at commas that are not in brackets; `None` if brackets do not match.
@@ -94,22 +59,29 @@ fn split(text: &str) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn grid(texts: &[&str]) -> Result<Grid> {
-        Grid::new(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    fn grid(texts: &[&str]) -> Result<Grid<String>> {
+        read(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    }
+
+    fn points(texts: &[&str]) -> Vec<String> {
+        let text = |(key, value): (&str, &String)| format!("{key}={value}");
+        let point = |point: Vec<_>| point.into_iter().map(text).collect::<Vec<_>>().join(" ");
+        grid(texts).unwrap().points().map(point).collect()
     }
 
     #[test]
-    fn the_last_key_varies_fastest() {
-        let grid = grid(&["m=1,2", "hbm.channels=4, 8"]).unwrap();
-        let points: Vec<_> = grid.points().map(|point| point.join(" ")).collect();
-        assert_eq!(points, ["1 4", "1 8", "2 4", "2 8"]);
+    fn keys_and_values_are_read_without_the_spaces_around_them() {
+        let read = points(&["m=1,2", " hbm.channels=4, 8"]);
+        let expected = ["m=1 hbm.channels=4", "m=1 hbm.channels=8", "m=2 hbm.channels=4"];
+        assert_eq!(read[..3], expected);
     }
 
     #[test]
     fn values_with_commas_are_in_brackets() {
-        let grid = grid(&["io.chiplets=[N],[N, S]", "x.y={a: 1, b: [2, 3]}"]).unwrap();
-        let points: Vec<_> = grid.points().map(|point| point.join(" ")).collect();
-        assert_eq!(points, ["[N] {a: 1, b: [2, 3]}", "[N, S] {a: 1, b: [2, 3]}"]);
+        let read = points(&["io.chiplets=[N],[N, S]", "x.y={a: 1, b: [2, 3]}"]);
+        let expected =
+            ["[N]", "[N, S]"].map(|it| format!("io.chiplets={it} x.y={{a: 1, b: [2, 3]}}"));
+        assert_eq!(read, expected);
     }
 
     #[test]

@@ -4,14 +4,13 @@ use cubeyard_bench::compare::Measured;
 use cubeyard_draw::xml::shorten;
 use cubeyard_units::text::percent_column;
 
-use super::grid::Grid;
-use super::{Outcome, Study};
+use super::{Outcome, Point, Study};
 use crate::grid::{BOLD, RED, WIDTH, paint, table, time};
 
 pub(super) fn render(study: &Study, colours: bool) -> String {
     let is_named = is_named(study);
     let mut heading: Vec<String> =
-        study.grid.axes.iter().map(|(key, _)| short(key, study, is_named)).collect();
+        study.grid.keys().map(|key| short(key, study, is_named)).collect();
     if is_named {
         heading.push("of".to_owned());
     }
@@ -20,7 +19,7 @@ pub(super) fn render(study: &Study, colours: bool) -> String {
     let heading: Vec<_> = heading.iter().map(String::as_str).collect();
     let mut first = Vec::new();
     let mut rows = Vec::new();
-    for (point, outcome) in study.grid.points().zip(&study.outcomes) {
+    for (point, outcome) in study.points() {
         rows.extend(cells(&point, outcome, is_named, &mut first));
     }
     let title = format!("{}: {} points", study.title, study.grid.len());
@@ -32,7 +31,7 @@ pub(super) fn render(study: &Study, colours: bool) -> String {
 /// Shortens a key so that the columns fit.
 fn short(key: &str, study: &Study, is_named: bool) -> String {
     let room = if is_named { 30 } else { 48 };
-    shorten(key, (room / study.grid.axes.len().max(1)).max(8))
+    shorten(key, (room / study.grid.axes().len()).max(8))
 }
 
 /// Returns whether a point has several times, which are told apart by their names.
@@ -42,12 +41,12 @@ pub(super) fn is_named(study: &Study) -> bool {
 }
 
 fn cells(
-    point: &[&str],
+    point: &Point<'_>,
     outcome: &Outcome,
     is_named: bool,
     first: &mut Vec<(String, f64)>,
 ) -> Vec<Vec<String>> {
-    let values = || point.iter().map(|value| shorten(value, 20));
+    let values = || point.iter().map(|(_, value)| shorten(value, 20));
     let Ok(recorded) = outcome else {
         let name = is_named.then(|| "–".to_owned());
         return vec![values().chain(name).chain(["failed", "–", "–"].map(str::to_owned)).collect()];
@@ -75,27 +74,23 @@ pub(super) fn share(measured: &Measured) -> String {
 
 /// Returns the errors of points that failed, a line each.
 fn failures(study: &Study, colours: bool) -> String {
-    let points = study.grid.points().zip(&study.outcomes);
+    let points = study.points();
     let failed = points.filter_map(|(point, outcome)| Some((point, outcome.as_ref().err()?)));
-    let line = |(point, error): (Vec<&str>, &String)| {
+    let line = |(point, error): (Point<'_>, &String)| {
         let error = error.lines().next().unwrap_or_default();
-        format!(
-            "  {} {}: {error}\n",
-            paint("failed", RED, colours),
-            assignments(&study.grid, &point)
-        )
+        format!("  {} {}: {error}\n", paint("failed", RED, colours), assignments(&point))
     };
     let lines: String = failed.map(line).collect();
     if lines.is_empty() { lines } else { "\n".to_owned() + &lines }
 }
 
-fn assignments(grid: &Grid, point: &[&str]) -> String {
-    let all = grid.named(point).into_iter().map(|(key, value)| format!("{key}={value}"));
+fn assignments(point: &Point<'_>) -> String {
+    let all = point.iter().map(|(key, value)| format!("{key}={value}"));
     all.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a point in one line, for a reader who waits.
-pub(super) fn line(grid: &Grid, place: usize, outcome: &Outcome) -> String {
+pub(super) fn line(point: &Point<'_>, outcome: &Outcome) -> String {
     let result = match outcome {
         Ok(it) => {
             let times = Measured::all(&it.record);
@@ -103,19 +98,19 @@ pub(super) fn line(grid: &Grid, place: usize, outcome: &Outcome) -> String {
         }
         Err(error) => format!("failed: {}", error.lines().next().unwrap_or_default()),
     };
-    let text = format!("{}  {result}", assignments(grid, &grid.point(place)));
+    let text = format!("{}  {result}", assignments(point));
     // Room for the numbers of points before it.
     text.chars().take(WIDTH - 14).collect()
 }
 
 /// Returns all points as CSV, with times in nanoseconds.
 pub(super) fn csv(study: &Study) -> String {
-    let keys = study.grid.axes.iter().map(|(key, _)| field(key));
+    let keys = study.grid.keys().map(field);
     let fixed = ["name", "time_ns", "bound_ns", "bound", "limited_by", "ok", "topology", "error"];
     let mut text = keys.chain(fixed.map(str::to_owned)).collect::<Vec<_>>().join(",") + "\n";
-    for (point, outcome) in study.grid.points().zip(&study.outcomes) {
+    for (point, outcome) in study.points() {
         for figures in fields(outcome) {
-            let values = point.iter().map(|value| field(value));
+            let values = point.iter().map(|(_, value)| field(value));
             text += &values.chain(figures.iter().map(|it| field(it))).collect::<Vec<_>>().join(",");
             text.push('\n');
         }

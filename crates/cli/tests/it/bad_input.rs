@@ -46,7 +46,7 @@ fn a_pickle_that_would_run_code() {
         "hostile.pickle",
         b"\x80\x02cos\nsystem\n(X\x02\0\0\0idtR.",
         &expect![[r#"
-        error: hostile.pickle: snapshot, byte 2, GLOBAL: expected plain data, found an opcode that makes a class or function
+        error: hostile.pickle: snapshot, byte 2, GLOBAL: expected plain data, found an opcode that creates a class or function
           help: take the snapshot again with torch.cuda.memory._dump_snapshot(FILE)
     "#]],
     );

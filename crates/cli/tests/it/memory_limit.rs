@@ -33,7 +33,7 @@ fn a_pickle_of_empty_lists_is_refused_at_a_small_multiple_of_its_size() {
     sandbox.write("lists.gz", bomb(b"\x80\x04(", &vec![b']'; 1 << 20], 24, b"t."));
     let run = confined(&sandbox, 1024, &["replay", "lists.gz"]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
-    let said = "expected data that takes at most 16 bytes of memory for each byte of a pickle";
+    let said = "expected data that needs at most 16 bytes of memory per byte of the pickle";
     assert!(run.stderr.contains(said), "{}", run.stderr);
 }
 

@@ -325,7 +325,7 @@ fn too_many_cubes_are_refused() {
         &sandbox.run(&["run", "vector-add", "--set", "cubes=17"]),
         2,
         &expect![[r#"
-        error: a placement over 17 cubes needs as many, and the machine has 16
+        error: the placement needs 17 cubes, but the machine has 16
           help: change the parameters with --set
     "#]],
     );

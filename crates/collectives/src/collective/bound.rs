@@ -19,6 +19,8 @@ mod tests;
 use std::fmt;
 
 use cubeyard_device::topology::{LinkId, NodeId, Topology};
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::{Operation, World};
 use flow::{MaximumFlow, flow};
@@ -62,6 +64,19 @@ impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, capacity) = (self.kind.name(), self.capacity / 1e9);
         write!(f, "{kind}, {capacity:.0} GB/s out of {}: {}", self.side, self.links)
+    }
+}
+
+impl Serialize for Bound {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let bound = json!({
+            "kind": self.kind.name(),
+            "busbw_gbs": self.bus / 1e9,
+            "capacity_gbs": self.capacity / 1e9,
+            "side": self.side,
+            "links": self.links,
+        });
+        bound.serialize(to)
     }
 }
 

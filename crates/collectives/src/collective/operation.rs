@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cubeyard_device::input::NoSuchName;
 use cubeyard_runtime::dtype::DType;
+use cubeyard_yaml::NoSuchName;
 
 use super::pieces::part;
 use cubeyard_tl::numeric::{Binary, TileType, infer};

@@ -6,15 +6,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{Context, Tensor};
-use cubeyard_sim::Span;
 
-use super::ccl::{CclAlgorithm, CclConfig, Cost, excludes_size, is_less};
+use super::ccl::{CclAlgorithm, CclConfig};
 use super::config::{GroupConfig, Ranks};
 use super::error::DistError;
 use super::group::{Group, Pending, check_root};
@@ -28,13 +26,16 @@ const LONGEST: u32 = 40;
 #[derive(Debug)]
 pub(super) struct Algorithms {
     pub(super) sips: Vec<SipId>,
-    /// The group of each algorithm, and the sizes in bytes for which it may be chosen.
-    groups: Vec<(Group, RangeInclusive<u64>)>,
+    /// The algorithms that may be chosen, for these SIPs.
+    ccl: CclConfig,
+    /// The group of each algorithm.
+    groups: Vec<Group>,
     /// Group for barriers and point-to-point transfers.
     pub(super) direct: Group,
     /// A number on each rank, for barriers.
     tokens: Vec<Tensor>,
-    costs: RefCell<BTreeMap<(usize, Operation), Option<Cost>>>,
+    /// Places of the algorithms chosen so far, by operation, element type and size in bytes.
+    chosen: RefCell<BTreeMap<(Operation, DType, u64), usize>>,
 }
 
 impl Algorithms {
@@ -45,30 +46,24 @@ impl Algorithms {
         sips: Vec<SipId>,
         number: impl Fn() -> Result<u16, DistError>,
     ) -> Result<Self, DistError> {
-        let of_these = |config: &GroupConfig| {
-            let (sips, cubes) = (sips.clone(), Vec::new());
-            GroupConfig { ranks: Ranks::Sip, world_size: None, sips, cubes, ring: config.ring }
-        };
-        let direct = Group::new(context, &of_these(&ccl.defaults), Box::new(Direct), number()?)?;
-        let mut groups = Vec::new();
-        for algorithm in candidates(context, ccl, &of_these, sips.len())? {
-            let config = of_these(&algorithm.config);
-            let group = Group::new(context, &config, algorithm.algorithm(), number()?)?;
-            groups.push((group, algorithm.bytes.clone()));
-        }
+        let ccl = candidates(context, ccl, &sips)?;
+        let direct = Group::new(context, &ccl.defaults, Box::new(Direct), number()?)?;
+        let wired =
+            |own: &CclAlgorithm| Group::new(context, &own.config, own.algorithm(), number()?);
+        let groups = ccl.algorithms.iter().map(wired).collect::<Result<_, _>>()?;
         let token = |&sip: &SipId| -> Result<Tensor, DistError> {
             Ok(context.zeros(&[1], DType::I32)?.to(&Placement::one(sip))?)
         };
         let tokens = sips.iter().map(token).collect::<Result<_, _>>()?;
-        Ok(Self { sips, groups, direct, tokens, costs: RefCell::default() })
+        Ok(Self { sips, ccl, groups, direct, tokens, chosen: RefCell::default() })
     }
 
     /// Returns the names of the wired algorithms.
     pub(super) fn names(&self) -> Vec<&'static str> {
-        self.groups.iter().map(|(group, _)| group.algorithm()).collect()
+        self.groups.iter().map(Group::algorithm).collect()
     }
 
-    /// Begins an operation by the fastest algorithm for its size, as far as estimates are known.
+    /// Begins an operation by the fastest algorithm for its size.
     pub(super) fn begin(
         &self,
         launcher: &Launcher,
@@ -76,8 +71,9 @@ impl Algorithms {
         tensors: &[(&Tensor, &Tensor)],
     ) -> Result<Pending, DistError> {
         let size = tensors.iter().map(|(input, output)| input.nbytes().max(output.nbytes())).max();
-        check_root(operation, self.direct.world())?;
-        let group = self.choose(launcher.context(), operation, size.unwrap_or_default().get())?;
+        let dtype = tensors.first().map_or(DType::F32, |(input, _)| input.dtype());
+        let size = size.unwrap_or_default().get();
+        let group = self.choose(launcher.context(), operation, dtype, size)?;
         group.begin(launcher, operation, tensors)
     }
 
@@ -89,40 +85,30 @@ impl Algorithms {
         operation: Operation,
         input: &Tensor,
     ) -> Result<Option<Vec<Orders>>, DistError> {
-        check_root(operation, self.direct.world())?;
-        self.choose(context, operation, input.nbytes().get())?.orders(operation, input)
+        let group = self.choose(context, operation, input.dtype(), input.nbytes().get())?;
+        group.orders(operation, input)
     }
 
+    /// Returns the group of the algorithm that [`CclConfig::resolve`] returns, once for each operation, type and size.
     fn choose(
         &self,
         context: &Context,
         operation: Operation,
+        dtype: DType,
         size: u64,
     ) -> Result<&Group, DistError> {
-        let mut whys = Vec::new();
-        let mut best: Option<(Option<Span>, &Group)> = None;
-        for (place, (group, sizes)) in self.groups.iter().enumerate() {
-            let refused = group.refuses(operation);
-            if let Some(why) = refused.or_else(|| excludes_size(sizes, size)) {
-                whys.push(format!("{}: {why}", group.algorithm()));
-                continue;
-            }
-            let time = self.cost(context, place, operation).and_then(|cost| cost.span(size));
-            if best.as_ref().is_none_or(|(least, _)| is_less(time, *least)) {
-                best = Some((time, group));
-            }
+        check_root(operation, self.direct.world())?;
+        let known = self.chosen.borrow().get(&(operation, dtype, size)).copied();
+        if let Some(place) = known {
+            return Ok(&self.groups[place]);
         }
-        let none = || DistError::Refused { algorithm: "ahbm", why: whys.join("; ") };
-        best.map(|(_, group)| group).ok_or_else(none)
-    }
-
-    fn cost(&self, context: &Context, place: usize, operation: Operation) -> Option<Cost> {
-        if let Some(known) = self.costs.borrow().get(&(place, operation)) {
-            return *known;
-        }
-        let cost = self.groups[place].0.cost(context, operation);
-        self.costs.borrow_mut().insert((place, operation), cost);
-        cost
+        let name = context.machine(|machine| {
+            Ok::<_, DistError>(self.ccl.resolve(machine.topology(), operation, dtype, size)?.name)
+        })?;
+        let place = self.ccl.algorithms.iter().position(|own| own.name == name);
+        let place = place.expect("one of these was chosen");
+        self.chosen.borrow_mut().insert((operation, dtype, size), place);
+        Ok(&self.groups[place])
     }
 
     /// Begins a barrier, which ends when every member's device has heard from every other.
@@ -132,28 +118,29 @@ impl Algorithms {
     }
 }
 
-/// Returns the algorithms that may be chosen among some ranks, for any operation and size: the forced one, or
-/// those that are the fastest for some. The others are not wired, so they are not chosen.
-fn candidates<'a>(
-    context: &Context,
-    ccl: &'a CclConfig,
-    of_these: &dyn Fn(&GroupConfig) -> GroupConfig,
-    ranks: usize,
-) -> Result<Vec<&'a CclAlgorithm>, DistError> {
-    if let Some(name) = &ccl.forced {
-        return Ok(vec![ccl.named(name)?]);
-    }
+/// Returns the algorithms that may be chosen among the ranks of some SIPs, for any operation and size: the forced one,
+/// or those that may be the fastest for some. The others are not wired, so they are not chosen.
+fn candidates(context: &Context, ccl: &CclConfig, sips: &[SipId]) -> Result<CclConfig, DistError> {
     let mut ours = ccl.clone();
-    ours.each(|config| *config = of_these(config));
-    // Algorithms with a world size of their own do not apply here.
-    let is_ours = |own: &CclAlgorithm| own.config.world_size == ccl.defaults.world_size;
-    let kept: Vec<_> = ccl.algorithms.iter().map(is_ours).collect();
-    let mut kept = kept.into_iter();
-    ours.algorithms.retain(|_| kept.next().unwrap_or(false));
-    let chosen = context.machine(|machine| ours.choices(machine.topology(), ranks, LONGEST))?;
+    match &ccl.forced {
+        Some(name) => ours.algorithms = vec![ccl.named(name)?.clone()],
+        // Algorithms with a world size of their own do not apply here.
+        None => ours.algorithms.retain(|own| own.config.world_size == ccl.defaults.world_size),
+    }
+    ours.each(|config| {
+        let (sips, cubes) = (sips.to_vec(), Vec::new());
+        *config =
+            GroupConfig { ranks: Ranks::Sip, world_size: None, sips, cubes, ring: config.ring };
+    });
+    if ccl.forced.is_some() {
+        return Ok(ours);
+    }
+    let chosen =
+        context.machine(|machine| ours.choices(machine.topology(), sips.len(), LONGEST))?;
     if chosen.is_empty() {
-        let why = format!("the file has no algorithm for {ranks} ranks of these SIPs");
+        let why = format!("the file has no algorithm for {} ranks of these SIPs", sips.len());
         return Err(DistError::Refused { algorithm: "auto", why });
     }
-    Ok(ccl.algorithms.iter().filter(|algorithm| chosen.contains(&algorithm.name)).collect())
+    ours.algorithms.retain(|own| chosen.contains(&own.name));
+    Ok(ours)
 }

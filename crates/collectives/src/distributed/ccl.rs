@@ -4,11 +4,12 @@
 //! use cubeyard_device::topology::Topology;
 //! use cubeyard_collectives::collective::{Operation, ReduceOp};
 //! use cubeyard_collectives::distributed::CclConfig;
+//! use cubeyard_runtime::dtype::DType;
 //!
 //! let machine = Topology::embedded();
 //! let all_reduce = Operation::AllReduce(ReduceOp::Sum);
 //! let forced = CclConfig::read("mine.yaml", "defaults: {algorithm: ring, n_slots: 8}\n")?;
-//! let resolved = forced.resolve(&machine, 1 << 20, all_reduce)?;
+//! let resolved = forced.resolve(&machine, all_reduce, DType::F32, 1 << 20)?;
 //! assert_eq!(resolved.algorithm.name(), "ring");
 //! assert_eq!(resolved.config.ring.slots, 8);
 //!
@@ -20,14 +21,16 @@
 
 mod choices;
 mod cost;
+mod fastest;
 mod read;
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use cubeyard_device::input::{self, Document, InputError, nearest};
 use cubeyard_device::topology::{SipTopology, Topology};
+use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
+use cubeyard_yaml::{Document, InputError, nearest};
 
 use super::config::GroupConfig;
 use super::error::DistError;
@@ -49,7 +52,7 @@ pub type FindModule<'a> = &'a dyn Fn(&str) -> Option<Result<Rc<dyn Algorithm>, S
 /// The choice of algorithms, and their groups' settings.
 #[derive(Clone, Debug)]
 pub struct CclConfig {
-    /// Name of the one algorithm to use; without it, the fastest by estimate is chosen.
+    /// Name of the one algorithm to use; without it, the fastest is chosen.
     pub forced: Option<String>,
     /// Settings of groups, unless an algorithm overrides them.
     pub defaults: GroupConfig,
@@ -82,7 +85,7 @@ pub struct Resolved {
     /// Its name in the file.
     pub name: String,
     /// The registered algorithm.
-    pub algorithm: Box<dyn Algorithm>,
+    pub algorithm: Rc<dyn Algorithm>,
     /// The group's settings, with its world size if one was given.
     pub config: GroupConfig,
     /// Estimated duration, if known.
@@ -111,28 +114,29 @@ impl CclConfig {
 
     /// As [`read`](Self::read), from bytes that may not be text.
     pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, InputError> {
-        Self::read(name, input::text(name, bytes)?)
+        Self::read(name, cubeyard_yaml::text(name, bytes)?)
     }
 
-    /// Returns the algorithm and group settings for an operation of this size: the forced one, or of those that
-    /// support it the one with the shortest estimate. Those without an estimate come last.
+    /// Returns the algorithm and group settings for an operation on elements of a type: the forced one, or the fastest
+    /// of those that support it.
+    ///
+    /// Algorithms whose estimates are close to the shortest one are simulated, each alone on a machine like this one, with
+    /// tensors spread evenly over the PEs; the others are left out. Estimates decide if one of them needs more than 5,000
+    /// channels. Algorithms without an estimate come last.
     pub fn resolve(
         &self,
         topology: &Topology,
-        bytes: u64,
         operation: Operation,
+        dtype: DType,
+        bytes: u64,
     ) -> Result<Resolved, DistError> {
         if let Some(name) = &self.forced {
             return self.named(name)?.resolved(topology, bytes, operation);
         }
-        let mut best: Option<Resolved> = None;
-        let mut whys = Vec::new();
+        let (mut all, mut whys) = (Vec::new(), Vec::new());
         for algorithm in self.algorithms.iter().filter(|algorithm| algorithm.enabled) {
             match algorithm.chosen(topology, bytes, operation) {
-                Ok(found) if best.as_ref().is_none_or(|best| found.is_quicker(best)) => {
-                    best = Some(found);
-                }
-                Ok(_) => {}
+                Ok(found) => all.push(found),
                 Err(DistError::Refused { why, .. }) => {
                     whys.push(format!("{}: {why}", algorithm.name));
                 }
@@ -140,7 +144,7 @@ impl CclConfig {
             }
         }
         let none = || DistError::Refused { algorithm: "auto", why: whys.join("; ") };
-        best.ok_or_else(none)
+        fastest::fastest(topology, all, (operation, dtype, bytes))?.ok_or_else(none)
     }
 
     /// Returns an algorithm of the file by its name.
@@ -161,21 +165,11 @@ impl CclConfig {
     }
 }
 
-/// Returns an explanation if a size is outside the file's range for an algorithm.
-pub(super) fn excludes_size(sizes: &RangeInclusive<u64>, bytes: u64) -> Option<String> {
-    let excluded = || format!("the file excludes it for {bytes} bytes");
-    (!sizes.contains(&bytes)).then(excluded)
-}
-
-/// Compares estimates; an unknown one counts as the longest.
-pub(super) fn is_less(time: Option<Span>, than: Option<Span>) -> bool {
-    let ps = |span: Option<Span>| span.map_or(u64::MAX, Span::ps);
-    ps(time) < ps(than)
-}
-
 impl Resolved {
-    fn is_quicker(&self, other: &Self) -> bool {
-        is_less(self.estimate, other.estimate)
+    /// Returns the number of channels between the PEs of all ranks.
+    pub fn channels(&self, topology: &Topology) -> Result<usize, DistError> {
+        let map = RankMap::new(topology, &self.config)?;
+        Ok(self.algorithm.wires(map.world()).len() * map.positions())
     }
 }
 
@@ -194,7 +188,7 @@ impl CclAlgorithm {
     ) -> Result<Resolved, DistError> {
         let map = RankMap::new(topology, &self.config)?;
         check_root(operation, map.world())?;
-        let algorithm = self.algorithm();
+        let algorithm = Rc::clone(&self.module);
         if let Some(why) = algorithm.refuses(operation, map.world()) {
             return Err(DistError::Refused { algorithm: self.module.name(), why });
         }
@@ -210,11 +204,16 @@ impl CclAlgorithm {
         operation: Operation,
     ) -> Result<Resolved, DistError> {
         let ranks = RankMap::new(topology, &self.config)?.world().ranks;
-        let excluded = excludes_size(&self.bytes, bytes);
-        match excluded.or_else(|| self.excludes(topology, ranks)) {
+        match self.excludes_size(bytes).or_else(|| self.excludes(topology, ranks)) {
             Some(why) => Err(DistError::Refused { algorithm: self.module.name(), why }),
             None => self.resolved(topology, bytes, operation),
         }
+    }
+
+    /// Returns an explanation if the file does not admit the algorithm for a size.
+    fn excludes_size(&self, bytes: u64) -> Option<String> {
+        let excluded = || format!("the file excludes it for {bytes} bytes");
+        (!self.bytes.contains(&bytes)).then(excluded)
     }
 
     /// Returns an explanation if the file does not admit the algorithm for these ranks and SIPs.

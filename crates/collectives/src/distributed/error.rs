@@ -1,9 +1,9 @@
 //! Errors of process groups.
 
-use cubeyard_device::input::NoSuchName;
 use cubeyard_device::request::PeRef;
 use cubeyard_runtime::RuntimeError;
 use cubeyard_runtime::dtype::DType;
+use cubeyard_yaml::NoSuchName;
 use thiserror::Error;
 
 /// The error of a process group. Nothing stays installed or half done on the device, except as a variant

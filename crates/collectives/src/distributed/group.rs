@@ -15,7 +15,6 @@ use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Channels, Context, Stream, Tensor};
 use cubeyard_sim::Span;
 
-use super::ccl::Cost;
 use super::config::GroupConfig;
 use super::error::DistError;
 use super::rank_map::RankMap;
@@ -84,12 +83,6 @@ impl Group {
     /// Returns the reason why its algorithm does not support an operation, if so.
     pub fn refuses(&self, operation: Operation) -> Option<String> {
         self.algorithm.refuses(operation, self.world())
-    }
-
-    pub(super) fn cost(&self, context: &Context, operation: Operation) -> Option<Cost> {
-        let schedule = self.algorithm.schedule(operation, self.world())?;
-        let slot = self.config.ring.slot_bytes.get();
-        Some(context.machine(|m| Cost::of(m.topology(), &self.map, &schedule, slot)))
     }
 
     /// Returns the kernel of an operation on elements of a type, to be [started](Kernel::start) as a part of another kernel. Its

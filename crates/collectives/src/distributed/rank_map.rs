@@ -23,6 +23,16 @@ pub struct RankMap {
 }
 
 impl RankMap {
+    /// Returns the SIPs of the group.
+    pub fn sips(&self) -> &[SipId] {
+        &self.sips
+    }
+
+    /// Returns the number of PEs of the group in each SIP.
+    pub fn pes_per_sip(&self) -> usize {
+        self.cubes.len() * self.pes.len()
+    }
+
     /// Resolves the ranks of a group on a machine, or fails if it has too few.
     pub fn new(topology: &Topology, config: &GroupConfig) -> Result<Self, DistError> {
         let pes: Vec<_> = topology.pes().collect();

@@ -7,6 +7,7 @@ use cubeyard_collectives::distributed::ccl::{CclConfig, DEFAULT};
 use cubeyard_collectives::distributed::{DistError, RankMap, Ranks};
 use cubeyard_device::pe::WaitMode;
 use cubeyard_device::topology::Topology;
+use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{RingConfig, SlotKind};
 use cubeyard_sim::Span;
 use expect_test::{Expect, expect};
@@ -117,7 +118,7 @@ fn what_is_wrong_with_an_algorithm_is_said_with_its_place() {
 fn the_world_is_the_algorithms_then_the_defaults_then_the_machines() {
     let machine = machine(8);
     let world = |text: &str| {
-        let resolved = read(text).resolve(&machine, 4096, ALL_REDUCE).unwrap();
+        let resolved = read(text).resolve(&machine, ALL_REDUCE, DType::F32, 4096).unwrap();
         RankMap::new(&machine, &resolved.config).unwrap().world().ranks
     };
     assert_eq!(world("defaults: {algorithm: ring}\n"), 8);
@@ -126,10 +127,16 @@ fn the_world_is_the_algorithms_then_the_defaults_then_the_machines() {
     assert_eq!(world(&format!("defaults: {{algorithm: ring, world_size: 4}}\n{own}")), 2);
     assert_eq!(world(&format!("defaults: {{algorithm: direct, world_size: 4}}\n{own}")), 4);
     assert_eq!(world("defaults: {algorithm: ring, ranks: pe}\n"), 64);
-    let error =
-        read("defaults: {world_size: 9}\n").resolve(&machine, 4096, ALL_REDUCE).unwrap_err();
+    let error = read("defaults: {world_size: 9}\n")
+        .resolve(&machine, ALL_REDUCE, DType::F32, 4096)
+        .unwrap_err();
     assert_eq!(error.to_string(), "a world of 9 ranks: there are 8 SIPs");
-    let part = read("defaults: {ranks: cube, world_size: 3}\n").resolve(&machine, 1, ALL_REDUCE);
+    let part = read("defaults: {ranks: cube, world_size: 3}\n").resolve(
+        &machine,
+        ALL_REDUCE,
+        DType::F32,
+        1,
+    );
     assert_eq!(
         part.unwrap_err().to_string(),
         "a world of 3 ranks: there are 32 cubes, 4 in a SIP, of which a group has all"
@@ -140,7 +147,7 @@ fn the_world_is_the_algorithms_then_the_defaults_then_the_machines() {
 fn channels_are_as_the_file_says() {
     let text = "defaults: {algorithm: deep, backpressure: poll, poll_ns: 5}\n\
                 algorithms: {deep: {module: ring, n_slots: 16, slot_size: 64 KiB, buffer_kind: hbm}}\n";
-    let resolved = read(text).resolve(&machine(2), 4096, ALL_REDUCE).unwrap();
+    let resolved = read(text).resolve(&machine(2), ALL_REDUCE, DType::F32, 4096).unwrap();
     let waiting = WaitMode::Poll(Span::from_ps(5000));
     let [slot_bytes, credit_bytes] = [64 << 10, 16].map(cubeyard_memory::Bytes::new);
     let ring = RingConfig { kind: SlotKind::Hbm, slots: 16, slot_bytes, credit_bytes, waiting };
@@ -154,7 +161,7 @@ fn the_quickest_is_chosen_of_those_that_may_be() {
     let chosen = |text: &str, bytes, operation| {
         let mut config = read(text);
         config.algorithms.retain(|own| ["direct", "ring"].contains(&own.name.as_str()));
-        config.resolve(&machine, bytes, operation).map(|resolved| resolved.name)
+        config.resolve(&machine, operation, DType::F32, bytes).map(|resolved| resolved.name)
     };
     let two = "algorithms: {direct: {}, ring: {}}\n";
     assert_eq!(chosen(two, 256, Operation::AllToAll).unwrap(), "direct");
@@ -188,7 +195,7 @@ fn a_front_brings_algorithms_of_its_own() {
         CclConfig::read_with("mine.yaml", &text, &find)
     };
     let config = read("my_ring").unwrap();
-    let resolved = config.resolve(&Topology::embedded(), 1 << 20, ALL_REDUCE).unwrap();
+    let resolved = config.resolve(&Topology::embedded(), ALL_REDUCE, DType::F32, 1 << 20).unwrap();
     assert_eq!((&*resolved.name, resolved.algorithm.name()), ("mine", "ring"));
     // A registered name is not asked of the front.
     assert_eq!(read("tree").unwrap().named("mine").unwrap().module.name(), "tree");

@@ -6,8 +6,6 @@
 )]
 
 mod ccl;
-mod checked;
-mod choices;
 mod collective_checks;
 mod collective_times;
 mod collectives;

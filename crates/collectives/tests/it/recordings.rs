@@ -119,7 +119,7 @@ fn recordings_of_kernels_that_are_gone_are_forgotten() {
     for by in 0..100_u8 {
         run(&launcher, &scale(by.into()), tensors(&[&x, &y])).unwrap();
         assert_eq!(launcher.recordings().len(), 1);
-        assert_eq!(y.read::<f32>().unwrap(), [by.into()]);
+        assert_eq!(y.read::<f32>().unwrap(), [f32::from(by)]);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_sim::Span;
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use crate::log::Watch;
 use crate::machine::Machine;
@@ -73,6 +75,14 @@ impl Case {
     /// Returns the name of the initiator: `host` or a PE.
     pub fn start(&self) -> String {
         self.from.map_or_else(|| "host".to_owned(), |from| from.to_string())
+    }
+}
+
+impl Serialize for Case {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let (name, category) = (&self.name, self.category.name());
+        let (from, memory) = (self.start(), format!("{}.hbm", self.to));
+        json!({ "name": name, "category": category, "from": from, "to": memory }).serialize(to)
     }
 }
 

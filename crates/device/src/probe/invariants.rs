@@ -1,10 +1,12 @@
 //! Properties of the measurements that hold on any sound machine.
 
+use serde::Serialize;
+
 use super::{CaseReport, Category};
 use crate::topology::Topology;
 
 /// Result of checking one property.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Invariant {
     /// Property that must hold.
     pub claim: String,

@@ -14,15 +14,15 @@ use std::collections::BTreeMap;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Span, Stop, Time, Wait};
+use cubeyard_yaml::{Document, Field, InputError, InputProblem, Map, nearest, text_up_to};
+use serde::Serialize;
 
-use super::{Hop, Measured, RunError, measured, route};
-use crate::input::nearest;
-use crate::input::reader::{Field, Map};
-use crate::input::{InputError, InputProblem, yaml};
+use super::{Hop, Measured, NamedStep, RunError, measured, route};
 use crate::log::Watch;
 use crate::machine::Machine;
 use crate::message::{Direction, RequestId};
 use crate::request::{MemoryRange, PeRef, Request};
+use crate::serial::{at_ns, hex, ns, text};
 use crate::topology::{Node, NodeId, NodeKind, Topology};
 
 /// Largest file that is read, in bytes: some hundred thousand transfers.
@@ -38,76 +38,91 @@ pub struct Pattern {
 }
 
 /// A transfer of a pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Planned {
     /// Initiator, as written in the file.
     pub from: String,
     /// Memory, as written in the file.
     pub to: String,
     /// Direction of the transfer.
+    #[serde(rename = "op", serialize_with = "text")]
     pub direction: Direction,
     /// Bytes to move.
+    #[serde(skip)]
     pub bytes: u64,
     /// Offset in the memory, in bytes.
     pub offset: u64,
     /// Time at which the request is made.
+    #[serde(rename = "at_ns", serialize_with = "at_ns")]
     pub at: Time,
+    #[serde(skip)]
     request: Request,
 }
 
-/// Results of running a pattern.
-#[derive(Clone, Debug)]
+/// Report of `cubeyard probe --pattern`.
+#[derive(Clone, Debug, Serialize)]
 pub struct PatternReport {
     /// Time from the first request to the last completion.
+    #[serde(rename = "makespan_ns", serialize_with = "ns")]
     pub makespan: Span,
     /// Results of each transfer, in the order of the file.
     pub transfers: Vec<TransferReport>,
     /// Busy times of the links that were used, the longest first.
     pub links: Vec<LinkUse>,
     /// Hash of the engine's order of events, the same for the same input.
+    #[serde(serialize_with = "hex")]
     pub order_hash: u64,
 }
 
 /// Results of one transfer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct TransferReport {
     /// Transfer as planned.
+    #[serde(flatten)]
     pub planned: Planned,
     /// Request of the transfer, for [`explain`](crate::explain::explain).
+    #[serde(skip)]
     pub request: RequestId,
     /// Latency and bandwidth.
+    #[serde(flatten)]
     pub measured: Measured,
     /// Route of the data.
     pub route: Vec<Hop>,
     /// Longest wait of a flit behind another transfer.
     pub held_up: Option<HeldUp>,
+    /// Critical path, if it was asked for.
+    #[serde(rename = "explain", skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<NamedStep>>,
 }
 
 /// A wait for a link behind another transfer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeldUp {
     /// Name of the link, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
     pub link: String,
     /// Request that was waited for.
     pub behind: Option<RequestId>,
     /// Duration of the wait.
+    #[serde(rename = "ns", serialize_with = "ns")]
     pub span: Span,
 }
 
 /// Busy time of a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LinkUse {
     /// Name of the link, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
     pub link: String,
     /// Time for which the link carried flits.
+    #[serde(rename = "busy_ns", serialize_with = "ns")]
     pub busy: Span,
 }
 
 impl Pattern {
     /// Reads a pattern for a machine. Errors call the file `name`.
     pub fn read(name: &str, bytes: &[u8], topology: &Topology) -> Result<Self, InputError> {
-        let tree = yaml::parse(name, yaml::text(name, bytes, LONGEST)?)?;
-        let mut root = Field::root(&tree).map()?;
+        let text = text_up_to(name, bytes, LONGEST)?;
+        let document = Document::parse(name, text, LONGEST)?;
+        let mut root = document.root().map()?;
         root.only(&["transfers"])?;
         let list = root.required("transfers")?.list("transfers")?;
         let mut reader = Reader { topology, next: BTreeMap::new() };
@@ -173,6 +188,7 @@ fn report<W: Watch>(
         measured: measured(machine, request, planned.bytes),
         route: route(machine, request),
         held_up,
+        steps: None,
     }
 }
 

@@ -182,7 +182,7 @@ impl GraphBuilder<'_> {
 }
 
 /// Returns the router to which a connection on a side of a cube is wired.
-pub(super) fn connection_router(spec: &Spec, side: Side, connection: u32) -> Position {
+pub fn connection_router(spec: &Spec, side: Side, connection: u32) -> Position {
     let lane = connection as usize;
     match side {
         Side::North => Position { row: 0, column: spec.ucie.connection_columns[lane] },

@@ -35,7 +35,7 @@ struct CubeLayout {
 }
 
 /// Returns the position of a cube in the grid of its SIP.
-pub(super) fn cube_position(spec: &Spec, cube: u32) -> Position {
+pub fn cube_position(spec: &Spec, cube: u32) -> Position {
     Position { row: cube / spec.cubes.w, column: cube % spec.cubes.w }
 }
 
@@ -45,17 +45,17 @@ pub(super) fn cube_at(spec: &Spec, at: Position) -> Option<u32> {
 }
 
 /// Returns the cube next to another.
-pub(super) fn cube_beside(spec: &Spec, cube: u32, side: Side) -> Option<u32> {
+pub fn cube_beside(spec: &Spec, cube: u32, side: Side) -> Option<u32> {
     cube_at(spec, mesh::step(cube_position(spec, cube), side)?)
 }
 
 /// Returns the number of ports of an IO chiplet: one for each cube along its side.
-pub(super) fn io_ports(spec: &Spec, side: Side) -> u32 {
+pub fn io_ports(spec: &Spec, side: Side) -> u32 {
     if side.is_horizontal() { spec.cubes.h } else { spec.cubes.w }
 }
 
 /// Returns the cube next to a port of an IO chiplet.
-pub(super) fn io_cube(spec: &Spec, side: Side, port: u32) -> u32 {
+pub fn io_cube(spec: &Spec, side: Side, port: u32) -> u32 {
     let (row, column) = match side {
         Side::North => (0, port),
         Side::East => (port, spec.cubes.w - 1),

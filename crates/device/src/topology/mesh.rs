@@ -3,7 +3,7 @@
 use super::{Position, RoutersSpec, Side};
 
 /// Returns whether there is a router at a position.
-pub(super) fn has(routers: &RoutersSpec, at: Position) -> bool {
+pub fn has(routers: &RoutersSpec, at: Position) -> bool {
     at.row < routers.rows
         && at.column < routers.columns
         && routers.removed.binary_search(&at).is_err()
@@ -15,13 +15,13 @@ pub(super) fn number(routers: &RoutersSpec, at: Position) -> usize {
 }
 
 /// Returns all routers, row by row.
-pub(super) fn all(routers: &RoutersSpec) -> impl Iterator<Item = Position> + '_ {
+pub fn all(routers: &RoutersSpec) -> impl Iterator<Item = Position> + '_ {
     let columns = move |row| (0..routers.columns).map(move |column| Position { row, column });
     (0..routers.rows).flat_map(columns).filter(|&at| has(routers, at))
 }
 
 /// Returns the position one step further; `None` beyond row or column 0.
-pub(super) fn step(at: Position, to: Side) -> Option<Position> {
+pub fn step(at: Position, to: Side) -> Option<Position> {
     let Position { row, column } = at;
     match to {
         Side::North => Some(Position { row: row.checked_sub(1)?, column }),

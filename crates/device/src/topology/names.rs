@@ -1,7 +1,7 @@
 //! Finds nodes by name.
 
 use super::{NodeId, NodeKind, Topology, layout};
-use crate::input::nearest;
+use cubeyard_yaml::nearest;
 
 /// Error for a name that no node of the machine has. Use the nearest or another name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

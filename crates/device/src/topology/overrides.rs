@@ -2,12 +2,11 @@
 
 use std::fmt;
 
+use cubeyard_yaml::{Document, InputError, InputProblem, LONGEST, PlainValue};
 use thiserror::Error;
 
 use super::spec::{SipTopology, SipsSpec};
 use super::{Topology, read};
-use crate::input::reader::Field;
-use crate::input::{InputError, InputProblem, PlainValue, yaml};
 
 /// Name of the machine's own values in errors.
 const MACHINE: &str = "the machine";
@@ -61,7 +60,7 @@ impl Topology {
     /// let other = Topology::read("b", "flit_bytes: 512\nhbm: {bytes_per_cube: 25769803776}\n")?;
     /// assert_eq!(one.content_hash(), other.content_hash());
     /// assert_ne!(one.content_hash(), Topology::embedded().content_hash());
-    /// # Ok::<(), cubeyard_device::input::InputError>(())
+    /// # Ok::<(), cubeyard_yaml::InputError>(())
     /// ```
     pub fn content_hash(&self) -> TopologyHash {
         const START: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
@@ -77,7 +76,7 @@ impl Topology {
     /// The grid of the SIPs is that of the machine only if their number and topology stay.
     ///
     /// ```
-    /// use cubeyard_device::input::PlainValue;
+    /// use cubeyard_yaml::PlainValue;
     /// use cubeyard_device::topology::Topology;
     ///
     /// let with = |key: &str, value| Topology::embedded().with_overrides(&[(key.to_owned(), value)]);
@@ -98,15 +97,14 @@ impl Topology {
         let texts: Vec<_> = overrides.iter().map(Given::new).collect();
         let base = self.base(&texts).to_string();
         let spec_and_values = || {
-            let mut tree = yaml::parse(MACHINE, &base)?;
-            let default = yaml::parse(super::DEFAULT_NAME, super::DEFAULT)?;
+            let mut document = Document::parse(MACHINE, &base, usize::MAX)?;
+            let default = Document::parse(super::DEFAULT_NAME, super::DEFAULT, usize::MAX)?;
             for given in &texts {
-                yaml::check_length(&given.shown, given.text.len(), super::LONGEST)?;
-                let given = yaml::parse(&given.shown, &given.text)?;
-                Field::root(&given).keeps_mappings(&Field::root(&default))?;
-                tree.overlay(given);
+                let given = Document::parse(&given.shown, &given.text, LONGEST)?;
+                given.root().keeps_mappings(&default.root())?;
+                document.overlay(given);
             }
-            Ok((read::spec(&Field::root(&tree))?, PlainValue::of(&tree)))
+            Ok((read::spec(&document.root())?, document.root().value()))
         };
         let (spec, values) = spec_and_values().map_err(|error| refused(error, &texts))?;
         Ok(Self::new(spec, values))

@@ -10,8 +10,8 @@ use super::Side;
 use super::spec::{
     CubesSpec, IoSpec, PcieSpec, SerialNodes, SipTopology, SipsSpec, Spec, WireSpec,
 };
-use crate::input::reader::Field;
-use crate::input::{InputError, InputProblem};
+use cubeyard_yaml::Field;
+use cubeyard_yaml::{InputError, InputProblem};
 
 /// Largest header of a flit, in bytes.
 const LONGEST_HEADER: u32 = 4096;

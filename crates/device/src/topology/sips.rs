@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::spec::{SipTopology, SipsSpec};
 use super::{Spec, Topology};
-use crate::input::NoSuchName;
+use cubeyard_yaml::NoSuchName;
 
 impl SipTopology {
     /// All topologies, with their names in files.

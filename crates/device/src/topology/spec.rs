@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cubeyard_memory::Bytes;
 use cubeyard_sim::{Bandwidth, BufferSpec, Span};
+use serde::Serialize;
 
 use super::{NodeKind, Position, Side};
 use crate::model::RowsSpec;
@@ -49,7 +50,8 @@ pub struct Spec {
 }
 
 /// Nodes that process the overhead of one transfer at a time, so that it delays those behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SerialNodes {
     /// None: an overhead delays its own transfer and no other.
     None,
@@ -191,7 +193,8 @@ pub struct CoreSpec {
 }
 
 /// Compute engines of a PE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ComputeEngines {
     /// GEMM and MATH are units of one engine, which serves their commands in order.
     Shared,

@@ -1,7 +1,7 @@
 //! Pairs of values given apart from the topology file: each is a machine, or an error that names them.
 
-use cubeyard_device::input::PlainValue;
 use cubeyard_device::topology::Topology;
+use cubeyard_yaml::PlainValue;
 
 use crate::long_tests;
 

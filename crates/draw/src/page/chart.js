@@ -19,7 +19,7 @@
     return kind === 'linear' ? {time: false} : {time: false, distr: 3, log: kind === 'log2' ? 2 : 10};
   }
 
-  function axisOf(quantity, label, size) {
+  function axisOf(quantity, label, size, text) {
     const axis = {
       label: label,
       size: size,
@@ -29,13 +29,20 @@
       font: '12px system-ui, sans-serif',
       labelFont: '12px system-ui, sans-serif',
       values: function (_, ticks) {
-        return ticks.map(function (tick) { return tick === null ? '' : cubeyard.text(tick, quantity); });
+        return ticks.map(function (tick) { return tick === null ? '' : text(tick); });
       }
     };
     if (quantity === 'bytes') {
       axis.incrs = Array.from({length: 60}, function (_, power) { return Math.pow(2, power); });
     }
     return axis;
+  }
+
+  /** Returns the function that writes a position: the name of its place, or a quantity. */
+  function positionText(figure) {
+    const names = Array.from(figure.querySelectorAll('.names li'), function (it) { return it.textContent; });
+    if (!names.length) { return function (value) { return cubeyard.text(value, figure.dataset.xUnit); }; }
+    return function (value) { return names[value] || ''; };
   }
 
   function seriesOf(item) {
@@ -115,12 +122,12 @@
   }
 
   /** Shows the values at a position in the legend and above it. */
-  function showValues(chart, figure, units) {
+  function showValues(chart, figure, texts) {
     const at = chart.cursor.idx, lines = figure.querySelectorAll('.lines li');
-    figure.querySelector('.at').textContent = at === null || at === undefined ? '' : cubeyard.text(chart.data[0][at], units.x);
+    figure.querySelector('.at').textContent = at === null || at === undefined ? '' : texts.x(chart.data[0][at]);
     lines.forEach(function (item, index) {
       const known = at === null || at === undefined ? null : chart.data[index + 1][at];
-      item.querySelector('.value').textContent = known === null || known === undefined ? '' : cubeyard.text(known, units.y);
+      item.querySelector('.value').textContent = known === null || known === undefined ? '' : texts.y(known);
     });
   }
 
@@ -138,7 +145,8 @@
 
   function build(figure, columns) {
     const data = figure.dataset, items = Array.from(figure.querySelectorAll('.lines li'));
-    const units = {x: data.xUnit, y: data.yUnit}, place = figure.querySelector('.drawn');
+    const texts = {x: positionText(figure), y: function (value) { return cubeyard.text(value, data.yUnit); }};
+    const place = figure.querySelector('.drawn');
     const chart = new uPlot({
       width: place.clientWidth,
       height: HEIGHT,
@@ -148,9 +156,9 @@
         x: Object.assign(scaleOf(data.xScale), {range: function (_, low, high) { return [low, high]; }}),
         y: scaleOf(data.yScale)
       },
-      axes: [axisOf(data.xUnit, data.xLabel, 34), axisOf(data.yUnit, data.yLabel, 76)],
+      axes: [axisOf(data.xUnit, data.xLabel, 34, texts.x), axisOf(data.yUnit, data.yLabel, 76, texts.y)],
       series: [{}].concat(items.map(seriesOf)),
-      hooks: {setCursor: [function (it) { showValues(it, figure, units); }]}
+      hooks: {setCursor: [function (it) { showValues(it, figure, texts); }]}
     }, columns, place);
     chart.over.tabIndex = 0;
     chart.over.setAttribute('role', 'group');

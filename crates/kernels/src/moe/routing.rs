@@ -13,7 +13,7 @@ pub struct Choice {
     pub gate: f64,
 }
 
-/// The routing of all tokens. Tokens and experts are numbered by rank, and all ranks have equally many.
+/// The routing of all tokens. Tokens and experts are numbered by rank, and all ranks have the same number of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routing {
     /// Number of ranks.
@@ -31,9 +31,9 @@ pub struct Routing {
 }
 
 impl Routing {
-    /// Routes tokens by their wanted experts with gates, best first. All first choices precede all second ones,
-    /// each in the order of tokens. A full expert drops later tokens: they get nothing from it, and their other
-    /// gates are unchanged.
+    /// Routes tokens by their wanted experts with gates, best first. All first choices precede all second choices, each
+    /// in the order of tokens. A full expert drops later tokens: they receive nothing from it, and their other gates
+    /// are unchanged.
     pub fn new(
         wanted: &[Vec<(usize, f64)>],
         [ranks, tokens, experts]: [usize; 3],

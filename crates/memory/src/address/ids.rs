@@ -1,11 +1,11 @@
-//! Numbers of SIPs, dies and PEs, each a type of its own, and virtual addresses.
+//! Ids of SIPs, dies and PEs, and virtual addresses.
 
 use std::fmt;
 
 use super::AddressError;
 use crate::Bytes;
 
-/// Defines a number below a fixed limit, which is shown after a word.
+/// Defines an id type below a fixed limit, and the word that precedes it when displayed.
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $shown:literal, $field:literal, $count:literal) => {
         $(#[$doc])*
@@ -13,7 +13,7 @@ macro_rules! id {
         pub struct $name(u8);
 
         impl $name {
-            /// Number of ids that exist.
+            /// Number of valid ids.
             pub const COUNT: u32 = $count;
 
             /// Creates the id with a number, counted from 0.
@@ -28,7 +28,7 @@ macro_rules! id {
                 self.0 as usize
             }
 
-            /// Returns the number, as [`new`](Self::new) takes it.
+            /// Returns the number, as passed to [`new`](Self::new).
             pub const fn number(self) -> u32 {
                 self.0 as u32
             }
@@ -66,9 +66,9 @@ id!(
 /// A die of a SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Die {
-    /// One of dies 0 to 15.
+    /// Cube, with die number 0 to 15.
     Cube(CubeId),
-    /// One of dies 16 to 20.
+    /// IO chiplet, with die number 16 to 20.
     IoChiplet(IoChipletId),
 }
 
@@ -97,9 +97,9 @@ impl fmt::Display for Die {
     }
 }
 
-/// A virtual address that all PEs of a context agree on.
+/// A virtual address that all PEs of a context share.
 ///
-/// (A [`VirtualAddress`](crate::VirtualAddress) is a region and an offset in it instead.)
+/// (A [`VirtualAddress`](crate::VirtualAddress), in contrast, is a region and an offset in it.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceVa(u64);
 
@@ -114,7 +114,7 @@ impl DeviceVa {
         self.0
     }
 
-    /// Returns the address `by` bytes further on, unless that leaves 64 bits.
+    /// Returns the address `by` bytes higher, or `None` if it exceeds 64 bits.
     #[must_use]
     pub const fn checked_add(self, by: Bytes) -> Option<Self> {
         match self.0.checked_add(by.get()) {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Where the windows start, as the table in the module's comment says.
+/// Start of the PE-local window; the table in the module's comment lists all windows.
 const PE_LOCAL: u64 = 128 << 30;
 const M_CPU: u64 = 192 << 30;
 const SRAM: u64 = 224 << 30;
@@ -18,12 +18,12 @@ fn ids() -> (SipId, CubeId, PeId) {
     (SipId::new(1).unwrap(), CubeId::new(3).unwrap(), PeId::new(2).unwrap())
 }
 
-/// The bits of a place on cube 3 of SIP 1.
+/// Returns the bits of an address on cube 3 of SIP 1.
 fn on_cube(offset: u64) -> u64 {
     1 << 47 | 3 << 42 | offset
 }
 
-/// The address, or why it is none.
+/// Formats the address, or the error if `bits` is not an address.
 fn shown(bits: u64) -> String {
     PhysAddr::from_bits(bits).map_or_else(|error| error.to_string(), |address| address.to_string())
 }
@@ -111,10 +111,10 @@ fn what_is_no_address_is_refused_with_the_field_and_its_limit() {
         text(PhysAddr::from_bits(16 << 42 | 1 << 40)),
     ];
     expect![[r#"
-        there is no SIP 16: numbers of that kind are below 16
-        there is no cube 4294967295: numbers of that kind are below 16
-        there is no IO chiplet 5: numbers of that kind are below 5
-        there is no PE 64: numbers of that kind are below 64
+        there is no SIP 16: the number must be below 16
+        there is no cube 4294967295: the number must be below 16
+        there is no IO chiplet 5: the number must be below 5
+        there is no PE 64: the number must be below 64
         offset 0x180000000 is outside the HBM slice, which is 0x180000000 bytes long
         pe2 with slices of 0xac0000000 bytes is outside the HBM window, which is 0x2000000000 bytes long
         pe2 with slices of 0xffffffffffffffff bytes is outside the HBM window, which is 0x2000000000 bytes long
@@ -128,7 +128,7 @@ fn what_is_no_address_is_refused_with_the_field_and_its_limit() {
         0x410000000000 is offset 0x10000000000 of io0, which is in no window"#]].assert_eq(&texts.join("\n"));
 }
 
-/// The constructor for what `window` is, with the same arguments.
+/// Rebuilds the address with the constructor of its window and the same arguments.
 fn encode(address: PhysAddr) -> Result<PhysAddr, AddressError> {
     let (sip, die) = (address.sip(), address.die());
     match (die, address.window()) {
@@ -144,7 +144,7 @@ fn encode(address: PhysAddr) -> Result<PhysAddr, AddressError> {
     }
 }
 
-/// Offsets of every magnitude: evenly drawn, nearly all would lie in no window.
+/// Offsets of every magnitude. Of evenly drawn offsets, nearly all would lie outside the windows.
 fn bits() -> impl Strategy<Value = u64> {
     let offset = (0_u32..=42, any::<u64>()).prop_map(|(bits, raw)| raw & ((1 << bits) - 1));
     (0_u64..16, 0_u64..32, offset).prop_map(|(sip, die, offset)| sip << 47 | die << 42 | offset)

@@ -4,12 +4,12 @@ use super::{AddressError, Die, PeId};
 use crate::Bytes;
 
 const PE_LOCAL: u64 = 1 << 37;
-/// Bytes of the PE-local window for each PE: TCM in the lower half, registers in the upper.
+/// Size of the PE-local window of each PE: TCM in the lower half, registers in the upper half.
 const PE_STRIDE: u64 = 1 << 30;
 const M_CPU: u64 = 3 << 36;
 const SRAM: u64 = 7 << 35;
 
-/// A place in a die: the window, and the offset in it.
+/// A location in a die: the window and the offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// The HBM of a cube.
@@ -19,14 +19,14 @@ pub enum Window {
     },
     /// The TCM of a PE.
     Tcm {
-        /// PE that has the TCM.
+        /// PE that owns the TCM.
         pe: PeId,
         /// Offset from the start of the TCM.
         offset: Bytes,
     },
     /// The registers of a PE.
     Registers {
-        /// PE that has the registers.
+        /// PE that owns the registers.
         pe: PeId,
         /// Offset from the start of the registers.
         offset: Bytes,
@@ -93,7 +93,7 @@ impl Window {
         Ok(start + offset.get())
     }
 
-    /// Returns the place at `offset` of `die`, unless that is between the windows.
+    /// Returns the location at `offset` of `die`, or `None` if it lies between the windows.
     pub(super) fn decode(die: Die, offset: Bytes) -> Option<Self> {
         let bits = offset.get();
         match (die, bits >> 35) {

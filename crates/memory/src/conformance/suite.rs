@@ -1,24 +1,24 @@
-//! The suite: properties of every allocator, whatever its policy.
+//! The suite: properties of every allocator, independent of its policy.
 
 use std::collections::BTreeMap;
 
 use crate::Bytes;
 
-/// An allocator, as the suite sees it. Blocks have the numbers that the suite gives them.
+/// An allocator, as seen by the suite. The suite numbers the blocks.
 pub trait Subject {
     /// Returns the granule that sizes and offsets are multiples of.
     fn granule(&self) -> Bytes;
 
-    /// Returns the longest block that it can hold when nothing is allocated.
+    /// Returns the length of the longest block that fits when nothing is allocated.
     fn longest(&self) -> Bytes;
 
-    /// Returns whether it takes alignments above the granule.
+    /// Returns whether alignments above the granule are supported.
     fn aligns(&self) -> bool;
 
-    /// Returns the length of a space that blocks are in.
+    /// Returns the length of a space.
     fn space(&self, space: u64) -> Bytes;
 
-    /// Allocates block `number`; its start is a multiple of `alignment`.
+    /// Allocates block `number` at a multiple of `alignment`.
     fn allocate(&mut self, number: u32, size: Bytes, alignment: Bytes) -> Result<Placed, Refused>;
 
     /// Frees block `number`, which is live.
@@ -31,7 +31,7 @@ pub trait Subject {
     fn used(&self) -> Bytes;
 }
 
-/// The place of a block.
+/// Position of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Placed {
     /// Number of the space.
@@ -47,9 +47,9 @@ pub struct Placed {
 pub enum Refused {
     /// There was no room.
     NoRoom {
-        /// Number of bytes wanted, rounded up.
+        /// Number of bytes requested, rounded up to the granule.
         wanted: Bytes,
-        /// Free bytes in all.
+        /// Total number of free bytes.
         free: Bytes,
         /// Length of the longest free range.
         largest: Bytes,
@@ -58,7 +58,7 @@ pub enum Refused {
     Senseless,
 }
 
-/// Counts of the operations of a run, so that a run without any is noticed.
+/// Counts of the operations of a run; they show whether the run did anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Number of blocks that were placed.
@@ -116,7 +116,7 @@ impl<'a, S: Subject> Run<'a, S> {
         }
     }
 
-    /// A block is where it may be, and where no other is.
+    /// Checks that a block lies where it may, and overlaps no other.
     fn admit(&self, placed: Placed, size: Bytes, alignment: Bytes) {
         let Placed { space, offset, size: length } = placed;
         let granule = self.subject.granule();
@@ -131,7 +131,7 @@ impl<'a, S: Subject> Run<'a, S> {
         assert_eq!(self.live.values().find(overlaps), None, "{placed:?} overlaps");
     }
 
-    /// A refusal has a reason, and changes nothing.
+    /// Checks that a refusal has a reason and changes nothing.
     fn refuse(&self, refused: Refused, size: Bytes, alignment: Bytes, used: Bytes) {
         let Refused::NoRoom { wanted, free, largest } = refused else {
             panic!("a request for {size} makes sense");
@@ -158,7 +158,7 @@ impl<'a, S: Subject> Run<'a, S> {
         assert_eq!(self.subject.used(), used, "every byte is accounted for");
     }
 
-    /// After all frees, the longest block fits again.
+    /// Checks that the longest block fits again after all frees.
     fn whole_again(&mut self) {
         for number in self.live.keys().copied().collect::<Vec<_>>() {
             self.free(number);
@@ -183,7 +183,7 @@ fn random_history<S: Subject>(subject: S, seed: u64, report: &mut Report) -> Vec
             let number = *run.live.keys().nth(place).expect("the place is one of them");
             run.free(number);
         } else {
-            // Mostly small, in every octave; now and then nearly everything.
+            // Mostly small sizes, of every order of magnitude; occasionally nearly the whole space.
             let limit = if random.u64(..6) == 0 { longest } else { longest / 8 };
             let octave = random.u32(..12).min(limit.ilog2());
             let size = 1 + random.u64(..limit >> octave);
@@ -199,7 +199,7 @@ fn random_history<S: Subject>(subject: S, seed: u64, report: &mut Report) -> Vec
     places
 }
 
-/// Every second block goes, then the rest: ranges join on both sides.
+/// Frees every second block, then the rest: ranges merge on both sides.
 fn freed_ranges_join<S: Subject>(subject: S, report: &mut Report) {
     let mut run = Run::new(subject, report);
     let size = Bytes::new(run.subject.longest().get() / 40);

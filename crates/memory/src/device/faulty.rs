@@ -4,18 +4,18 @@ use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId, Table
 use crate::Bytes;
 use crate::sync::{Mutex, lock};
 
-/// Calls to a [`Faulty`] device that fail. Only acquire, reserve and commit can.
+/// Calls to a [`Faulty`] device that fail. Only `acquire`, `reserve` and `commit` can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// No call fails.
     Never,
-    /// Only the `n`th call from now on that can fail, counted from 0.
+    /// Only the `n`th fallible call from now on, counted from 0.
     Once(usize),
-    /// The `n`th call and all after it.
+    /// The `n`th fallible call and all later ones.
     From(usize),
 }
 
-/// A wrapper of a device that lets calls fail.
+/// A wrapper of a device that makes calls fail.
 ///
 /// ```
 /// use cubeyard_memory::device::{Card, CardSpec, DeviceMemory, Fault, Faulty};
@@ -41,7 +41,7 @@ struct FaultyState {
 }
 
 impl<D> Faulty<D> {
-    /// Wraps a device, of which no call fails yet.
+    /// Wraps a device; no call fails yet.
     pub fn new(inner: D) -> Self {
         Self { inner, state: Mutex::new(FaultyState { fault: Fault::Never, since: 0, calls: 0 }) }
     }
@@ -52,7 +52,7 @@ impl<D> Faulty<D> {
         *state = FaultyState { fault, since: 0, calls: state.calls };
     }
 
-    /// Returns how many calls were made that can fail, including those that did.
+    /// Returns the number of fallible calls so far, including those that failed.
     pub fn calls(&self) -> usize {
         lock(&self.state).calls
     }

@@ -21,18 +21,18 @@ use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId};
 use crate::Bytes;
 use crate::sync::{Mutex, lock};
 
-/// Advice that gives pages back; elsewhere than on Linux the system may keep them for a while.
+/// Advice that returns pages to the system. Systems other than Linux may keep them for a while.
 #[cfg(target_os = "linux")]
 const FORGET: Advice = Advice::LinuxDontNeed;
 #[cfg(not(target_os = "linux"))]
 const FORGET: Advice = Advice::DontNeed;
-/// Granule of reserved regions: that of the accelerators, and a multiple of every page size.
+/// Granule of reserved regions: the granule of the accelerators, and a multiple of every page size.
 const GRANULE: Bytes = Bytes::mib(2);
 
-/// A device whose memory is this process's own: a region's id is the address of its first byte.
+/// A device whose memory belongs to this process: a region's id is the address of its first byte.
 ///
-/// A region is mapped without access first (reserve); `mprotect` makes parts usable (commit) and
-/// gives their pages back (decommit). An access to memory that is not committed faults.
+/// A region is first mapped without access (reserve). `mprotect` makes parts of it usable (commit) and returns their
+/// pages (decommit). An access to memory that is not committed faults.
 ///
 /// ```
 /// use cubeyard_memory::device::{DeviceMemory, HostMemory};
@@ -59,7 +59,7 @@ struct HostState {
 #[derive(Debug)]
 struct Mapping {
     size: Bytes,
-    /// Sizes of the parts that have memory, by their offsets.
+    /// Size of each committed part, by offset.
     committed: BTreeMap<Bytes, Bytes>,
 }
 
@@ -70,7 +70,7 @@ impl Mapping {
         part.is_some_and(|(&start, &part)| end.is_some_and(|end| end <= start + part))
     }
 
-    /// Adds a part, joined with the parts that it touches.
+    /// Adds a part and merges it with adjacent parts.
     fn add(&mut self, offset: Bytes, size: Bytes) {
         let (mut start, mut end) = (offset, offset + size);
         if let Some((&low, &part)) = self.committed.range(..offset).next_back()
@@ -84,7 +84,7 @@ impl Mapping {
         self.committed.insert(start, end - start);
     }
 
-    /// Cuts a part out of the one that holds it.
+    /// Removes a range from the part that contains it.
     fn cut(&mut self, offset: Bytes, size: Bytes) {
         let held = self.committed.range(..=offset).next_back().map(|(&start, &part)| (start, part));
         let (start, part) = held.expect("only committed memory is decommitted");
@@ -103,13 +103,13 @@ impl HostMemory {
         Self { limit, state: Mutex::default() }
     }
 
-    /// Copies `data` into a region. Returns `None`, and changes nothing, unless all of that is
-    /// committed memory of a region of this device.
+    /// Copies `data` into a region. Returns `None`, and changes nothing, unless the whole range is committed memory of
+    /// a region of this device.
     pub fn write(&self, region: RegionId, offset: Bytes, data: &[u8]) -> Option<()> {
         let state = lock(&self.state);
         let target = state.at(region, offset, data.len())?;
-        // SAFETY: `at` checked that the range is committed, and the lock keeps it so; `data` is
-        // ordinary memory, which the mapping cannot overlap.
+        // SAFETY: `at` checked that the range is committed, and the lock keeps it committed. `data` is ordinary memory,
+        // which cannot overlap the mapping.
         unsafe { ptr::copy_nonoverlapping(data.as_ptr(), target, data.len()) };
         Some(())
     }
@@ -119,7 +119,7 @@ impl HostMemory {
         let state = lock(&self.state);
         let source = state.at(region, offset, length)?;
         let mut data = vec![0; length];
-        // SAFETY: as in `write`, with source and target exchanged.
+        // SAFETY: as in `write`, with source and target swapped.
         unsafe { ptr::copy_nonoverlapping(source, data.as_mut_ptr(), length) };
         Some(data)
     }
@@ -172,8 +172,8 @@ impl DeviceMemory for HostMemory {
         let held = state.regions.remove(&region.id).expect("a region that was given out");
         state.used -= held.committed.values().copied().sum();
         let (address, length) = part(region.id, Bytes::ZERO, held.size);
-        // SAFETY: the mapping is ours, of just this length, and no longer in the table, so nothing
-        // of this device will touch it again.
+        // SAFETY: the mapping is ours and has exactly this length. It is no longer in the table, so this device does
+        // not access it again.
         unsafe { munmap(address, length) }.expect("unmapping a mapping of ours");
     }
 
@@ -200,8 +200,8 @@ impl DeviceMemory for HostMemory {
             return false;
         };
         let (address, length) = part(region.id, offset, size);
-        // SAFETY: the range lies in a mapping of ours that has no access yet; giving access to it
-        // cannot invalidate anything.
+        // SAFETY: the range lies in one of our mappings and has no access yet; granting access cannot invalidate
+        // anything.
         if unsafe { mprotect(address, length, MprotectFlags::READ | MprotectFlags::WRITE) }.is_err()
         {
             return false;
@@ -217,8 +217,8 @@ impl DeviceMemory for HostMemory {
         held.cut(offset, size);
         state.used -= size;
         let (address, length) = part(region.id, offset, size);
-        // SAFETY: the range lies in a mapping of ours and is no longer in the table of committed
-        // parts, so `read` and `write` refuse it. Its contents are given up on purpose.
+        // SAFETY: the range lies in one of our mappings and is no longer in the table of committed parts, so `read` and
+        // `write` refuse it. Its contents are discarded on purpose.
         unsafe {
             madvise(address, length, FORGET).expect("giving pages of ours back");
             mprotect(address, length, MprotectFlags::empty())
@@ -232,7 +232,7 @@ impl Drop for HostMemory {
     fn drop(&mut self) {
         for (id, region) in std::mem::take(&mut lock(&self.state).regions) {
             let (address, length) = part(id, Bytes::ZERO, region.size);
-            // SAFETY: as in `release`; no handle can be used any more, since the device is gone.
+            // SAFETY: as in `release`; the device is being dropped, so no handle can be used any more.
             let _ = unsafe { munmap(address, length) };
         }
     }

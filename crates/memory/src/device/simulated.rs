@@ -1,4 +1,4 @@
-//! A simulated accelerator card: memory that is counted, not stored.
+//! A simulated accelerator card: memory is counted, not stored.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::sync::{Mutex, lock};
 pub struct CardSpec {
     /// Memory in bytes.
     pub memory: Bytes,
-    /// Meaning of the ids of its regions.
+    /// Meaning of the region ids.
     pub mode: AddressMode,
-    /// Number of entries in the firmware's table, of a virtual function only.
+    /// Number of entries in the firmware's table; only for a virtual function.
     pub table: usize,
     /// Granule of reserved regions.
     pub granule: Bytes,
@@ -34,7 +34,7 @@ impl CardSpec {
     }
 }
 
-/// A simulated card, which counts memory and has none.
+/// A simulated card, which counts memory but stores none.
 ///
 /// ```
 /// use cubeyard_memory::device::{Card, CardSpec, DeviceMemory};
@@ -57,16 +57,16 @@ pub struct Card {
 #[derive(Debug)]
 struct CardState {
     used: Bytes,
-    /// Physical address of the next region. No address is used twice, so that a stale one is never
-    /// mistaken for a new one.
+    /// Physical address of the next region. No address is used twice, so a stale address is never mistaken for a new
+    /// one.
     top: u64,
     /// Firmware's table of a virtual function.
     table: Option<FirmwareTable>,
-    /// Memory of every region that is given out.
+    /// Memory of each live region.
     regions: BTreeMap<RegionId, Bytes>,
 }
 
-/// Physical address of the first region; not zero, which would look like a null pointer.
+/// Physical address of the first region; nonzero, since zero would look like a null pointer.
 const BASE: u64 = 1 << 34;
 
 impl Card {
@@ -77,7 +77,7 @@ impl Card {
         Self { spec, state: Mutex::new(state) }
     }
 
-    /// Returns the number of regions that are given out.
+    /// Returns the number of live regions.
     pub fn regions(&self) -> usize {
         lock(&self.state).regions.len()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::RegionId;
 
-/// Number of entries of a firmware's table, and of free ones.
+/// Number of entries in a firmware's table, and how many are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableInfo {
     /// Number of entries.
@@ -13,8 +13,8 @@ pub struct TableInfo {
     pub free: usize,
 }
 
-/// The firmware's table of a virtual function: the physical address of each region by its index,
-/// which is the region's id.
+/// The firmware's table of a virtual function: the physical address of each region. The index of an entry is the
+/// region's id.
 ///
 /// ```
 /// use cubeyard_memory::device::FirmwareTable;
@@ -34,30 +34,29 @@ pub struct FirmwareTable {
 }
 
 impl FirmwareTable {
-    /// Makes a table of `entries` entries, all of them free.
+    /// Creates a table of `entries` free entries.
     pub fn new(entries: usize) -> Self {
         Self { entries, addresses: BTreeMap::new() }
     }
 
-    /// Enters a region that begins at `physical_address` under the lowest free index; `None` where
-    /// there is no free entry.
+    /// Enters a region that starts at `physical_address` at the lowest free index; returns `None` if no entry is free.
     pub fn insert(&mut self, physical_address: u64) -> Option<RegionId> {
         let index = (0..self.entries as u64).find(|index| !self.addresses.contains_key(index))?;
         self.addresses.insert(index, physical_address);
         Some(RegionId::new(index))
     }
 
-    /// Clears the entry of a region and returns the physical address that it had.
+    /// Clears the entry of a region and returns the region's physical address.
     pub fn remove(&mut self, region: RegionId) -> Option<u64> {
         self.addresses.remove(&region.get())
     }
 
-    /// Returns the physical address of a region's start, or `None` for an entry that is free.
+    /// Returns the physical address of a region's start, or `None` for a free entry.
     pub fn physical_address(&self, region: RegionId) -> Option<u64> {
         self.addresses.get(&region.get()).copied()
     }
 
-    /// Returns the number of entries, and of free ones.
+    /// Returns the number of entries and the number of free entries.
     pub fn info(&self) -> TableInfo {
         TableInfo { entries: self.entries, free: self.entries - self.addresses.len() }
     }

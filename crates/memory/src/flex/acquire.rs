@@ -14,22 +14,22 @@ use crate::stats::Places;
 use crate::sync::{Arc, lock};
 
 pub(super) enum Acquired {
-    /// It is there, and the request for which it was acquired is in it.
+    /// The region was acquired and holds the request.
     Placed(Allocation),
-    /// It is there, without a request.
+    /// The region was acquired without a request.
     Region,
-    /// Not tried, because other threads have acquired or released regions meanwhile: search again.
+    /// Not tried, because other threads have acquired or released regions in the meantime: search again.
     Changed,
-    /// There is none, or none in which there is memory for the request.
+    /// No region was acquired, or the region has no memory for the request.
     Refused,
 }
 
 struct NoRegion;
 
 impl FlexAllocator {
-    /// Acquires a region, for `home` or the first vacant slot, and puts `request` into it, unless the
-    /// regions have changed since `seen`. The block is placed before any thread can release the region.
-    /// Without the turn, that is inside a call to the device, it is refused.
+    /// Acquires a region for `home` or the first vacant slot and places `request` in it, unless the regions have
+    /// changed since `seen`. The block is placed before any thread can release the region. The request is refused
+    /// without the turn, that is, inside a call to the device.
     pub(super) fn acquire(
         &self,
         turn: Option<&RegionTurn<'_>>,
@@ -51,7 +51,7 @@ impl FlexAllocator {
         let acquired = match (key, request) {
             (Some(key), _) => Acquired::Placed(Allocation::new((Arc::clone(slot), key))),
             (None, None) => Acquired::Region,
-            // There is no memory to commit, and the region is useless, unless others use it already.
+            // There is no memory to commit, so the region is useless unless other threads already use it.
             (None, Some(_)) if self.shared.release(slot).is_some() => return Acquired::Refused,
             (None, Some(_)) => Acquired::Refused,
         };
@@ -81,8 +81,8 @@ impl FlexAllocator {
         Ok(placed)
     }
 
-    /// Enters a region into the segment table. Returns its start in the flat address space, and its
-    /// number among all regions that were acquired.
+    /// Enters a region into the segment table. Returns its start in the flat address space and its serial number among
+    /// all regions acquired so far.
     fn enter_segment(&self, handle: &RegionHandle) -> Option<(u64, u64)> {
         let mut regions = lock(&self.shared.regions);
         let segment = regions.segments.push(handle.id, handle.size)?;
@@ -104,7 +104,7 @@ impl FlexAllocator {
             }
             return handle;
         }
-        // A region that cannot hold the request would not help it.
+        // A region that cannot hold the request is not acquired.
         let least = request.map_or(config.alignment, |request| self.rounded(request));
         let sizes = config.fallback_sizes.iter().map(|size| size.align_down(config.alignment));
         let mut tried = 0;

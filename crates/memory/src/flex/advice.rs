@@ -1,12 +1,12 @@
-//! Advice for a request for which there was no room.
+//! Advice for a request that found no room.
 
 use super::config::{Growth, MAX_REGIONS};
 use super::error::{OutOfMemory, RegionLimit, Shortage};
 use crate::Bytes;
 
 impl OutOfMemory {
-    /// Returns the cause and the remedies in one sentence. It names only remedies that are not in use
-    /// already and that the device supports.
+    /// Returns the cause and the remedies in one sentence. Remedies already in use or not supported by the device are
+    /// left out.
     pub fn advice(&self) -> String {
         let remedies = match self.shortage {
             Shortage::TooLarge => self.for_larger_blocks(),
@@ -20,7 +20,7 @@ impl OutOfMemory {
         let limit = self.binding_limit().map_or(String::new(), |limit| format!("; {limit}"));
         match self.shortage {
             Shortage::TooLarge if self.longest_block.is_zero() => format!(
-                "no region can be had: the device has {}, less than any of the fallback sizes",
+                "no region can be acquired: the device has {}, less than any of the fallback sizes",
                 self.device_total
             ),
             Shortage::TooLarge => format!(
@@ -38,8 +38,8 @@ impl OutOfMemory {
         }
     }
 
-    /// Returns the limit on the number of regions where it is the cause: the device has memory for
-    /// another region that would hold the request.
+    /// Returns the limit on the number of regions if it is the cause: the device has memory for another region that
+    /// would hold the request.
     fn binding_limit(&self) -> Option<RegionLimit> {
         let counted = !matches!(self.limit, RegionLimit::Open | RegionLimit::Device);
         (counted && self.device_free >= self.rounded).then_some(self.limit)
@@ -85,20 +85,20 @@ impl OutOfMemory {
         remedies
     }
 
-    /// Advises growable regions where they are not in use and the device supports them.
+    /// Suggests growable regions if they are not in use and the device supports them.
     fn growable(&self) -> Vec<String> {
         let could = self.growth == Growth::Fixed && self.granule.is_some();
         could.then(|| "use regions that grow (`growth:growable`)".to_owned()).into_iter().collect()
     }
 
-    /// Advises a trim where the device would then have enough for the request.
+    /// Suggests a trim if the device would then have enough memory for the request.
     fn trim(&self) -> Option<String> {
         let after = self.device_free.checked_add(self.idle).unwrap_or(Bytes::MAX);
         let helps = !self.idle.is_zero() && after >= self.rounded;
         helps.then(|| format!("call trim(), which gives back {} of idle regions", self.idle))
     }
 
-    /// Advises remedies for a limit on the number of regions.
+    /// Suggests remedies for a limit on the number of regions.
     fn more_regions(&self) -> Vec<String> {
         let larger = match self.growth {
             Growth::Fixed => "use larger `fallback_sizes`",

@@ -1,4 +1,4 @@
-//! Building an allocator that is configured.
+//! Builder of a configured allocator.
 
 use super::acquire::Acquired;
 use super::config::{Acquire, FlexConfig, Growth, MAX_REGIONS, MIN_ALIGNMENT};
@@ -18,25 +18,25 @@ pub struct Builder {
     clock: Option<Clock>,
 }
 
-/// A configuration that no allocator can have.
+/// An invalid configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// Growable regions need a device that can commit memory in granules. Use `growth:fixed`.
     #[error("`growth` asks for growable regions, but the device cannot commit memory in granules")]
     NotGrowable,
-    /// `max_regions` is not from 1 to [`MAX_REGIONS`]. Correct it.
+    /// `max_regions` is outside 1 to [`MAX_REGIONS`]. Correct it.
     #[error("`max_regions` is {0}, but must be from 1 to {MAX_REGIONS}")]
     MaxRegions(usize),
-    /// `alignment` is no power of two, or less than the device expects. Correct it.
+    /// `alignment` is not a power of two, or less than the device requires. Correct it.
     #[error(
-        "`alignment` is {}, but must be a power of two from {} on", .0.get(), MIN_ALIGNMENT.get()
+        "`alignment` is {}, but must be a power of two and at least {}", .0.get(), MIN_ALIGNMENT.get()
     )]
     Alignment(Bytes),
-    /// `fallback_sizes` is empty, or one of them is zero. Correct them.
-    #[error("`fallback_sizes` must be at least one size, and none of them zero")]
+    /// `fallback_sizes` is empty or contains zero. Correct it.
+    #[error("`fallback_sizes` must have at least one size, and no size may be zero")]
     NoSize,
-    /// The alignment does not divide the device's granule. Use a smaller one.
+    /// The alignment does not divide the device's granule. Use a smaller alignment.
     #[error("`alignment` {alignment} does not divide the device's granule {granule}")]
     AlignmentAboveGranule {
         /// Alignment of the allocator.
@@ -63,13 +63,13 @@ impl Builder {
         self
     }
 
-    /// Sets the clock of the history, in microseconds; without one, events are numbered.
+    /// Sets the clock of the history, in microseconds; without a clock, events are numbered.
     pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
 
-    /// Builds the allocator and acquires the eager regions, as many of them as the device has.
+    /// Builds the allocator and acquires the eager regions, or as many of them as the device can provide.
     pub fn build(self) -> Result<FlexAllocator, BuildError> {
         let Self { device, config, events, clock } = self;
         check(&config, device.granule())?;
@@ -86,7 +86,7 @@ impl Builder {
     }
 }
 
-/// Checks the values, which the text form of a configuration is checked for when it is parsed.
+/// Checks the values of a configuration that was built in code; the text form is checked when it is parsed.
 fn check(config: &FlexConfig, granule: Option<Bytes>) -> Result<(), BuildError> {
     let alignment = config.alignment;
     if !(1..=MAX_REGIONS).contains(&config.max_regions) {

@@ -8,11 +8,11 @@ type Callback = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Callbacks {
     functions: Mutex<Vec<Callback>>,
-    /// Numbers of the threads that are calling them.
+    /// Ids of the threads that are running callbacks.
     calling: Mutex<Vec<usize>>,
 }
 
-/// Marks a thread as calling until this is dropped, also by a panic of a callback.
+/// Marks a thread as running callbacks until this guard is dropped, also if a callback panics.
 struct Calling<'a>(&'a Callbacks, usize);
 
 impl Drop for Calling<'_> {
@@ -30,8 +30,8 @@ impl Callbacks {
         lock(&self.calling).contains(&thread_number())
     }
 
-    /// Calls the callbacks with a report, and returns whether there were any. A request that a
-    /// callback makes calls none, since that would recur without end.
+    /// Calls the callbacks with a report, and returns whether there were any. A request made by a callback calls none,
+    /// since that would recurse without end.
     pub(crate) fn call(&self, report: impl FnOnce() -> OutOfMemory) -> bool {
         let functions = lock(&self.functions).clone();
         if functions.is_empty() || self.is_calling() {

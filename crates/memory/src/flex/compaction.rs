@@ -1,8 +1,8 @@
-//! Compaction: moving blocks so that free memory comes together.
+//! Compaction: moving blocks so that free memory becomes contiguous.
 //!
-//! The allocator only plans. It takes room for every block that is to move, the owner of the data
-//! copies it, and [`Compaction::commit`] makes the handles name the new places. A plan that is
-//! dropped instead gives the room back and changes nothing.
+//! The allocator only plans. It reserves room for every block that is to move, the owner of the data copies the blocks,
+//! and [`Compaction::commit`] redirects the handles to the new places. Dropping a plan without a commit frees the
+//! reserved room and changes nothing.
 
 use super::history::Action;
 use super::region::Moving;
@@ -14,11 +14,11 @@ use crate::index::{Block, BlockKey};
 use crate::stats::Places;
 use crate::sync::Arc;
 
-/// One block that is to be copied. The two places do not overlap.
+/// One block to be copied. Source and target do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Move {
-    /// Present address of the block.
+    /// Current address of the block.
     pub from: VirtualAddress,
     /// New address of the block.
     pub to: VirtualAddress,
@@ -26,7 +26,7 @@ pub struct Move {
     pub size: Bytes,
 }
 
-/// A plan of moves, with room taken for all of them.
+/// A plan of moves, with room reserved for all of them.
 #[derive(Debug)]
 #[must_use = "a plan that is dropped moves nothing"]
 pub struct Compaction {
@@ -41,9 +41,9 @@ struct Planned {
 }
 
 impl FlexAllocator {
-    /// Plans moves of blocks that are not pinned, used by several streams, or waiting for one:
-    /// regions that can be emptied into others are, the least filled first; in the rest, blocks go
-    /// from the high end into free ranges below.
+    /// Plans moves of blocks. Blocks that are pinned, used by several streams or waiting for a stream stay. Regions
+    /// that can be emptied into others are emptied, the least filled first. In the remaining regions, blocks move from
+    /// the high end into lower free ranges.
     pub fn compact(&self) -> Compaction {
         self.shared.journal.tick();
         let mut plan = Compaction { planned: Vec::new() };
@@ -68,8 +68,7 @@ impl FlexAllocator {
 }
 
 impl Compaction {
-    /// Returns the blocks to copy, in an order in which no copy overwrites a block that is yet to be
-    /// copied.
+    /// Returns the blocks to copy, in an order in which no copy overwrites a block that is still to be copied.
     pub fn moves(&self) -> impl Iterator<Item = Move> + '_ {
         self.planned.iter().map(|planned| planned.shown)
     }
@@ -79,15 +78,15 @@ impl Compaction {
         self.planned.is_empty()
     }
 
-    /// Makes handles name the new places and frees the old ones, once the data has been copied. A
-    /// block that was freed or pinned meanwhile stays in its place, and its new room is given back.
-    /// Returns how many blocks have moved.
+    /// Redirects handles to the new places and frees the old ones; the data must have been copied. A block that was
+    /// freed or pinned in the meantime stays in place, and its reserved room is freed. Returns the number of blocks
+    /// that moved.
     pub fn commit(mut self) -> usize {
         let planned = std::mem::take(&mut self.planned);
         planned.into_iter().filter(Planned::commit).count()
     }
 
-    /// Plans to move all blocks of a slot to others, or nothing if they do not all fit.
+    /// Plans to move all blocks of a slot to others; plans nothing if they do not all fit.
     fn empty(&mut self, slot: &Arc<Slot>, others: &[&Arc<Slot>]) -> bool {
         let blocks = slot.movable();
         let all = slot.report().map_or(0, |region| region.blocks);
@@ -96,7 +95,7 @@ impl Compaction {
         }
         let before = self.planned.len();
         for (block, alignment) in &blocks {
-            // Fuller regions first, which `others` is sorted by, so that the emptier can be emptied.
+            // `others` is sorted by fill. Fuller regions are tried first, so that emptier ones can be emptied.
             let planned = others.iter().rev().find_map(|other| {
                 let planned = || Planned::new(slot, block, *alignment, other, None);
                 slot.is_like(other).then(planned).flatten()
@@ -133,7 +132,7 @@ impl Planned {
         below: Option<Bytes>,
     ) -> Option<Self> {
         let room = to.reserve_room(block, alignment, below)?;
-        // The block may be gone by now, and its region with it.
+        // The block and its region may have been freed by now.
         let addresses = from.address(block.offset).zip(to.address(room.offset));
         let Some((from_address, to_address)) = addresses else {
             to.give_room_back(room.key);
@@ -188,8 +187,8 @@ impl Slot {
         self.leave_freed(state);
     }
 
-    /// Moves a block into the room that was taken for it, and returns whether it could still be moved.
-    /// Its handle finds it in the new place from the moment in which it leaves the old one.
+    /// Moves a block into its reserved room, and returns whether it could still be moved. The handle finds the block at
+    /// the new place as soon as it leaves the old one.
     fn relocate(self: &Arc<Self>, key: BlockKey, to: &SlotBlock) -> bool {
         self.shared.journal.tick();
         if self.number == to.0.number {
@@ -215,7 +214,7 @@ impl Slot {
         done
     }
 
-    /// Frees the block here that moves `to` its new place, if it may be moved.
+    /// Frees the block here, which moves to `to`, if it may be moved.
     fn move_out(
         self: &Arc<Self>,
         state: &mut SlotState,

@@ -5,15 +5,15 @@ use std::str::FromStr;
 use crate::Bytes;
 use crate::policy::{self, BlockPolicy, Kind, RegionPolicy};
 
-/// Highest number of regions of an allocator; enough for any firmware table.
+/// Maximum number of regions of an allocator; enough for any firmware table.
 pub const MAX_REGIONS: usize = 64;
-/// Smallest alignment of blocks, which the device expects.
+/// Smallest block alignment, as required by the device.
 pub const MIN_ALIGNMENT: Bytes = Bytes::new(128);
 
 /// Configuration of a [`FlexAllocator`](super::FlexAllocator). The default is the RFC's.
 ///
-/// As text it is `key:value,key:value,…`, like PyTorch's; as a value, start from the default and
-/// assign fields:
+/// The text form is `key:value,key:value,…`, like PyTorch's. To build a value, start from the default and assign
+/// fields:
 ///
 /// ```
 /// use cubeyard_memory::flex::{Acquire, FlexConfig, Growth};
@@ -33,13 +33,13 @@ pub const MIN_ALIGNMENT: Bytes = Bytes::new(128);
 pub struct FlexConfig {
     /// `fallback_sizes`: sizes of a new region, in the order in which they are tried.
     pub fallback_sizes: Vec<Bytes>,
-    /// `max_regions`: highest number of regions at a time, 1 to 64.
+    /// `max_regions`: maximum number of regions at a time, 1 to 64.
     pub max_regions: usize,
-    /// `alignment`: granule of blocks, a power of two from [`MIN_ALIGNMENT`] on.
+    /// `alignment`: granule of blocks, a power of two and at least [`MIN_ALIGNMENT`].
     pub alignment: Bytes,
     /// `region`: order in which regions are tried.
     pub region: &'static RegionPolicy,
-    /// `block`: choice of a place in a region.
+    /// `block`: choice of a block's position in a region.
     pub block: &'static BlockPolicy,
     /// `acquire`: time at which regions are acquired.
     pub acquire: Acquire,
@@ -47,9 +47,9 @@ pub struct FlexConfig {
     pub release: Release,
     /// `growth`: whether regions are acquired whole or grow.
     pub growth: Growth,
-    /// `own_regions`: kinds that have regions of their own.
+    /// `own_regions`: kinds of blocks that get separate regions.
     pub own_regions: Vec<Kind>,
-    /// `history`: number of events that a snapshot has; 0 for none.
+    /// `history`: number of events in a snapshot; 0 disables the history.
     pub history: usize,
 }
 
@@ -58,20 +58,19 @@ pub struct FlexConfig {
 pub enum Acquire {
     /// `lazy`: when no region has room for a request.
     Lazy,
-    /// `first`: before every search as long as more can be had, as in the RFC's "Phase 1" for load
-    /// balancing; spreads over all regions at once.
+    /// `first`: before every search, as long as more can be acquired, as in the RFC's "Phase 1" for load balancing.
+    /// Blocks spread over all regions at once.
     First,
-    /// `eager(n)`: `n` regions when the allocator is made, more when they are full.
+    /// `eager(n)`: `n` regions when the allocator is built, more when these are full.
     Eager(usize),
 }
 
-/// Time at which idle regions, in which nothing is live, are released.
+/// Time at which idle regions are released; a region without live blocks is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// `never`: only by [`trim`](super::FlexAllocator::trim), not even for a request that finds no room.
     Never,
-    /// `when_idle(size)`: as soon as idle regions have more than this, and for a request that finds no
-    /// room.
+    /// `when_idle(size)`: as soon as idle regions hold more than `size`, and for a request that finds no room.
     WhenIdle(Bytes),
 }
 
@@ -80,12 +79,11 @@ pub enum Release {
 pub enum Growth {
     /// `fixed`: acquired whole, in one of the fallback sizes.
     Fixed,
-    /// `growable(size)`: this many bytes of addresses are reserved, and memory is committed in the
-    /// device's granules under blocks. It stays committed until a trim, or until a request finds no
-    /// room and needs it elsewhere.
+    /// `growable(size)`: `size` bytes of addresses are reserved, and memory is committed under blocks in the device's
+    /// granules. It stays committed until a trim, or until a request finds no room and needs it elsewhere.
     Growable(Bytes),
-    /// `recycle(size)`: as `growable`, but before memory is committed, as many idle granules of the
-    /// region are decommitted.
+    /// `recycle(size)`: like `growable`, but before memory is committed, the same number of idle granules of the region
+    /// are decommitted.
     Recycle(Bytes),
 }
 
@@ -106,26 +104,26 @@ impl Default for FlexConfig {
     }
 }
 
-/// A text that is no configuration.
+/// An invalid text form of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// There is no such key. Correct it.
-    #[error("unknown key `{key}`; known are {known}")]
+    /// The key is unknown. Correct it.
+    #[error("unknown key `{key}`; the keys are {known}")]
     UnknownKey {
         /// Key as written.
         key: String,
         /// List of all keys.
         known: String,
     },
-    /// The value cannot be used for the key. Correct it.
+    /// The value is invalid for the key. Correct it.
     #[error("`{key}:{value}`: expected {expected}")]
     BadValue {
         /// Key of the value.
         key: &'static str,
         /// Value as written.
         value: String,
-        /// Description of the values that are accepted.
+        /// Description of the accepted values.
         expected: String,
     },
 }
@@ -230,7 +228,7 @@ const KEYS: [Key; 10] = [
     ),
 ];
 
-/// Sets a field, if its value could be parsed.
+/// Sets a field if its value could be parsed.
 fn put<T>(field: &mut T, value: Option<T>) -> Option<()> {
     *field = value?;
     Some(())
@@ -240,7 +238,7 @@ fn one_of(names: impl Iterator<Item = &'static str>) -> String {
     format!("one of {}", names.collect::<Vec<_>>().join(", "))
 }
 
-/// Splits `[a;b;c]` into its elements, of which there is at least one.
+/// Splits `[a;b;c]` into its elements; the list must not be empty.
 fn list(value: &str) -> Option<impl Iterator<Item = &str>> {
     let inner = value.strip_prefix('[')?.strip_suffix(']')?;
     Some(inner.split(';').map(str::trim))
@@ -270,7 +268,7 @@ fn size(value: &str) -> Option<Bytes> {
 }
 
 impl FlexConfig {
-    /// Sets one key. On an error nothing is changed.
+    /// Sets one key. Nothing changes on an error.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
         let Some((name, expected, set)) = KEYS.iter().find(|(name, ..)| *name == key) else {
             let known = KEYS.map(|(name, ..)| name).join(", ");
@@ -283,7 +281,7 @@ impl FlexConfig {
         })
     }
 
-    /// Sets the keys of a text, `key:value,…`. On an error those before it are set.
+    /// Sets the keys of a text `key:value,…`. On an error, the keys before it stay set.
     pub fn update(&mut self, text: &str) -> Result<(), ConfigError> {
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once(':').unwrap_or((part, ""));
@@ -348,7 +346,7 @@ mod tests {
             `alignment:100`: expected a power of two from 128 to 2MiB
             `fallback_sizes:12GB`: expected [SIZE;SIZE;…], each a size such as 4GiB, 20MiB or 128, at least one
             `acquire:eager`: expected lazy, first or eager(COUNT)
-            unknown key `x`; known are fallback_sizes, max_regions, alignment, region, block, acquire, release, growth, own_regions, history"#]]
+            unknown key `x`; the keys are fallback_sizes, max_regions, alignment, region, block, acquire, release, growth, own_regions, history"#]]
         .assert_eq(&errors.join("\n"));
     }
 }

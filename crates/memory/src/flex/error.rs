@@ -7,26 +7,26 @@ use crate::device::RegionId;
 use crate::flex::{Growth, VirtualAddress};
 pub use crate::free_list::Shortage;
 
-/// A request that could not be served. No block was changed by it; idle granules may have been
-/// decommitted, and, unless the configuration says `release:never`, idle regions released.
+/// A request that could not be served. No block was changed. Idle granules may have been decommitted, and idle regions
+/// released unless the configuration has `release:never`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocateError {
-    /// No bytes were asked for; there is no block to return. Use a null address instead.
-    #[error("a block of zero bytes was asked for")]
+    /// Zero bytes were requested; there is no block to return. Use a null address instead.
+    #[error("a block of zero bytes was requested")]
     ZeroBytes,
-    /// The alignment is no power of two. Correct it.
-    #[error("an alignment of {0} was asked for, which is no power of two")]
+    /// The alignment is not a power of two. Correct it.
+    #[error("an alignment of {0} was requested, which is not a power of two")]
     BadAlignment(Bytes),
-    /// The request was made by the device or the streams while the allocator was calling them on this
-    /// thread, and would need another region, or a stream to pass. Make it after that call, or on
-    /// another thread that the call does not wait for.
+    /// The device or the streams made the request while the allocator was calling them on this thread, and it would
+    /// need another region or have to wait for a stream. Make it after that call, or on another thread that the call
+    /// does not wait for.
     #[error(
-        "the allocator is calling its device or streams on this thread; until that call has returned, only \
-         room that is there can be allocated"
+        "the allocator is calling its device or streams on this thread; until that call returns, only memory that is \
+        already available can be allocated"
     )]
     Reentrant,
-    /// There is no room. The report says of which kind the shortage is and what would help.
+    /// There is no room. The report states the kind of shortage and the remedies.
     #[error("{0}")]
     OutOfMemory(Box<OutOfMemory>),
 }
@@ -35,15 +35,15 @@ pub enum AllocateError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegionLimit {
-    /// No limit so far: a region that suits the request may be had when the device has room.
+    /// No limit so far: a region for the request can be acquired when the device has room.
     Open,
-    /// There are as many regions as `max_regions` allows, which is this number.
+    /// The number of regions has reached `max_regions`, the value given here.
     MaxRegions(usize),
-    /// The firmware's table has this many entries, all of them in use.
+    /// The firmware's table is full; its number of entries is given here.
     Table(usize),
-    /// The segment table has this many entries, and launches hold those without a region.
+    /// The segment table is full: launches hold the entries without a region. Its number of entries is given here.
     Launches(usize),
-    /// The device has refused every size of a region.
+    /// The device has refused a region of every size.
     Device,
 }
 
@@ -64,46 +64,46 @@ impl fmt::Display for RegionLimit {
     }
 }
 
-/// A report on a request for which there was no room.
+/// A report on a request that found no room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutOfMemory {
-    /// Number of bytes asked for.
+    /// Number of bytes requested.
     pub requested: Bytes,
-    /// The same, rounded up to the granule.
+    /// Number of bytes requested, rounded up to the granule.
     pub rounded: Bytes,
     /// Kind of the shortage.
     pub shortage: Shortage,
     /// Free bytes in all regions that the request may use.
     pub free: Bytes,
-    /// Length of the longest free range in any of them.
+    /// Length of the longest free range in any of these regions.
     pub largest: Bytes,
     /// Free memory of the device.
     pub device_free: Bytes,
-    /// Memory of the device in all.
+    /// Total memory of the device.
     pub device_total: Bytes,
-    /// Bound of that memory, in words, if the device gives one.
+    /// Reason for the limit of the device's memory, if the device states one.
     pub device_bound: Option<String>,
-    /// Length of the longest block that an empty region could hold.
+    /// Length of the longest block that fits an empty region.
     pub longest_block: Bytes,
     /// Whether no more regions are acquired.
     pub regions_locked: bool,
-    /// Limit that keeps the allocator from acquiring more.
+    /// Limit that prevents the allocator from acquiring more regions.
     pub limit: RegionLimit,
-    /// Figures of the regions, the oldest first.
+    /// Figures of the regions, oldest first.
     pub regions: Vec<RegionReport>,
     /// Freed bytes that wait for a stream.
     pub pending: Bytes,
-    /// Memory of idle regions of any kind, which a trim would give back.
+    /// Memory of idle regions of any kind, which a trim would return to the device.
     pub idle: Bytes,
-    /// Whether memory is in pieces and compaction could move a block: not one that is pinned, used by
-    /// several streams, or known by its address alone.
+    /// Whether free memory is fragmented and compaction could move a block. Blocks that are pinned, used by several
+    /// streams, or known by their address alone cannot move.
     pub movable: bool,
-    /// Growth of regions in the configuration.
+    /// Growth of regions, as configured.
     pub growth: Growth,
-    /// Granule in which the device can commit memory, if it can.
+    /// Granule in which the device can commit memory; `None` if it cannot.
     pub granule: Option<Bytes>,
-    /// Names of block policies that fragment memory less than the one in use.
+    /// Names of block policies that fragment memory less than the current one.
     pub fragments_less: &'static [&'static str],
 }
 
@@ -115,9 +115,9 @@ pub struct RegionReport {
     pub id: RegionId,
     /// Memory of the region: acquired, or committed where it is growable.
     pub size: Bytes,
-    /// Free bytes of that memory.
+    /// Free bytes of the region's memory.
     pub free: Bytes,
-    /// Length of the longest free range of it.
+    /// Length of the region's longest free range.
     pub largest: Bytes,
     /// Number of live blocks.
     pub blocks: usize,
@@ -157,30 +157,30 @@ impl fmt::Display for OutOfMemory {
     }
 }
 
-/// A free, or another call about a block, that was refused. Nothing was changed by it.
+/// A refused free or other operation on a block. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FreeError {
-    /// No region of this allocator has that name: the address belongs to another device or
-    /// allocator, or its region was released.
+    /// The address is in no region of this allocator: it belongs to another device or allocator, or its region was
+    /// released.
     #[error("{address} is in no region of this allocator")]
     UnknownRegion {
         /// The address given.
         address: VirtualAddress,
     },
-    /// No live block starts at that address: it was freed before, or points into a block.
+    /// No live block starts at the address: the block was freed before, or the address points into a block.
     #[error("no live block starts at {address}: it was freed before, or points inside a block")]
     NotLive {
         /// The address given.
         address: VirtualAddress,
     },
-    /// The token's block belongs to another allocator, where it may be live. Use that one.
+    /// The token's block belongs to another allocator, where it may be live. Use that allocator.
     #[error("the token's block belongs to another allocator")]
     Foreign,
     /// The token's block was freed before.
     #[error("the token is stale: its block was freed before")]
     Stale,
-    /// A handle owns the block, and frees it when it is dropped; leak the handle first.
-    #[error("the block belongs to a handle, which frees it when it is dropped")]
+    /// A handle owns the block and frees it when dropped. Leak the handle first.
+    #[error("the block belongs to a handle, which frees it when dropped")]
     Owned,
 }

@@ -7,7 +7,7 @@ use crate::index::Hole;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Granules {
-    /// A granule is `1 << shift` bytes.
+    /// Size of a granule as a power of two: `1 << shift` bytes.
     shift: u32,
     bits: Vec<u64>,
     committed: u64,
@@ -32,8 +32,7 @@ impl Granules {
         self.next(granules.clone(), false) == granules.end
     }
 
-    /// Returns the parts of the granules under `offset .. offset + size` that are not committed, as
-    /// offsets and sizes in bytes.
+    /// Returns the uncommitted parts of the granules under `offset .. offset + size`, as offsets and sizes in bytes.
     pub(crate) fn missing(&self, offset: Bytes, size: Bytes) -> Vec<(Bytes, Bytes)> {
         self.runs(self.under(offset, size), false)
     }
@@ -43,11 +42,11 @@ impl Granules {
         offset.get() >> self.shift..last + 1
     }
 
-    /// Returns the committed granules that lie wholly in a free range.
+    /// Returns the committed granules that lie entirely in a free range.
     pub(crate) fn idle(&self, hole: Hole) -> Vec<(Bytes, Bytes)> {
         let first = (hole.offset.get() + (1 << self.shift) - 1) >> self.shift;
         let end = (hole.offset + hole.size).get() >> self.shift;
-        // Beyond the bits nothing was ever committed; a free range may be as long as the region.
+        // Nothing beyond the bits was ever committed, although a free range may be as long as the region.
         self.runs(first..end.min(64 * self.bits.len() as u64), true)
     }
 
@@ -67,7 +66,7 @@ impl Granules {
         self.runs(0..64 * self.bits.len() as u64, true)
     }
 
-    /// Marks a part, both numbers multiples of the granule, as committed or not.
+    /// Marks a part as committed or not; `offset` and `size` are multiples of the granule.
     pub(crate) fn mark(&mut self, offset: Bytes, size: Bytes, committed: bool) {
         let granules = offset.get() >> self.shift..(offset + size).get() >> self.shift;
         let words =
@@ -87,8 +86,8 @@ impl Granules {
         }
     }
 
-    /// Returns the first of `granules` that is committed, or not, as asked; their end where none is.
-    /// A word of 64 granules at a time: a region may have millions.
+    /// Returns the first of `granules` whose state is `committed`, or the end of `granules` if there is none. It checks
+    /// 64 granules at a time, since a region may have millions.
     fn next(&self, granules: Range<u64>, committed: bool) -> u64 {
         let mut at = granules.start;
         while at < granules.end {

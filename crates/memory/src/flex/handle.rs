@@ -1,4 +1,4 @@
-//! Allocations, which own blocks of device memory, and pins, which keep them in place.
+//! Allocations, which own blocks of device memory, and pins, which keep blocks in place.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ use crate::index::{Block, BlockKey};
 use crate::policy::Kind;
 use crate::sync::Arc;
 
-/// An owned block of device memory. Dropping it frees the block, from any thread; it can be neither
-/// copied nor freed twice, and it keeps its region alive.
+/// An owned block of device memory. Dropping it frees the block, from any thread. It can be neither copied nor freed
+/// twice, and it keeps its region alive.
 ///
-/// It names its block, not a place: if compaction moves the block, [`address`](Self::address)
-/// returns the new place.
+/// An allocation names a block, not a place: if compaction moves the block, [`address`](Self::address) returns the new
+/// place.
 pub struct Allocation {
-    /// None once the handle is consumed.
+    /// Slot of the block; `None` once the handle is consumed.
     slot: Option<Arc<Slot>>,
     key: BlockKey,
 }
@@ -27,12 +27,12 @@ impl Allocation {
         Self { slot: Some(slot), key }
     }
 
-    /// Returns the present address of the block. [`pin`](Self::pin) it to keep it there.
+    /// Returns the current address of the block. [`pin`](Self::pin) the block to keep it there.
     pub fn address(&self) -> VirtualAddress {
         self.find().0
     }
 
-    /// Returns the present address in the flat address space of snapshots.
+    /// Returns the current address in the flat address space of snapshots.
     pub(super) fn flat(&self) -> u64 {
         self.follow(|slot, key| slot.with(|region| region.flat(key)))
     }
@@ -42,7 +42,7 @@ impl Allocation {
         self.find().1.size
     }
 
-    /// Returns the number of bytes that were asked for.
+    /// Returns the number of bytes requested.
     pub fn requested(&self) -> Bytes {
         self.find().1.requested
     }
@@ -52,28 +52,28 @@ impl Allocation {
         Tag::from_bits(self.find().1.tag).kind()
     }
 
-    /// Notes that `stream` uses the block too: once freed, it is used again only when that stream
-    /// has passed everything that it was given until then.
+    /// Records that `stream` uses the block as well. Once freed, the block is reused only when that stream has passed
+    /// all work submitted to it before the free.
     pub fn record_stream(&self, stream: u32) {
         self.follow(|slot, key| slot.with(|region| region.record_stream(key, |_| true, stream)));
     }
 
-    /// Keeps the block in its place, and live even if this is dropped, for as long as the pin lives.
+    /// Keeps the block live and in place as long as the pin lives, even if this handle is dropped.
     pub fn pin(&self) -> Pin {
         self.follow(|slot, key| Pin::new(slot, key, |_| true))
     }
 
-    /// Gives up ownership without freeing: the block is then freed by its address
-    /// ([`FlexAllocator::deallocate`](super::FlexAllocator::deallocate)). An address cannot follow a
-    /// block, so compaction leaves this one in its place.
+    /// Gives up ownership without freeing. The block is then freed by its address
+    /// ([`FlexAllocator::deallocate`](super::FlexAllocator::deallocate)). An address cannot follow a block, so
+    /// compaction leaves the block in place.
     pub fn leak(mut self) -> VirtualAddress {
         let address = self.follow(|slot, key| slot.with(|region| region.leak(key)));
         self.slot = None;
         address
     }
 
-    /// Gives up ownership without freeing, and returns the slot and key that the handle names. (If
-    /// compaction has moved the block, its present place is in the table of moved blocks.)
+    /// Gives up ownership without freeing, and returns the slot and key that the handle names. (If compaction has moved
+    /// the block, the table of moved blocks has its current place.)
     pub(super) fn release(mut self) -> SlotBlock {
         self.follow(|slot, key| slot.with(|region| region.set_leaked(key, true)));
         (self.slot.take().expect("a handle has a slot until it is consumed"), self.key)
@@ -106,7 +106,7 @@ impl fmt::Debug for Allocation {
     }
 }
 
-/// Keeps a block live and in its place. See [`Allocation::pin`].
+/// Guard that keeps a block live and in place. See [`Allocation::pin`].
 #[derive(Debug)]
 pub struct Pin {
     slot: Arc<Slot>,
@@ -126,7 +126,7 @@ impl Pin {
         Ok(Self { slot: Arc::clone(slot), key, address, size: block.size })
     }
 
-    /// Returns the address of the block, which stays the same for as long as this lives.
+    /// Returns the address of the block, which stays the same as long as the pin lives.
     pub fn address(&self) -> VirtualAddress {
         self.address
     }

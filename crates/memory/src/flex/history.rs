@@ -1,11 +1,11 @@
-//! The last events of an allocator, for its snapshots.
+//! The most recent events of an allocator, for its snapshots.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::Bytes;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, lock};
 
-/// Kind of an event, in PyTorch's words.
+/// Kind of an event, in PyTorch's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
@@ -15,7 +15,7 @@ pub enum Action {
     FreeRequested,
     /// A freed block can be allocated again, because its streams have passed.
     FreeCompleted,
-    /// A region was acquired. (A reserved region counts only as the memory that is mapped into it.)
+    /// A region was acquired. (A reserved region counts only the memory mapped into it.)
     SegmentAlloc,
     /// A region was released.
     SegmentFree,
@@ -23,7 +23,7 @@ pub enum Action {
     SegmentMap,
     /// Memory was decommitted from a part of a region.
     SegmentUnmap,
-    /// A request failed; the address of the entry is the device's free memory in bytes.
+    /// A request failed. The address field of the entry holds the device's free memory in bytes.
     OutOfMemory,
     /// A snapshot was taken.
     Snapshot,
@@ -54,22 +54,22 @@ pub struct HistoryEntry {
     pub action: Action,
     /// Address in the flat address space of snapshots.
     pub address: u64,
-    /// Number of bytes concerned.
+    /// Number of bytes affected.
     pub size: Bytes,
     /// Stream of the block; 0 for events about regions.
     pub stream: u32,
-    /// Time in microseconds of the allocator's clock; without a clock, the number of the event.
+    /// Time of the event in microseconds, from the allocator's clock; without a clock, the event's number.
     pub time_us: u64,
-    /// Call site of the block's allocation; 0 where it is unknown.
+    /// Call site of the block's allocation; 0 if unknown.
     pub site: u32,
 }
 
 pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// The history that an allocator keeps, if it keeps any, and the clock that dates its entries.
+/// The history of an allocator, if it keeps one, and the clock for its timestamps.
 pub(crate) struct Journal {
     ring: Mutex<Ring>,
-    /// Whether the ring has room for an entry, to be read without its lock.
+    /// Whether the ring has a nonzero capacity; read without the lock.
     kept: AtomicBool,
     clock: Option<Clock>,
     now_us: AtomicU64,
@@ -79,19 +79,19 @@ struct Ring {
     entries: VecDeque<HistoryEntry>,
     limit: usize,
     recorded: u64,
-    /// Call sites of live blocks by address, as far as they are known.
+    /// Call sites of live blocks by address, where known.
     sites: BTreeMap<u64, u32>,
 }
 
 impl Journal {
-    /// Creates a history of the last `limit` events; of none where that is 0.
+    /// Creates a history of the last `limit` events; 0 disables it.
     pub(crate) fn new(limit: usize, clock: Option<Clock>) -> Self {
         let ring = Ring { entries: VecDeque::new(), limit, recorded: 0, sites: BTreeMap::new() };
         let kept = AtomicBool::new(limit > 0);
         Self { ring: Mutex::new(ring), kept, clock, now_us: AtomicU64::new(0) }
     }
 
-    /// Begins a new history, of the last `limit` events.
+    /// Starts a new history of the last `limit` events.
     pub(crate) fn restart(&self, limit: usize) {
         let mut ring = lock(&self.ring);
         self.kept.store(limit > 0, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Journal {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Reads the clock. Called with no lock held, since the clock is the user's code.
+    /// Reads the clock. It is called with no lock held, since the clock is user code.
     pub(crate) fn tick(&self) {
         if let Some(clock) = self.clock.as_ref().filter(|_| self.is_kept()) {
             self.now_us.fetch_max(clock(), Ordering::Relaxed);
@@ -136,7 +136,7 @@ impl Journal {
         ring.recorded += 1;
     }
 
-    /// Notes the call site of a block whose allocation was recorded, before its owner has it.
+    /// Records the call site of a block whose allocation was recorded, before the owner receives the block.
     pub(crate) fn note_site(&self, address: u64, site: u32) {
         let mut ring = lock(&self.ring);
         if ring.limit == 0 {

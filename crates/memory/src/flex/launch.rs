@@ -1,11 +1,10 @@
-//! Launches: programs in device memory, the addresses they are given, and tiles.
+//! Launches: programs in device memory, the operand addresses passed to them, and tiles.
 //!
-//! A [`Program`] is an allocation of its own kind that the binary is loaded into, with its number of
-//! parameters. A [`Launch`] takes an operand for each, pins them, so that they are neither moved nor
-//! freed while it runs, and resolves their addresses through the segment table, of which it carries a
-//! copy. The addresses go to the device in a [`CorrectionBuffer`], for which every launch has a block
-//! of its own: two launches of one program do not disturb each other. [`Tiles`] steps
-//! through an operand tile by tile, which moves the offset and never the region.
+//! A [`Program`] is an allocation of a separate kind that holds the binary, with its number of parameters. A [`Launch`]
+//! takes one operand per parameter and pins the operands, so that they are neither moved nor freed while it runs. It
+//! resolves their addresses through the segment table and carries a copy of the table. The addresses go to the device
+//! in a [`CorrectionBuffer`]. Every launch has a separate block for it, so two launches of one program do not disturb
+//! each other. [`Tiles`] steps through an operand tile by tile; the offset advances, the region never changes.
 
 mod tiles;
 
@@ -21,7 +20,7 @@ use crate::Bytes;
 use crate::policy::{Kind, Request};
 use crate::sync::{Arc, lock};
 
-/// Memory of a program on the device.
+/// A program in device memory.
 #[derive(Debug)]
 pub struct Program {
     memory: Allocation,
@@ -30,7 +29,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns the memory that the binary is loaded into.
+    /// Returns the memory of the binary.
     pub fn memory(&self) -> &Allocation {
         &self.memory
     }
@@ -46,7 +45,7 @@ impl Program {
     }
 }
 
-/// A block for a launch, or a part of one: from an [`Allocation`] or a token.
+/// A block for a launch, or a part of a block, given by an [`Allocation`] or a token.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument<'a> {
     block: Named<'a>,
@@ -72,7 +71,7 @@ impl From<AllocationToken> for Argument<'_> {
 }
 
 impl Argument<'_> {
-    /// Restricts the argument to `size` bytes of the block, from `offset` on.
+    /// Restricts the argument to `size` bytes of the block, starting at `offset`.
     #[must_use]
     pub fn part(mut self, offset: Bytes, size: Bytes) -> Self {
         self.part = Some((offset, size));
@@ -80,7 +79,7 @@ impl Argument<'_> {
     }
 }
 
-/// An operand of a launch: an address that a program can use.
+/// An operand of a launch, as an address that a program can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operand {
@@ -88,17 +87,17 @@ pub struct Operand {
     pub segment: SegmentId,
     /// Offset in the region.
     pub offset: Bytes,
-    /// Flat address of the two.
+    /// Flat address of the segment and offset.
     pub flat: u64,
     /// Length in bytes.
     pub size: Bytes,
 }
 
-/// A launch that was refused. Nothing is pinned or allocated for it.
+/// A refused launch. Nothing is pinned or allocated for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// The program was given more or fewer operands than it has parameters. Correct the call.
+    /// The number of operands differs from the program's number of parameters. Correct the call.
     #[error(
         "the program takes {expected} operands, and {found} {} given",
         if *.found == 1 { "was" } else { "were" }
@@ -109,13 +108,13 @@ pub enum LaunchError {
         /// Number of operands given.
         found: usize,
     },
-    /// The program was loaded by another allocator. Launch it with that one.
+    /// The program was loaded by another allocator. Launch it with that allocator.
     #[error("the program at {address} belongs to another allocator")]
     ForeignProgram {
         /// Address of the program.
         address: VirtualAddress,
     },
-    /// The operand's region is not in the segment table: it belongs to another allocator.
+    /// The operand's region is not in the segment table, because it belongs to another allocator.
     #[error("operand {operand} at {address} is in no segment of this allocator")]
     UnknownSegment {
         /// Number of the operand.
@@ -128,11 +127,11 @@ pub enum LaunchError {
     BadToken {
         /// Number of the operand.
         operand: usize,
-        /// Reason for refusing the token.
+        /// Reason why the token was refused.
         source: FreeError,
     },
-    /// The operand is a part that reaches beyond its block, or is empty. Correct the call.
-    #[error("operand {operand}: {size} from {offset} on are no part of a block of {block}")]
+    /// The operand is a part that extends beyond its block or is empty. Correct the call.
+    #[error("operand {operand}: {size} from offset {offset} is not a part of a block of {block}")]
     BadPart {
         /// Number of the operand.
         operand: usize,
@@ -143,15 +142,15 @@ pub enum LaunchError {
         /// Length of the block.
         block: Bytes,
     },
-    /// There is no room for the addresses of the operands. Free something and try again.
+    /// There is no room for the operand addresses. Free some memory and try again.
     #[error("no block for the corrections of a launch: {0}")]
     Corrections(#[source] AllocateError),
-    /// A tile reaches beyond its operand, or the operand beyond 64 bits, or a step is zero.
+    /// A tile extends beyond its operand, the operand exceeds 64 bits, or a step is zero.
     #[error("tiles of {tile} every {stride} do not fit an operand of {size}")]
     BadTile {
         /// Length of a tile.
         tile: Bytes,
-        /// Distance between the starts of tiles.
+        /// Distance between the starts of consecutive tiles.
         stride: Bytes,
         /// Length of the operand.
         size: Bytes,
@@ -165,8 +164,8 @@ impl FlexAllocator {
         Ok(Program { memory, binary, parameters })
     }
 
-    /// Prepares a launch of `program` on an operand for each of its parameters: pins all of them,
-    /// allocates a block for their addresses, and resolves these through the segment table.
+    /// Prepares a launch of `program` with one operand per parameter: pins all operands, allocates a block for their
+    /// addresses, and resolves the addresses through the segment table.
     pub fn launch<'a, A: Into<Argument<'a>>>(
         &self,
         program: &Program,
@@ -185,7 +184,7 @@ impl FlexAllocator {
         let pinned = numbered.map(|(number, argument)| self.pin_operand(number, argument));
         let pinned = pinned.collect::<Result<Vec<_>, _>>()?;
         let corrections = self.correction_block(pinned.len()).map_err(LaunchError::Corrections)?;
-        // The table is looked at when all blocks are in their places for good.
+        // The table is read only after all blocks are pinned.
         let table = HeldTable::new(&self.shared);
         let operands: Vec<_> = pinned.iter().map(|part| part.resolve(&table.table)).collect();
         let buffer = CorrectionBuffer::new(&operands);
@@ -193,8 +192,8 @@ impl FlexAllocator {
         Ok(Launch { program, corrections, pins, operands, buffer, table })
     }
 
-    /// Returns the physical address of an address in a region of this allocator. `None` for a region
-    /// of another allocator, and where the device does not know it.
+    /// Returns the physical address of an address in a region of this allocator. Returns `None` for a region of another
+    /// allocator, and if the device does not know the physical address.
     pub fn physical_address(&self, address: VirtualAddress) -> Option<u64> {
         self.segment_table().get(address.region_id)?;
         let start = self.shared.device.physical_address(address.region_id)?;
@@ -208,7 +207,7 @@ impl FlexAllocator {
                 self.pin_token(token).map_err(|source| LaunchError::BadToken { operand, source })?
             }
         };
-        // Regions of two virtual functions have the same names.
+        // Regions of two virtual functions can have the same names.
         if !pin.belongs_to(self) {
             return Err(LaunchError::UnknownSegment { operand, address: pin.address() });
         }
@@ -220,8 +219,8 @@ impl FlexAllocator {
         Ok(Pinned { pin, offset, size })
     }
 
-    /// Allocates a block for the addresses of operands, which lives as long as its pin. A launch without
-    /// operands has one too.
+    /// Allocates a block for the operand addresses, which lives as long as its pin. A launch without operands also gets
+    /// one.
     fn correction_block(&self, operands: usize) -> Result<Pin, AllocateError> {
         let size = Bytes::new(CorrectionBuffer::ENTRY.get() * operands.max(1) as u64);
         let block = self.allocate_for(&Request { kind: Kind::Program, ..Request::new(size) })?;
@@ -245,9 +244,8 @@ impl Pinned {
     }
 }
 
-/// A launch that is ready to run. While it lives, its program, its operands and its corrections stay
-/// where they are, even if their owners drop them, and no entry of its segment table gets another
-/// meaning; drop it when the device is done.
+/// A launch that is ready to run. As long as it lives, its program, operands and corrections stay in place, even if
+/// their owners drop them, and no entry of its segment table is reused. Drop it when the device is done.
 #[derive(Debug)]
 pub struct Launch {
     program: Pin,
@@ -269,8 +267,7 @@ impl Launch {
         &self.operands
     }
 
-    /// Returns the block of this launch for the addresses of its operands, and the bytes to write there
-    /// before the program runs.
+    /// Returns this launch's block for the operand addresses, and the bytes to write there before the program runs.
     pub fn corrections(&self) -> (VirtualAddress, &CorrectionBuffer) {
         (self.corrections.address(), &self.buffer)
     }
@@ -293,7 +290,7 @@ impl Launch {
     }
 }
 
-/// The segment table of a launch, whose entries it holds.
+/// The segment table of a launch, which holds its entries.
 struct HeldTable {
     shared: Arc<Shared>,
     table: SegmentTable,
@@ -321,8 +318,8 @@ impl Drop for HeldTable {
     }
 }
 
-/// The addresses of a launch's operands in memory: for each operand its flat address and its size,
-/// 8 bytes each, the low byte first.
+/// Operand addresses of a launch, as laid out in memory: for each operand its flat address and its size, 8 bytes each,
+/// little-endian.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorrectionBuffer {
     bytes: Vec<u8>,
@@ -342,7 +339,7 @@ impl CorrectionBuffer {
         &self.bytes
     }
 
-    /// Returns the number of bytes.
+    /// Returns the size of the buffer in bytes.
     pub fn size(&self) -> Bytes {
         Bytes::new(self.bytes.len() as u64)
     }

@@ -1,26 +1,26 @@
-//! Forwarding of blocks that compaction has moved: a handle keeps naming the place of its allocation.
+//! Forwarding of blocks that compaction has moved: a handle keeps naming the original place of its block.
 
 use std::collections::BTreeMap;
 
 use crate::index::BlockKey;
 use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 
-/// The number of a slot, and a block's key there.
+/// Number of a slot, and the key of a block in it.
 pub(crate) type SlotKey = (usize, BlockKey);
 
-/// Places (`T`) of the moved blocks of an allocator that are live.
+/// Current places (`T`) of the live blocks that compaction has moved.
 #[derive(Debug)]
 pub(crate) struct Moves<T> {
     table: Mutex<Table<T>>,
-    /// Number of entries, read without the lock.
+    /// Number of entries; read without the lock.
     len: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct Table<T> {
-    /// Present place of a block, by the place that its handle names.
+    /// Current place of a block, by the place that its handle names.
     forward: BTreeMap<SlotKey, T>,
-    /// Place that the handle names, by the block's present place.
+    /// Place that the handle names, by the block's current place.
     back: BTreeMap<SlotKey, SlotKey>,
 }
 
@@ -49,7 +49,7 @@ impl<T: Clone> Moves<T> {
         lock(&self.table).forward.values().cloned().collect()
     }
 
-    /// Notes that the block at `from` has moved to `place`, which is `to`.
+    /// Records that the block at `from` has moved to `place`, whose key is `to`.
     pub(crate) fn insert(&self, from: SlotKey, to: SlotKey, place: T) {
         let mut table = lock(&self.table);
         let handle = table.back.remove(&from).unwrap_or(from);
@@ -58,7 +58,7 @@ impl<T: Clone> Moves<T> {
         self.len.store(table.forward.len(), Ordering::Release);
     }
 
-    /// Removes a handle's block, which is being freed, and returns its present place.
+    /// Removes the block of a handle, which is being freed, and returns its current place.
     pub(crate) fn remove(&self, handle: SlotKey, key: impl Fn(&T) -> SlotKey) -> Option<T> {
         if self.is_empty() {
             return None;
@@ -70,8 +70,7 @@ impl<T: Clone> Moves<T> {
         Some(place)
     }
 
-    /// Removes the block at its present place `at`, and returns that place for the caller to drop with
-    /// no lock held.
+    /// Removes the block whose current place is `at`. Returns the entry, so that the caller drops it with no lock held.
     pub(crate) fn remove_at(&self, at: SlotKey) -> Option<T> {
         let mut table = lock(&self.table);
         let handle = table.back.remove(&at)?;

@@ -1,4 +1,4 @@
-//! The ladder of steps for a request that found no room, and the report where none helped.
+//! The ladder of steps for a request that found no room, and the report if no step helped.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -14,7 +14,7 @@ use crate::Bytes;
 use crate::policy::Request;
 use crate::stats::{Places, Pool, Quantity};
 
-/// A placed request, the end without one, or the next step.
+/// A placed request, failure, or continuation with the next step.
 type Outcome = ControlFlow<Option<Allocation>>;
 
 fn placed(found: Option<Allocation>) -> Outcome {
@@ -25,12 +25,12 @@ fn placed(found: Option<Allocation>) -> Outcome {
 struct Climb<'a> {
     allocator: &'a FlexAllocator,
     request: &'a Request,
-    /// [`Shared::changes`](super::slots::Shared::changes) when regions were last asked for.
+    /// Value of [`Shared::changes`](super::slots::Shared::changes) when regions were last searched.
     seen: u64,
 }
 
 impl Climb<'_> {
-    /// The steps in order. Each places the request, ends the climb, or leaves it to the next step.
+    /// The steps in order. Each step places the request, ends the climb, or continues with the next step.
     const LADDER: [fn(&mut Self) -> Outcome; 9] = [
         Self::acquire_region,
         Self::count_retry,
@@ -43,7 +43,7 @@ impl Climb<'_> {
         Self::exchange_idle_memory,
     ];
 
-    /// Searches all regions and acquires another one, again for as long as other threads change them.
+    /// Searches all regions and acquires another; repeats this as long as other threads change the regions.
     fn acquire_region(&mut self) -> Outcome {
         let Self { allocator, request, .. } = *self;
         self.seen = allocator.shared.changes();
@@ -69,15 +69,15 @@ impl Climb<'_> {
         Continue(())
     }
 
-    /// Searches again, also in memory that the strategy would not choose.
+    /// Searches again, including memory that the strategy would not choose.
     fn search_everywhere(&mut self) -> Outcome {
         let Self { allocator, request, .. } = *self;
         placed(allocator.search(request))?;
         placed(allocator.search_in_order(request, Slot::try_backed))
     }
 
-    /// Gives idle memory back to the device (granules only, where regions are never released), if a
-    /// region can be acquired, or memory committed, for the request then.
+    /// Returns idle memory to the device, if a region can then be acquired or memory committed for the request. If
+    /// regions are never released, only granules are returned.
     fn exchange_idle_memory(&mut self) -> Outcome {
         let Self { allocator, request, seen } = *self;
         let shared = &allocator.shared;
@@ -100,7 +100,7 @@ impl Climb<'_> {
         }
     }
 
-    /// Calls the callbacks; where there are none, no further step can help.
+    /// Calls the callbacks. Without callbacks, no further step can help.
     fn call_back(&mut self) -> Outcome {
         let Self { allocator, request, .. } = *self;
         self.seen = allocator.shared.changes();
@@ -135,9 +135,9 @@ impl FlexAllocator {
         AllocateError::OutOfMemory(Box::new(report))
     }
 
-    /// Searches committed memory with all regions locked. A search of one region after the other can
-    /// miss room that is there all the time, when another thread frees a block in a region that was
-    /// searched and allocates one in a region that was not.
+    /// Searches committed memory with all regions locked. A search of one region after another can miss room that
+    /// exists all the time: another thread may free a block in a region already searched and allocate one in a region
+    /// not yet searched.
     fn search_at_once(&self, request: &Request) -> Option<Allocation> {
         let mut states: Vec<_> = self.slots.iter().map(Slot::enter).collect();
         let found = self.ordered(request, |slot| {
@@ -189,8 +189,8 @@ impl FlexAllocator {
         }
     }
 
-    /// Returns what keeps it from acquiring a region. A full table of the device, which others may use
-    /// too, comes before every other limit.
+    /// Returns the limit that prevents the allocator from acquiring a region. A full table of the device, which other
+    /// allocators may share, takes precedence over every other limit.
     fn region_limit(&self) -> RegionLimit {
         let full = self.shared.device.table().filter(|table| table.free == 0);
         full.map_or_else(|| self.limit(), |table| RegionLimit::Table(table.entries))

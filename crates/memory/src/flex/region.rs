@@ -1,5 +1,5 @@
-//! State of one region: its blocks, its committed granules and its counts. It has no lock, calls no
-//! device and keeps no history; a [slot](super::slots) adds these.
+//! State of one region: its blocks, committed granules and counts. It has no lock, calls no device and keeps no
+//! history; a [slot](super::slots) adds these.
 
 mod growth;
 mod room;
@@ -25,7 +25,7 @@ pub(crate) struct Region {
     pub(crate) handle: RegionHandle,
     pub(crate) index: FreeIndex,
     strategy: Box<dyn BlockStrategy>,
-    /// Granules with memory; only a growable region lacks any.
+    /// Granules with memory; `None` for a region of fixed size, which is fully backed.
     granules: Option<Granules>,
     /// Start in the flat address space of snapshots and the segment table.
     pub(crate) base: u64,
@@ -84,21 +84,21 @@ impl Region {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlacedBlock {
     pub(crate) key: BlockKey,
-    /// Whether it has memory, rather than memory to be committed for it.
+    /// Whether the block already has memory; otherwise memory must be committed for it.
     pub(crate) backed: bool,
 }
 
-/// State of the few blocks that need more than a tag.
+/// Additional state of the few blocks that need more than a tag.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Note {
     pins: usize,
-    /// Its owner freed it while it was pinned; the last pin completes that.
+    /// Whether the owner freed the block while it was pinned; the last pin completes the free.
     orphan: bool,
-    /// Streams that use it beside its own.
+    /// Streams that use the block besides its own.
     streams: Vec<u32>,
-    /// Its own stream, where the tag has no room for it.
+    /// The block's own stream, if the tag has no room for it.
     own_stream: Option<u32>,
-    /// The alignment that was asked for, where it is above the granule.
+    /// The requested alignment, if it is above the granule.
     alignment: Option<Bytes>,
 }
 
@@ -114,15 +114,15 @@ impl Note {
     }
 }
 
-/// State of the region in a slot, with the counts of all regions that were in it.
+/// State of the region in a slot, with the accumulated counts of all regions that were in the slot.
 #[derive(Debug)]
 pub(crate) struct RegionState {
     region: Option<Region>,
     pub(crate) counts: Counts,
     notes: BTreeMap<BlockKey, Note>,
-    /// Whether a region is or was here.
+    /// Whether the slot holds or ever held a region.
     pub(crate) used: bool,
-    /// Serial number of the last block of earlier regions, so that no key is valid in two of them.
+    /// Serial number of the last block of earlier regions, so that no key is valid in two regions.
     serial: u32,
 }
 
@@ -152,7 +152,7 @@ impl RegionState {
         self.region.as_ref().is_some_and(Region::is_idle)
     }
 
-    /// Puts a new region in place of none.
+    /// Puts a new region into an empty slot.
     pub(crate) fn settle(
         &mut self,
         handle: RegionHandle,
@@ -180,7 +180,7 @@ impl RegionState {
         self.region.take()
     }
 
-    /// Places a request, or changes nothing where there is no room.
+    /// Places a request; changes nothing if there is no room.
     #[inline]
     pub(crate) fn place(&mut self, request: &Request) -> Option<PlacedBlock> {
         let region = self.region.as_mut()?;
@@ -213,7 +213,7 @@ impl RegionState {
         Ok(self.region().base + block.offset.get())
     }
 
-    /// Returns the key of the leaked block at an address and makes it owned, to be freed.
+    /// Returns the key of the leaked block at an address and makes the block owned, so that it can be freed.
     pub(crate) fn reclaim_at(&mut self, address: VirtualAddress) -> Result<BlockKey, FreeError> {
         let region = self.region.as_mut().filter(|region| region.handle.id == address.region_id);
         let region = region.ok_or(FreeError::UnknownRegion { address })?;
@@ -224,8 +224,8 @@ impl RegionState {
         Ok(block.key)
     }
 
-    /// Frees a block for its owner, which leaves its range in use until [`give_back`](Self::give_back), and
-    /// returns its stream. A pinned block stays until its last pin is gone, and nothing is returned.
+    /// Frees a block on behalf of its owner and returns its stream. The range stays in use until
+    /// [`give_back`](Self::give_back). A pinned block stays live until its last pin is gone; `None` is returned for it.
     #[inline]
     pub(crate) fn let_go(&mut self, key: BlockKey) -> Result<Option<u32>, FreeError> {
         let (block, tag) = self.owned(key)?;
@@ -242,7 +242,7 @@ impl RegionState {
         Ok(Some(stream))
     }
 
-    /// Forgets the note of a freed block, and returns the streams that use it beside its own.
+    /// Removes the note of a freed block, and returns the streams that use the block besides its own.
     #[inline]
     pub(crate) fn take_streams(&mut self, key: BlockKey) -> Vec<u32> {
         if self.notes.is_empty() {
@@ -256,7 +256,7 @@ impl RegionState {
         self.set_tag(key, tag.without_note().pending());
     }
 
-    /// Returns a block that is in use, or room that compaction has taken for one.
+    /// Returns a block in use, or room that compaction has reserved for one.
     pub(crate) fn block(&self, key: BlockKey) -> Block {
         self.region().index.get(key).expect("a block in use has its key")
     }
@@ -275,8 +275,8 @@ impl RegionState {
         block
     }
 
-    /// Sets whether a live block may be freed by its address or token, and not by a handle. A block
-    /// that is so already is refused.
+    /// Sets whether a live block is freed by its address or token instead of by a handle. Refused if the block is
+    /// already in that state.
     pub(crate) fn set_leaked(&mut self, key: BlockKey, leaked: bool) -> Result<(), FreeError> {
         let (_, tag) = self.owned(key)?;
         if tag.is_leaked() == leaked {
@@ -286,7 +286,7 @@ impl RegionState {
         Ok(())
     }
 
-    /// Takes the handle from a block, whose address is returned. Nothing moves the block any more.
+    /// Detaches a block from its handle and returns the block's address. The block does not move any more.
     pub(crate) fn leak(&mut self, key: BlockKey) -> Result<VirtualAddress, FreeError> {
         let (block, tag) = self.owned(key)?;
         if tag.is_leaked() {
@@ -300,7 +300,7 @@ impl RegionState {
         self.change_note(key, usable, |note, _| note.pins += 1)
     }
 
-    /// Removes a pin, and returns whether that was the last one of a block that its owner has freed.
+    /// Removes a pin, and returns whether it was the last pin of a block that its owner has freed.
     pub(crate) fn unpin(&mut self, key: BlockKey) -> bool {
         let unpinned = self.change_note(
             key,
@@ -327,7 +327,7 @@ impl RegionState {
         })
     }
 
-    /// Changes the note of a live block, which is refused where the tag is not `usable`.
+    /// Changes the note of a live block; refused if the tag is not `usable`.
     fn change_note<T>(
         &mut self,
         key: BlockKey,
@@ -383,7 +383,7 @@ impl RegionState {
         self.counts.add(Quantity::AllocatedBytes, pool, block.size.get());
     }
 
-    /// Counts a block that was placed, whether it has an owner or not.
+    /// Counts a placed block, with or without an owner.
     fn count_use(&mut self, block: &Block) {
         let pool = Pool::of(block.size);
         self.counts.add(Quantity::Active, pool, 1);
@@ -400,7 +400,7 @@ impl RegionState {
 
     fn count_splits(&mut self) {
         let Some(region) = &mut self.region else { return };
-        // What was freed last would be looked up now to be counted, and once more to be joined.
+        // Otherwise, the last freed block would be looked up twice: now to be counted, and later to be merged.
         region.index.join_waiting();
         let active = self.counts.current(Quantity::ActiveBytes);
         let (count, bytes) = if region.is_idle() {

@@ -1,4 +1,4 @@
-//! Allocators of several devices.
+//! Registry of the allocators of several devices.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,9 +17,9 @@ impl fmt::Display for DeviceIndex {
     }
 }
 
-/// A device of that number is registered already.
+/// A device with this number is already registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} has an allocator already")]
+#[error("{0} already has an allocator")]
 pub struct AlreadyRegistered(pub DeviceIndex);
 
 /// The allocators of several devices, which share nothing.

@@ -1,7 +1,7 @@
-//! The segment table, in which a program on the device finds a region.
+//! The segment table, through which a program on the device finds a region.
 //!
-//! The table has as many entries as the firmware's. A launch carries a copy of it to the device, so
-//! the entry of a released region is used again only when no launch holds it.
+//! The table has the same number of entries as the firmware's table. A launch carries a copy of it to the device, so
+//! the entry of a released region is reused only when no launch holds it.
 
 use std::fmt;
 
@@ -53,31 +53,31 @@ impl SegmentTable {
         })
     }
 
-    /// Returns all entries in order; `None` where there is no region.
+    /// Returns all entries in order; `None` for an entry without a region.
     pub fn entries(&self) -> &[Option<Segment>] {
         &self.entries
     }
 }
 
-/// Regions begin at multiples of this in the flat address space, and not at its start: compilers set
-/// address registers a little before a tensor, which must not wrap.
+/// Alignment of region starts in the flat address space, and the lowest start. Compilers set address registers slightly
+/// below a tensor, and such an address must not wrap around.
 const STEP: Bytes = Bytes::gib(16);
 
 /// The segment table of an allocator, with the launches that hold its entries.
 #[derive(Debug)]
 pub(crate) struct Segments {
     entries: Vec<TableEntry>,
-    /// Flat address behind the latest region.
+    /// Flat address after the most recent region.
     next: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct TableEntry {
-    /// Present or latest region of the entry.
+    /// Current or most recent region of the entry.
     segment: Option<Segment>,
-    /// Whether the region is not released.
+    /// Whether the region has not been released.
     live: bool,
-    /// Number of launches with the entry in their copy of the table.
+    /// Number of launches that have the entry in their copy of the table.
     launches: usize,
 }
 
@@ -96,7 +96,7 @@ impl Segments {
         self.entries.len()
     }
 
-    /// Returns whether there is an entry for a further region.
+    /// Returns whether an entry is free for another region.
     pub(crate) fn has_room(&self) -> bool {
         self.entries.iter().any(TableEntry::is_free)
     }
@@ -106,8 +106,8 @@ impl Segments {
         self.entries.iter().any(|entry| !entry.live && entry.launches > 0)
     }
 
-    /// Enters a region at the first free entry; `None` where there is none, or where the flat address
-    /// space has no room for it.
+    /// Enters a region at the first free entry; returns `None` if no entry is free or the flat address space has no
+    /// room for it.
     pub(crate) fn push(&mut self, region_id: RegionId, size: Bytes) -> Option<Segment> {
         let base = self.free_base(size)?;
         let entry = self.entries.iter_mut().find(|entry| entry.is_free())?;
@@ -117,7 +117,7 @@ impl Segments {
         Some(segment)
     }
 
-    /// Removes a released region; its entry is free as soon as no launch holds it.
+    /// Removes a released region; its entry becomes free as soon as no launch holds it.
     pub(crate) fn retire(&mut self, region_id: RegionId) {
         let of_region = |entry: &&mut TableEntry| {
             entry.live && entry.segment.is_some_and(|segment| segment.region_id == region_id)
@@ -127,7 +127,7 @@ impl Segments {
         }
     }
 
-    /// Returns the table for a launch, which holds all entries of it until [`forget`](Self::forget).
+    /// Returns the table for a launch, which holds all its entries until [`forget`](Self::forget).
     pub(crate) fn learn(&mut self) -> SegmentTable {
         for entry in self.entries.iter_mut().filter(|entry| entry.live) {
             entry.launches += 1;
@@ -135,7 +135,7 @@ impl Segments {
         self.table()
     }
 
-    /// Ends the hold of a launch on `table`. Returns whether an entry is free by that.
+    /// Ends the hold of a launch on `table`. Returns whether an entry became free.
     pub(crate) fn forget(&mut self, table: &SegmentTable) -> bool {
         let mut freed = false;
         for (entry, known) in self.entries.iter_mut().zip(&table.entries) {
@@ -152,8 +152,8 @@ impl Segments {
         SegmentTable { entries: entries.collect() }
     }
 
-    /// Returns the start of a new region in the flat address space: behind the latest one, so that
-    /// addresses are used again as late as possible; at the end, in the lowest gap.
+    /// Returns the start of a new region in the flat address space: after the most recent region, so that addresses are
+    /// reused as late as possible. When the space is used up, it is the lowest gap.
     fn free_base(&self, size: Bytes) -> Option<u64> {
         let length = size.align_up(STEP)?.get();
         let kept = self.entries.iter().filter(|entry| !entry.is_free());

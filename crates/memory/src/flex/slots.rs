@@ -1,14 +1,14 @@
 //! The slots of an allocator, and the state that they share.
 //!
-//! A slot is the place of one region: a lock around a [`RegionState`], a turn for calls to the device
-//! about it, and a [mailbox](mail). An allocator has a fixed number of slots; a region stays in one
-//! until it is released. A handle holds the slot of its block, so a block can be freed from any thread
-//! with no more than the slot's own lock, and a region outlives the allocator if its blocks do.
+//! A slot holds one region: a lock around a [`RegionState`], a turn for device calls about the region, and a
+//! [mailbox](mail). An allocator has a fixed number of slots; a region stays in its slot until it is released. A handle
+//! holds the slot of its block. So a block can be freed from any thread with only the slot's lock, and a region
+//! outlives the allocator if its blocks do.
 //!
-//! Locks are taken in one order: the peaks, then slots by their number, then one of the others,
-//! which are held for a few instructions and under which nothing else is locked (but for a slot's
-//! inbox, under which the table of moved blocks may be). No lock is held while the device, the
-//! streams, the clock or a callback is called; only turns are, the allocator's before a slot's.
+//! Locks are taken in one order: the peaks, then slots by number, then one of the others. The latter are held for a few
+//! instructions, and nothing else is locked under them (except that the table of moved blocks may be locked under a
+//! slot's inbox). No lock is held while the device, the streams, the clock or a callback is called. Only turns are held
+//! then, the allocator's before a slot's.
 
 mod block;
 mod commit;
@@ -44,20 +44,20 @@ pub(crate) use mail::post;
 use mail::{Mail, Mailbox};
 pub(crate) use release::RegionTurn;
 
-/// Value of [`Slot::free`] while no region is in the slot.
+/// Value of [`Slot::free`] while the slot has no region.
 const VACANT: u64 = u64::MAX;
-/// References to itself that a slot keeps at most.
+/// Maximum number of references to itself that a slot keeps.
 const SPARE: usize = 256;
 pub(crate) const LOG: &str = "cubeyard::alloc";
 
-/// A block, named by its slot and its key.
+/// A block, given by its slot and key.
 pub(crate) type SlotBlock = (Arc<Slot>, BlockKey);
 
 fn slot_key((slot, key): &SlotBlock) -> SlotKey {
     (slot.number, *key)
 }
 
-/// State that the slots of one allocator share.
+/// State shared by the slots of one allocator.
 pub(crate) struct Shared {
     pub(crate) id: u64,
     pub(crate) config: FlexConfig,
@@ -68,14 +68,15 @@ pub(crate) struct Shared {
     slots: OnceLock<Weak<Slots>>,
     mail: Mail,
     pub(crate) regions: Mutex<Regions>,
-    /// Held while regions are acquired and released.
+    /// Turn that is held while regions are acquired and released.
     turn: Turn,
-    /// Incremented in turn with every region that is acquired or released, and all memory given back.
+    /// Number of changes: incremented under the turn for every region acquired or released, and whenever memory is
+    /// returned to the device.
     changes: AtomicU64,
-    /// Requests to release idle memory, or to trim, that came while another thread had the turn.
+    /// Whether a release of idle memory, or a trim, was requested while another thread had the turn.
     release_wanted: AtomicBool,
     trim_wanted: AtomicBool,
-    /// The allocator is gone; only the owners of its last blocks still poll the streams.
+    /// Whether the allocator is gone; only the owners of its last blocks still poll the streams.
     closed: AtomicBool,
     pub(crate) journal: Journal,
     peaks: Apart<Mutex<Peaks>>,
@@ -88,14 +89,14 @@ pub(crate) struct Shared {
 
 #[derive(Debug)]
 pub(crate) struct Regions {
-    /// The device has refused all sizes, so no region is acquired any more.
+    /// Whether the device has refused all sizes, so that no more regions are acquired.
     pub(crate) refused: bool,
     pub(crate) segments: Segments,
-    /// Number of regions acquired so far, which orders them by age.
+    /// Number of regions acquired so far; orders regions by age.
     pub(crate) acquired: u64,
 }
 
-/// Number of the next allocator. It synchronizes nothing, so no model checker need know it.
+/// Id of the next allocator. It synchronizes nothing, so the model checker need not know it.
 static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 impl fmt::Debug for Shared {
@@ -146,8 +147,8 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Returns whether this thread is inside a function of the device or the streams, which must not
-    /// be called again then.
+    /// Returns whether this thread is inside a function of the device or the streams. These must not be called again
+    /// from there.
     pub(crate) fn is_calling(&self) -> bool {
         self.turn.is_mine() || self.streams.is_calling()
     }
@@ -157,8 +158,8 @@ impl Shared {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Notes a change of the regions. Not for a region that came and went for nothing: a thread that
-    /// looks for changes would make one by looking.
+    /// Records a change of the regions. A region that was acquired and released without use does not count: a thread
+    /// that retries on changes would cause one with every retry.
     pub(crate) fn note_change(&self) {
         self.changes.fetch_add(1, Ordering::Release);
     }
@@ -167,7 +168,7 @@ impl Shared {
         change(&mut lock(&self.counters));
     }
 
-    /// Updates the peaks of some sums over all regions, while the allocator exists.
+    /// Updates the peaks of the sums over all regions, as long as the allocator exists.
     pub(crate) fn settle(&self, places: Places) {
         if let Some(slots) = self.slots.get().and_then(Weak::upgrade) {
             self.with_all_counts(&slots, |counts, peaks| {
@@ -202,7 +203,7 @@ impl Shared {
         });
     }
 
-    /// Calls `run` with the counts of all slots locked, so that they are of one moment.
+    /// Calls `run` with the counts of all slots, which are locked so that the counts are from one moment.
     fn with_all_counts<T>(
         &self,
         slots: &[Arc<Slot>],
@@ -211,13 +212,13 @@ impl Shared {
         let mut peaks = lock(&self.peaks);
         let mut states: Vec<_> = slots.iter().map(Slot::enter).collect();
         let regions = states.iter_mut().map(|state| &mut state.region);
-        // Slots that never held a region have nothing to add, and need no share of the ceilings.
+        // Slots that never held a region have nothing to add and need no share of the ceilings.
         let mut counts: Vec<_> =
             regions.filter(|region| region.used).map(|region| &mut region.counts).collect();
         run(&mut counts, &mut peaks)
     }
 
-    /// Frees what all threads have collected for the slots of others.
+    /// Frees the blocks that threads have collected for the slots of others.
     pub(crate) fn collect_posts(&self) {
         if !self.config.region.thread_home {
             return;
@@ -229,17 +230,17 @@ impl Shared {
             .for_each(|slot| drop(slot.enter()));
     }
 
-    /// Frees the blocks whose streams have passed, unless another thread does so already.
+    /// Frees the blocks whose streams have passed, unless another thread is already doing so.
     pub(crate) fn poll(&self) {
         let mut idle = false;
         self.streams.poll(|block| idle |= self.complete(block));
         self.release_idle(idle);
     }
 
-    /// Waits for all streams that a block waits for, and frees the blocks.
+    /// Waits for all streams that blocks wait for, and frees the blocks.
     pub(crate) fn synchronize(&self) {
         self.collect_posts();
-        // All of them, with mail or without: another thread may be about to free what it has found.
+        // Every slot is entered, with mail or without: another thread may be about to free the mail it has taken.
         self.slots().iter().for_each(|slot| drop(slot.enter()));
         let mut idle = false;
         if self.streams.synchronize(|block| idle |= self.complete(block)) {
@@ -248,7 +249,7 @@ impl Shared {
         self.release_idle(idle);
     }
 
-    /// Frees a block whose streams have passed, and returns whether its region is idle then.
+    /// Frees a block whose streams have passed, and returns whether its region is then idle.
     fn complete(&self, (slot, key): SlotBlock) -> bool {
         self.journal.tick();
         let mut state = slot.enter();
@@ -279,7 +280,7 @@ impl Deref for Slots {
     }
 }
 
-/// Runs when the last handle to the allocator is gone; blocks may still be there.
+/// Runs when the last handle to the allocator is dropped; blocks may remain.
 impl Drop for Slots {
     fn drop(&mut self) {
         let shared = self.0.first().map(|slot| Arc::clone(&slot.shared));
@@ -290,25 +291,25 @@ impl Drop for Slots {
 #[derive(Debug)]
 pub(crate) struct SlotState {
     pub(crate) region: RegionState,
-    /// An inbox that was emptied, to be exchanged for the next full one.
+    /// An emptied inbox, to be swapped with the next full one.
     emptied: Vec<SlotBlock>,
-    /// References to this slot that came with its mail. New blocks take them, so that none has to be
-    /// counted in or out. None are kept once the allocator is gone: the slot would never go.
+    /// References to this slot that arrived with its mail. New blocks take them, which saves updates of the reference
+    /// count. None are kept once the allocator is gone; otherwise the slot would never be dropped.
     spare: Vec<Arc<Slot>>,
 }
 
-/// The place of one region. Fields that every thread reads that frees a block of it are on other
-/// cache lines than those that its own thread writes with every call.
+/// Holder of one region. The fields that other threads read when they free a block are on different cache lines from
+/// the fields that the slot's own thread writes with every call.
 pub(crate) struct Slot {
     pub(crate) number: usize,
     pub(crate) shared: Arc<Shared>,
     since: AtomicU64,
-    /// Number of the only kind of block that the region takes, or `usize::MAX`.
+    /// Index of the only kind of block that the region accepts, or `usize::MAX` for any kind.
     kind: AtomicUsize,
-    /// Held while memory of the region is committed and decommitted.
+    /// Turn that is held while memory of the region is committed and decommitted.
     turn: Turn,
     state: Apart<Mutex<SlotState>>,
-    /// Free bytes of the region as of the last change, to be read without the lock.
+    /// Free bytes of the region as of the last change; read without the lock.
     free: Apart<AtomicU64>,
 }
 
@@ -348,7 +349,7 @@ impl Slot {
         self.kind.load(Ordering::Relaxed) == other.kind.load(Ordering::Relaxed)
     }
 
-    /// Returns the view of a region strategy, if a block of this kind may be put here.
+    /// Returns the view for a region strategy, if the region accepts blocks of this kind.
     pub(crate) fn view(&self, kind: Kind) -> Option<RegionView> {
         let free = self.free.load(Ordering::Relaxed);
         let own = self.shared.config.own_regions.contains(&kind);
@@ -357,8 +358,8 @@ impl Slot {
         fits.then_some(RegionView { slot: self.number, free: Bytes::new(free) })
     }
 
-    /// Returns this thread's own slot if this is another thread's, to which a freed block is mailed.
-    /// Not where idle regions are released at once, since they must be seen to be idle at once.
+    /// Returns this thread's own slot if this slot belongs to another thread; a freed block is then mailed. Returns
+    /// `None` if idle regions are released at once, since idleness must then be noticed at once.
     pub(crate) fn foreign_home(&self) -> Option<usize> {
         let config = &self.shared.config;
         if !config.region.thread_home || config.release != Release::Never {
@@ -390,20 +391,20 @@ impl Slot {
             if state.spare.len() < room {
                 state.spare.push(slot);
             }
-            // The key came from a handle, and nothing moves a block whose key is in the inbox.
+            // The key came from a handle, and compaction does not move a block whose key is in the inbox.
             self.let_go(&mut state.region, key).expect("a block in the inbox is live");
         }
         state.emptied = posts;
         self.publish(&state.region);
     }
 
-    /// Stores the free bytes of a locked region for readers without the lock.
+    /// Stores the free bytes of a locked region for readers that do not take the lock.
     pub(crate) fn publish(&self, state: &RegionState) {
         let free = state.get().map_or(VACANT, |region| region.index.free_bytes().get());
         self.free.store(free, Ordering::Relaxed);
     }
 
-    /// Unlocks the slot after a change, and updates peaks that it may have raised.
+    /// Unlocks the slot after a change, and updates the peaks that it may have raised.
     #[inline]
     pub(crate) fn leave(&self, state: MutexGuard<'_, SlotState>) {
         self.publish(&state.region);
@@ -427,7 +428,7 @@ impl Slot {
         self.shared.after_free(idle);
     }
 
-    /// Puts a region into the vacant slot, and a request into the region before another thread can.
+    /// Puts a region into the vacant slot, and places a request in it before another thread can.
     pub(crate) fn settle_in(
         self: &Arc<Self>,
         handle: RegionHandle,
@@ -448,7 +449,7 @@ impl Slot {
         placed
     }
 
-    /// Frees a block for its owner: at once, when its pins are gone, or when its streams have passed.
+    /// Frees a block on behalf of its owner: at once, when its pins are gone, or when its streams have passed.
     #[inline]
     fn let_go(self: &Arc<Self>, state: &mut RegionState, key: BlockKey) -> Result<(), FreeError> {
         if let Some(stream) = state.let_go(key)? {
@@ -457,7 +458,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Frees the range of a freed block, now or when its streams have passed.
+    /// Frees the range of a freed block, at once or when its streams have passed.
     #[inline]
     pub(crate) fn free_when_passed(
         self: &Arc<Self>,
@@ -490,7 +491,7 @@ impl Slot {
         }
     }
 
-    /// Returns whether blocks that come and go are recorded or logged.
+    /// Returns whether allocations and frees are recorded or logged.
     fn is_recorded(&self) -> bool {
         self.shared.journal.is_kept() || enabled!(target: LOG, Level::DEBUG)
     }
@@ -526,7 +527,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let state = self.state.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(region) = state.region.take_region() {
-            // None where the device itself freed the last block, in a call of this thread's.
+            // `None` if the device itself freed the last block, in a call from this thread.
             let _turn = self.shared.turn.take();
             self.shared.device.release(region.handle);
         }
@@ -534,7 +535,7 @@ impl Drop for Slot {
 }
 
 fn log_free(region: &mut Region, block: &Block) {
-    // A block on a quick list is not joined yet.
+    // A block on a quick list is not merged yet.
     let alone = Hole { offset: block.offset, size: block.size };
     let hole = region.index.hole_at(block.offset).unwrap_or(alone);
     debug!(

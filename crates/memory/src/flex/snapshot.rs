@@ -1,5 +1,4 @@
-//! Snapshots: all regions, blocks and recent events at one moment, in the form that PyTorch's memory
-//! viewer reads.
+//! Snapshots: all regions, blocks and recent events at one moment, in the format of PyTorch's memory viewer.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -18,11 +17,11 @@ use cubeyard_pickle::{self as pickle, DictWriter, Slot as Place};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Regions in the order of their addresses.
+    /// Regions in address order.
     pub segments: Vec<SnapshotSegment>,
-    /// Latest events; as many as the configuration's `history` says.
+    /// Most recent events; the configuration's `history` limits their number.
     pub history: Vec<HistoryEntry>,
-    /// Configuration, as keys and values.
+    /// Configuration as keys and values.
     pub settings: Vec<(String, String)>,
 }
 
@@ -48,22 +47,22 @@ pub struct SnapshotBlock {
     pub address: u64,
     /// Length in bytes.
     pub size: Bytes,
-    /// Number of bytes asked for; zero for a free range.
+    /// Number of bytes requested; zero for a free range.
     pub requested: Bytes,
     /// Stream of the block.
     pub stream: u32,
     /// State of the block.
     pub state: BlockState,
-    /// Call site of its allocation, if that was recorded; else 0.
+    /// Call site of the block's allocation if recorded, otherwise 0.
     pub site: u32,
 }
 
-/// A frame of a call site's stack, as snapshots have it.
+/// A stack frame of a call site, as stored in snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Name of the source file.
     pub filename: String,
-    /// Number of the line.
+    /// Line number in the source file.
     pub line: u32,
     /// Name of the function.
     pub name: String,
@@ -74,7 +73,7 @@ pub struct Frame {
 pub enum BlockState {
     /// The block has an owner.
     Allocated,
-    /// The block was freed, but a stream may still touch it.
+    /// The block was freed, but a stream may still access it.
     PendingFree,
     /// The range is free.
     Inactive,
@@ -92,8 +91,8 @@ impl BlockState {
 }
 
 impl FlexAllocator {
-    /// Takes a snapshot. All regions are locked meanwhile, so that its events lead to its blocks: the
-    /// viewer undoes the events one by one, and fails where they do not.
+    /// Takes a snapshot. All regions are locked during it, so that its events match its blocks: the viewer undoes the
+    /// events one by one and fails on a mismatch.
     pub fn snapshot(&self) -> Snapshot {
         self.shared.journal.tick();
         self.shared.collect_posts();
@@ -127,7 +126,7 @@ impl FlexAllocator {
     }
 }
 
-/// Returns a region as segments: one, or one for every run of committed granules.
+/// Returns a region as segments: a single one, or one per run of committed granules.
 fn segments_of(region: &Region) -> Vec<SnapshotSegment> {
     let blocks: Vec<_> =
         region.index.extents().into_iter().map(|part| block(region.base, part)).collect();
@@ -169,7 +168,7 @@ fn block(base: u64, extent: Extent) -> SnapshotBlock {
     }
 }
 
-/// Returns the part of a block that lies in a run; live blocks lie in one wholly.
+/// Returns the part of a block that lies in a run; a live block lies entirely in one run.
 fn clip(block: SnapshotBlock, address: u64, size: Bytes) -> Option<SnapshotBlock> {
     let start = block.address.max(address);
     let end = (block.address + block.size.get()).min(address + size.get());
@@ -178,14 +177,14 @@ fn clip(block: SnapshotBlock, address: u64, size: Bytes) -> Option<SnapshotBlock
 }
 
 impl Snapshot {
-    /// Writes the snapshot of `device` as a pickle (protocol 4 or lower) that
-    /// `torch/cuda/_memory_viz.py` and the viewer in the browser read.
+    /// Writes the snapshot of `device` as a pickle (protocol 4 or lower) that `torch/cuda/_memory_viz.py` and the
+    /// browser viewer read.
     pub fn write_pickle(&self, device: u32, sink: impl Write) -> io::Result<()> {
         self.write_pickle_with(device, sink, &|_| Vec::new())
     }
 
-    /// Writes the snapshot as [`write_pickle`](Self::write_pickle) does, with the stack of each call site, the
-    /// innermost frame first.
+    /// Writes the snapshot like [`write_pickle`](Self::write_pickle), with the stack of each call site, innermost frame
+    /// first.
     pub fn write_pickle_with(
         &self,
         device: u32,
@@ -199,7 +198,7 @@ impl Snapshot {
                     .try_for_each(|segment| write_segment(list.item(), device, segment, stack))
             })?;
             snapshot.entry("device_traces").list(|traces| {
-                // The viewer finds a device's trace by its number, so those before it are empty.
+                // The viewer looks up a device's trace by the device's number, so the traces before it are empty.
                 (0..device).try_for_each(|_| traces.item().list(|_| Ok(())))?;
                 traces.item().list(|list| {
                     let mut entries = pieces(&self.history).into_iter();
@@ -214,11 +213,11 @@ impl Snapshot {
     }
 }
 
-/// Returns the events, with those about granules cut where any of them begins or ends.
+/// Returns the events. Events about granules are split at every boundary of another such event.
 ///
-/// The viewer undoes a `segment_unmap` by adding a segment, which it does not join with its
-/// neighbours unless there are several streams, and a `segment_map` by looking for one segment that
-/// holds all of it. Pieces that never straddle a border are always found.
+/// The viewer undoes a `segment_unmap` by adding a segment, which it does not merge with its neighbours unless there
+/// are several streams. It undoes a `segment_map` by looking for one segment that contains it. Pieces that never
+/// straddle a boundary are always found.
 fn pieces(history: &[HistoryEntry]) -> Vec<HistoryEntry> {
     let maps =
         |entry: &HistoryEntry| matches!(entry.action, Action::SegmentMap | Action::SegmentUnmap);
@@ -296,7 +295,7 @@ fn write_entry<W: Write>(
     place.dict(|dict| {
         dict.entry("action").text(entry.action.name())?;
         if entry.action == Action::OutOfMemory {
-            // Anything can be asked for, and the viewer fails on what is beyond a double.
+            // A request may be of any size, and the viewer fails on numbers that a double cannot represent.
             number(dict, "device_free", entry.address.min(EXACT))?;
             number(dict, "size", entry.size.get().min(EXACT))?;
         } else {
@@ -326,11 +325,11 @@ fn write_frames<W: Write>(
     })
 }
 
-/// Largest of the consecutive integers that are exact as doubles.
+/// Largest integer up to which all integers are exact as doubles.
 const EXACT: u64 = (1 << 53) - 1;
 
-/// Writes a number. The viewer's numbers are exact below 2^53; addresses, which come from the segment
-/// table in steps of 16 GiB, would get there with the 524,288th region.
+/// Writes a number. The viewer's numbers are exact below 2^53. Addresses come from the segment table in steps of 16
+/// GiB, and would reach the limit with the 524,288th region.
 fn number<W: Write>(
     dict: &mut DictWriter<'_, W>,
     key: &str,

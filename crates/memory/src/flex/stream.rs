@@ -1,22 +1,22 @@
-//! Streams: a freed block is used again only when no stream can touch it any more.
+//! Streams: a freed block is reused only when no stream can access it any more.
 //!
-//! While the allocator has seen one stream, work and allocations are in one order and a freed block
-//! can be used at once. A block that another stream uses too
-//! ([`record_stream`](super::Allocation::record_stream)), and every block once there are several
-//! streams, is freed in two phases: its owner frees it (`free_requested`), an event is recorded on
-//! each stream that may touch it, and when these have passed the block is free (`free_completed`).
+//! As long as the allocator has seen only one stream, work and allocations are in one order, and a freed block can be
+//! reused at once. Two-phase frees apply to a block that another stream uses as well
+//! ([`record_stream`](super::Allocation::record_stream)), and to every block once there are several streams. The owner
+//! frees the block (`free_requested`), and an event is recorded on each stream that may access it. When these events
+//! have passed, the block is free (`free_completed`).
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, lock};
 
-/// A point in a stream's work. The numbers are the device's own.
+/// A point in a stream's work. The device assigns the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventId(pub u64);
 
 /// Events on the streams of a device. The allocator holds no lock while it calls these.
 pub trait StreamEvents: Send + Sync {
-    /// Records an event after everything that was given to `stream` so far.
+    /// Records an event after all work submitted to `stream` so far.
     fn record(&self, stream: u32) -> EventId;
 
     /// Returns whether the stream has passed the event. Events of one stream are passed in order.
@@ -28,17 +28,17 @@ pub trait StreamEvents: Send + Sync {
 
 /// The streams of an allocator, and the freed blocks (`T`) that wait for them.
 pub(crate) struct Streams<T> {
-    /// Without events all work is in one order, and nothing waits.
+    /// Events of the device's streams. Without events all work is in one order, and no block waits.
     events: Option<Arc<dyn StreamEvents>>,
     pending: Mutex<Pending<T>>,
     len: AtomicUsize,
-    /// Held while events are recorded and waited for.
+    /// Turn that is held while events are recorded and waited for.
     turn: Turn,
-    /// The first stream that was seen, plus one.
+    /// First stream seen, plus one; 0 before any.
     first: AtomicU64,
-    /// A second stream was seen: from now on blocks wait for their streams.
+    /// Whether a second stream was seen: from then on, blocks wait for their streams.
     several: AtomicBool,
-    /// The first stream has passed everything that was freed before there was a second.
+    /// Whether the first stream has passed everything that was freed before the second stream appeared.
     settled: AtomicBool,
     second: Turn,
 }
@@ -57,7 +57,7 @@ impl<T> Streams<T> {
         }
     }
 
-    /// Returns how many blocks wait.
+    /// Returns the number of waiting blocks.
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Acquire)
     }
@@ -67,9 +67,9 @@ impl<T> Streams<T> {
         self.turn.is_mine() || self.second.is_mine()
     }
 
-    /// Notes the stream of a request. When a second stream appears, the first may still touch blocks
-    /// that were freed before, so it is waited for, once. Returns how often that was now, or nothing
-    /// where the events themselves make the request while they are waited for on this thread.
+    /// Records the stream of a request. When a second stream appears, the first one may still access blocks that were
+    /// freed before, so it is waited for once. Returns the number of waits in this call, or `None` if the events
+    /// themselves make the request during such a wait on this thread.
     pub(crate) fn see(&self, stream: u32) -> Option<u64> {
         let Some(events) = &self.events else { return Some(0) };
         let number = u64::from(stream) + 1;
@@ -81,12 +81,12 @@ impl<T> Streams<T> {
         if first == number || self.settled.load(Ordering::Acquire) {
             return Some(0);
         }
-        // A request that comes while the first stream is waited for waits too.
+        // A request that arrives while the first stream is being waited for waits as well.
         let _turn = self.second.take()?;
         if self.settled.load(Ordering::Acquire) {
             return Some(0);
         }
-        // Before the event, so that a block which is freed after it waits for its stream.
+        // Set before the event is recorded, so that a block freed after the event waits for its stream.
         self.several.store(true, Ordering::SeqCst);
         let first = u32::try_from(first - 1).expect("it was a stream plus one");
         events.wait(events.record(first));
@@ -94,8 +94,8 @@ impl<T> Streams<T> {
         Some(1)
     }
 
-    /// Returns the streams that must pass before a block of stream `own` that `others` use too is
-    /// free, or nothing where it is free at once.
+    /// Returns the streams that must pass before a block is free, or `None` if it is free at once. The block belongs to
+    /// stream `own`, and `others` use it as well.
     pub(crate) fn to_wait_for(&self, own: u32, others: Vec<u32>) -> Option<Vec<u32>> {
         self.events.as_ref()?;
         let several = self.several.load(Ordering::SeqCst);
@@ -108,13 +108,13 @@ impl<T> Streams<T> {
 
     /// Adds a block that waits for `streams`.
     pub(crate) fn wait_for(&self, block: T, streams: Vec<u32>) {
-        // First, so that the thread that takes it off the list finds it counted.
+        // Counted first, so that the thread that takes the block off the list finds it counted.
         self.len.fetch_add(1, Ordering::Release);
         lock(&self.pending).requested.push((block, streams));
     }
 
-    /// Records events for the blocks that were added, and passes those whose streams have passed to
-    /// `free`, unless another thread does so already.
+    /// Records events for the added blocks, and passes the blocks whose streams have passed to `free`. Does nothing if
+    /// another thread is already doing so.
     pub(crate) fn poll(&self, free: impl FnMut(T)) {
         if self.len() > 0
             && let Some(events) = &self.events
@@ -125,8 +125,8 @@ impl<T> Streams<T> {
         }
     }
 
-    /// Waits for all streams that a block waits for, and passes the blocks to `free`. Returns whether
-    /// it waited: events that call back while they are waited for do not wait for themselves.
+    /// Waits for all streams that blocks wait for, and passes the blocks to `free`. Returns whether it waited: events
+    /// that call back during a wait do not wait for themselves.
     pub(crate) fn synchronize(&self, free: impl FnMut(T)) -> bool {
         let Some(events) = self.events.as_ref().filter(|_| self.len() > 0) else { return false };
         let Some(_turn) = self.turn.take() else { return false };
@@ -167,12 +167,12 @@ impl<T> Streams<T> {
     }
 }
 
-/// Blocks that wait, by stream and in order.
+/// Waiting blocks, by stream and in order.
 struct Pending<T> {
-    /// Blocks whose events are not recorded yet; that is done with no lock held.
+    /// Blocks whose events are not recorded yet; recording happens with no lock held.
     requested: Vec<(T, Vec<u32>)>,
     queues: BTreeMap<u32, VecDeque<(EventId, u64)>>,
-    /// Blocks with the number of events that they still wait for.
+    /// Blocks with the number of events that each still waits for.
     tickets: BTreeMap<u64, (T, usize)>,
     next: u64,
 }
@@ -191,7 +191,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Returns the first event that each stream has not been seen to pass.
+    /// Returns, for each stream, the first event that it is not known to have passed.
     fn fronts(&self) -> Vec<(u32, EventId)> {
         self.queues.iter().filter_map(|(&stream, queue)| Some((stream, queue.front()?.0))).collect()
     }
@@ -201,7 +201,7 @@ impl<T> Pending<T> {
         self.queues.values().filter_map(|queue| queue.back()).map(|&(event, _)| event).collect()
     }
 
-    /// Notes that `stream` has passed `event`, and returns the block that waited for nothing else.
+    /// Records that `stream` has passed `event`, and returns the block if it waited for nothing else.
     fn passed(&mut self, stream: u32, event: EventId) -> Option<T> {
         let queue = self.queues.get_mut(&stream)?;
         let &(_, ticket) = queue.front().filter(|(front, _)| *front == event)?;

@@ -1,4 +1,4 @@
-//! Tags: the state of a live block in the 32 bits that the index keeps for it.
+//! Tags: the state of a live block in the 32 bits that the index stores for it.
 
 use crate::policy::Kind;
 
@@ -10,7 +10,7 @@ const COMING: u32 = 1 << 5;
 const FIXED: u32 = 1 << 6;
 const STREAM: u32 = 7;
 
-/// Lowest stream that does not fit into a tag and is kept in a note.
+/// Lowest stream number that does not fit into a tag and is kept in a note.
 pub(crate) const FAR_STREAM: u32 = u32::MAX >> STREAM;
 
 /// Tag of a block.
@@ -38,7 +38,7 @@ impl Tag {
         self.0 >> STREAM
     }
 
-    /// Returns whether its owner has freed it, but a stream may still touch it.
+    /// Returns whether the owner has freed the block, but a stream may still access it.
     pub(crate) const fn is_pending(self) -> bool {
         self.0 & PENDING != 0
     }
@@ -47,8 +47,8 @@ impl Tag {
         Self(self.0 | PENDING)
     }
 
-    /// Returns whether memory is being committed for it, or it is room that a plan of compaction has
-    /// taken. It can be neither freed nor moved.
+    /// Returns whether memory is being committed for the block, or the block is room that a compaction plan has
+    /// reserved. Such a block can be neither freed nor moved.
     pub(crate) const fn is_coming(self) -> bool {
         self.0 & COMING != 0
     }
@@ -57,12 +57,12 @@ impl Tag {
         Self(if coming { self.0 | COMING } else { self.0 & !COMING })
     }
 
-    /// Returns whether it has an owner: it is complete, and was not freed.
+    /// Returns whether the block has an owner: it is complete and was not freed.
     pub(crate) const fn is_owned(self) -> bool {
         self.0 & (PENDING | COMING) == 0
     }
 
-    /// Returns whether no handle owns it, so that it may be freed by its address or token.
+    /// Returns whether no handle owns the block, so that it may be freed by its address or token.
     pub(crate) const fn is_leaked(self) -> bool {
         self.0 & LEAKED != 0
     }
@@ -71,7 +71,7 @@ impl Tag {
         Self(if leaked { self.0 | LEAKED } else { self.0 & !LEAKED })
     }
 
-    /// Returns whether it is known by its address alone, and so cannot move.
+    /// Returns whether the block is known by its address alone, and so cannot move.
     pub(crate) const fn is_fixed(self) -> bool {
         self.0 & FIXED != 0
     }
@@ -80,7 +80,7 @@ impl Tag {
         Self(self.0 | FIXED)
     }
 
-    /// Returns whether there is a note about it.
+    /// Returns whether the block has a note.
     pub(crate) const fn is_noted(self) -> bool {
         self.0 & NOTED != 0
     }

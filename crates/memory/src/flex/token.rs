@@ -1,8 +1,7 @@
 //! Tokens: allocations as two numbers, for callers that cannot hold a Rust value.
 //!
-//! The compiler does not watch the ownership of a token, so every call here checks it: a token whose
-//! block was freed is *stale*, also while pins or streams keep the block, and also when its place was
-//! used again.
+//! The compiler does not check the ownership of a token, so every call here does. A token whose block was freed is
+//! *stale*, even while pins or streams keep the block, and even after its place was reused.
 
 use super::config::MAX_REGIONS;
 use super::error::FreeError;
@@ -27,11 +26,11 @@ pub struct AllocationToken {
 /// The block of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBlock {
-    /// Present address. Pin the block to keep it there.
+    /// Current address. Pin the block to keep it there.
     pub address: VirtualAddress,
     /// Length, rounded up to the granule.
     pub size: Bytes,
-    /// Number of bytes that were asked for.
+    /// Number of bytes requested.
     pub requested: Bytes,
     /// Purpose of the block.
     pub kind: Kind,
@@ -44,7 +43,7 @@ impl AllocationToken {
         (self.allocator << SLOT_BITS | self.slot as u64, self.key.to_bits())
     }
 
-    /// Creates a token from two numbers. Any are accepted, since a token is checked when it is used.
+    /// Creates a token from two numbers. Any numbers are accepted, since a token is checked when it is used.
     pub fn from_parts(place: u64, key: u64) -> Self {
         let slot = place % (1 << SLOT_BITS);
         Self {
@@ -55,13 +54,13 @@ impl AllocationToken {
     }
 }
 
-/// Bits of a token's first number that are the slot; the rest name the allocator.
+/// Number of bits of a token's first number that hold the slot; the others hold the allocator.
 const SLOT_BITS: u32 = 8;
 const _: () = assert!(MAX_REGIONS <= 1 << SLOT_BITS, "every slot has a number");
 
 impl Allocation {
-    /// Gives up ownership without freeing: the block is then freed by this token
-    /// ([`FlexAllocator::free_token`]), or owned again ([`FlexAllocator::adopt`]).
+    /// Gives up ownership without freeing. The block is then freed with this token ([`FlexAllocator::free_token`]) or
+    /// owned again ([`FlexAllocator::adopt`]).
     pub fn into_token(self) -> AllocationToken {
         let (slot, key) = self.release();
         AllocationToken { allocator: slot.shared.id, slot: slot.number, key }
@@ -69,7 +68,7 @@ impl Allocation {
 }
 
 impl FlexAllocator {
-    /// Frees the block of a token. A stale token, and one of another allocator, is refused.
+    /// Frees the block of a token. A stale token or a token of another allocator is refused.
     pub fn free_token(&self, token: AllocationToken) -> Result<(), FreeError> {
         self.adopt(token).map(drop)
     }
@@ -100,7 +99,7 @@ impl FlexAllocator {
         self.follow(token, |slot, key| Pin::new(slot, key, Tag::is_leaked))
     }
 
-    /// Notes a further stream, as [`Allocation::record_stream`] does.
+    /// Records a further stream, as [`Allocation::record_stream`] does.
     pub fn record_stream_token(
         &self,
         token: AllocationToken,
@@ -147,7 +146,7 @@ mod tests {
         assert_eq!(allocator.stats().allocated(), Bytes::ZERO);
     }
 
-    /// Keys of all allocators start equal, so a token of one freed a live block of another.
+    /// Keys of all allocators start with the same numbers, so a token of one freed a live block of another.
     #[test]
     fn a_token_of_another_allocator_is_refused() {
         let (ours, theirs) = (allocator(), allocator());

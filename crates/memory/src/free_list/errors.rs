@@ -1,15 +1,15 @@
-//! Errors of free lists, and of the memories and ranges that are made of them.
+//! Errors of free lists, and of the memories and address ranges built on them.
 
 use std::fmt;
 
 use crate::Bytes;
 use crate::address::{CubeId, DeviceVa, PeId, PhysAddr, SipId};
 
-/// An address space with a free list of its own.
+/// An address space with its own free list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Space {
-    /// A free list by itself.
+    /// A free list that stands alone.
     List,
     /// The HBM slice of a PE.
     Hbm(SipId, CubeId, PeId),
@@ -17,11 +17,11 @@ pub enum Space {
     Tcm(SipId, CubeId, PeId),
     /// The SRAM of a cube.
     Sram(SipId, CubeId),
-    /// The range of virtual addresses that begins here.
+    /// The range of virtual addresses that starts here.
     Virtual(DeviceVa),
 }
 
-/// Shows the space as the beginning of an error, with a colon at its end.
+/// Formats the space as the prefix of an error, with a colon at the end.
 impl fmt::Display for Space {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -34,11 +34,11 @@ impl fmt::Display for Space {
     }
 }
 
-/// An allocation that was refused. Nothing was changed by it.
+/// A refused allocation. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{space}{cause}")]
 pub struct AllocateError {
-    /// Space that the allocation was to be made in.
+    /// Space of the allocation.
     pub space: Space,
     /// Reason for the refusal.
     pub cause: AllocateCause,
@@ -48,22 +48,22 @@ pub struct AllocateError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AllocateCause {
-    /// No bytes were asked for. Never succeeds; ask for what is needed.
+    /// Zero bytes were requested. Never succeeds; request the bytes that are needed.
     #[error("an allocation of 0 bytes has no address")]
     ZeroBytes,
-    /// No free range is long enough. What helps depends on the [shortage](NoRoom::shortage).
+    /// No free range is long enough. The remedy depends on the [shortage](NoRoom::shortage).
     #[error("{0}")]
     NoRoom(NoRoom),
 }
 
-/// Figures of a space that has no room for an allocation.
+/// Figures of a space without room for an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom {
-    /// Number of bytes asked for.
+    /// Number of bytes requested.
     pub asked: Bytes,
-    /// The same, rounded up to pages where there are pages; [`Bytes::MAX`] beyond 64 bits.
+    /// Number of bytes requested, rounded up to pages if the space has pages; [`Bytes::MAX`] beyond 64 bits.
     pub wanted: Bytes,
-    /// Number of free bytes, in however many ranges.
+    /// Total number of free bytes.
     pub free: Bytes,
     /// Length of the longest free range.
     pub largest: Bytes,
@@ -71,14 +71,14 @@ pub struct NoRoom {
     pub capacity: Bytes,
 }
 
-/// Kind of a lack of room.
+/// Kind of shortage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// More was asked for than the space, or any region, could ever hold. Never succeeds.
+    /// The request exceeds the size of the space, or of any region. Never succeeds.
     TooLarge,
-    /// Less is free than was asked for. May succeed once something is freed.
+    /// The request exceeds the free bytes. May succeed once other blocks are freed.
     Full,
-    /// Enough is free, but not in one piece. May succeed once something in between is freed or moved.
+    /// Enough is free, but not contiguously. May succeed once blocks in between are freed or moved.
     Fragmented,
 }
 
@@ -110,11 +110,11 @@ impl fmt::Display for NoRoom {
     }
 }
 
-/// A free that was refused. Nothing was changed by it, and the space can still be used.
+/// A refused free. Nothing was changed, and the space remains usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{space}{cause}")]
 pub struct FreeError {
-    /// Space that was asked.
+    /// Space of the free.
     pub space: Space,
     /// Reason for the refusal.
     pub cause: FreeCause,
@@ -124,13 +124,13 @@ pub struct FreeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FreeCause {
-    /// No bytes were to be freed.
+    /// The size of the free is zero.
     #[error("a free of 0 bytes at {:#x} names nothing", offset.get())]
     ZeroBytes {
         /// The offset given.
         offset: Bytes,
     },
-    /// The range does not lie in the space.
+    /// The range does not lie entirely in the space.
     #[error("{} is outside the space of {}", ByteRange(*offset, *size), Exact(*capacity))]
     Outside {
         /// Start of the range.
@@ -148,10 +148,10 @@ pub enum FreeCause {
         /// Length of the range.
         size: Bytes,
     },
-    /// An allocation starts there, but is of another size. (Checked mode.)
+    /// An allocation starts there, but has another size. (Checked mode.)
     #[error("{} has the wrong size: the allocation is {} long", ByteRange(*offset, *size), Exact(*live_size))]
     WrongSize {
-        /// Start of both.
+        /// Start of the range and of the allocation.
         offset: Bytes,
         /// The size given.
         size: Bytes,
@@ -165,12 +165,12 @@ pub enum FreeCause {
         offset: Bytes,
         /// Length of the range.
         size: Bytes,
-        /// Start of the allocation; of several, of the last one.
+        /// Start of the allocation; if several overlap, of the last one.
         live_offset: Bytes,
-        /// Length of that allocation.
+        /// Length of the allocation.
         live_size: Bytes,
     },
-    /// The address belongs to another space; free it there.
+    /// The address belongs to another space. Free it there.
     #[error("{address} is not part of it")]
     Foreign {
         /// The address given.
@@ -182,7 +182,7 @@ pub enum FreeCause {
         /// The address given.
         va: DeviceVa,
     },
-    /// The virtual address is inside a page, but allocations start with a page.
+    /// The virtual address is inside a page, but allocations start at page boundaries.
     #[error("{va} is not the start of a page of {page}")]
     InsidePage {
         /// The address given.
@@ -192,7 +192,7 @@ pub enum FreeCause {
     },
 }
 
-/// A size to the byte: with the rounded form alone, 6 GiB and a byte would not seem to exceed 6 GiB.
+/// A size, formatted to the byte. In the rounded form alone, 6 GiB and one byte would not appear to exceed 6 GiB.
 pub(crate) struct Exact(pub(crate) Bytes);
 
 impl fmt::Display for Exact {

@@ -1,15 +1,14 @@
-//! The size bins: free blocks by size, so that the smallest one that fits is found at once.
+//! The size bins: free blocks by size, so that the smallest block that fits is found directly.
 //!
-//! A size falls into an *octave* (its power of two) and there into one of 4,096 bins. Bitmaps say
-//! which octaves and bins are in use, so finding the next one takes a few instructions.
+//! A size falls into an *octave* (its power of two) and into one of the octave's 4,096 bins. Bitmaps mark the octaves
+//! and bins in use, so finding the next one takes a few instructions.
 //!
-//! Below 8,192 units a bin has one size and its blocks are a list, the latest first: best fit
-//! leaves many small remainders behind, and a list lets any of them go in constant time. Above, a
-//! bin is 0.02 % wide and may hold several sizes; its blocks are a treap ordered by (size, address),
-//! so that the answer is exact and the worst case stays logarithmic. Almost always the treap is a
-//! single block. (Fewer, wider bins would stay in the cache, but their treaps cost more than that
-//! gains: 10 bits are 5 % slower on the bundled traces and 15 % at 100,000 blocks, 8 bits 10 % and
-//! twice.)
+//! Below 8,192 units a bin has one size and its blocks form a list, most recent first. Best fit leaves many small
+//! remainders, and a list removes any of them in constant time. From 8,192 units on, a bin is 0.02 % wide and may hold
+//! several sizes. Its blocks form a treap ordered by (size, address), so that the answer is exact and the worst case
+//! stays logarithmic. The treap is almost always a single block. (Fewer, wider bins would stay in the cache, but their
+//! treaps cost more than that gains: 10 bits are 5 % slower on the bundled traces and 15 % slower at 100,000 blocks; 8
+//! bits are 10 % slower and take twice the time.)
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -18,21 +17,21 @@
 
 use super::blocks::{Blocks, Id, NONE};
 
-/// Bits of a size, below the leading one, that choose its bin.
+/// Number of bits below the leading one that select the bin of a size.
 const MANTISSA: u32 = 12;
 const BINS: usize = 1 << MANTISSA;
-/// Two for the sizes that are bins of their own, and one for every doubling after that.
+/// Number of octaves: two for the sizes with one bin each, and one for every further doubling.
 const OCTAVES: usize = (u64::BITS - MANTISSA + 1) as usize;
 const WORDS: usize = BINS / 64;
-/// The bins below this one have a single size each.
+/// First bin with several sizes; every bin below has a single size.
 const LISTS: usize = 2 * BINS;
 
 /// The bins of the sizes that share a leading bit.
 #[derive(Clone, Debug)]
 struct Octave {
-    /// Bins that hold a block. Read first, and short enough to stay in the cache.
+    /// Bitmap of the bins that hold a block. It is read first, and is short enough to stay in the cache.
     used: [u64; WORDS],
-    /// A block of each bin in use; undefined for the others.
+    /// One block of each bin in use; undefined for the other bins.
     roots: [Id; BINS],
 }
 
@@ -40,17 +39,17 @@ struct Octave {
 #[derive(Clone, Debug)]
 pub(crate) struct SizeBins {
     used: u64,
-    /// Words of an octave's `used` that are not zero.
+    /// Bitmap of the nonzero words of an octave's `used`.
     words: [u64; OCTAVES],
-    /// Made for their first block: 17 KiB each, and few spaces use them all.
+    /// Octaves, allocated with their first block: each takes 17 KiB, and few spaces use them all.
     octaves: [Option<Box<Octave>>; OCTAVES],
 }
 
-/// Returns the bin of a size. Bins are numbered through, [`BINS`] to the octave, in the order of sizes.
+/// Returns the bin of a size. Bins are numbered in the order of sizes, [`BINS`] per octave.
 #[inline]
 fn bin(size: u64) -> usize {
-    // Without a branch: small sizes are shifted by nothing and so are their own bins; from there
-    // on the leading one, which the shift leaves just above the mantissa, counts as one octave.
+    // Branch-free: small sizes are shifted by zero, so each is its own bin. For larger sizes, the shift leaves the
+    // leading one just above the mantissa, where it counts as one octave.
     let shift = (size | BINS as u64).ilog2() - MANTISSA;
     ((shift as usize) << MANTISSA) + (size >> shift) as usize
 }
@@ -85,8 +84,8 @@ impl SizeBins {
         }
     }
 
-    /// Adds the first block of an octave. Apart, and the last thing that `insert` does in this case,
-    /// so that the usual case has no registers to save.
+    /// Adds the first block of an octave. This is a separate function, called last by `insert`, so that the common case
+    /// saves no registers.
     #[cold]
     fn insert_first(&mut self, blocks: &mut Blocks, id: Id) {
         let octave = Octave { roots: [NONE; BINS], used: [0; WORDS] };
@@ -94,7 +93,7 @@ impl SizeBins {
         self.insert(blocks, id);
     }
 
-    /// Removes a free block, which still has the size with which it was added.
+    /// Removes a free block, whose size must not have changed since it was added.
     #[inline]
     pub(crate) fn remove(&mut self, blocks: &mut Blocks, id: Id) {
         let bin = bin(blocks.hole(id));
@@ -114,14 +113,14 @@ impl SizeBins {
         }
     }
 
-    /// Returns the smallest block of at least `size`; of equal ones the latest below 8,192 units and
-    /// the lowest above.
+    /// Returns the smallest block of at least `size`. Among equal sizes, it is the most recent block below 8,192 units
+    /// and the lowest block from there on.
     #[inline]
     pub(crate) fn best(&self, blocks: &Blocks, size: u64) -> Option<Id> {
         self.at_least(blocks, (size, 0))
     }
 
-    /// Returns the block that best fit prefers next after `id`.
+    /// Returns the next block after `id` in the preference order of best fit.
     pub(crate) fn after(&self, blocks: &Blocks, id: Id) -> Option<Id> {
         let size = blocks.hole(id);
         if bin(size) >= LISTS {
@@ -131,13 +130,13 @@ impl SizeBins {
         if next == NONE { self.at_least(blocks, (size + 1, 0)) } else { Some(next) }
     }
 
-    /// Returns the size of the largest block, 0 where there is none.
+    /// Returns the size of the largest block, or 0 if there is none.
     pub(crate) fn longest(&self, blocks: &Blocks) -> u64 {
         let Some(octave) = self.used.checked_ilog2() else { return 0 };
         let words = self.words[octave as usize];
         let bin = octave as usize * BINS + words.ilog2() as usize * 64;
         let bin = bin + self.word(bin).ilog2() as usize;
-        // In a list any block will do, since they have one size.
+        // In a list any block will do, since all have the same size.
         blocks.hole(treap::last(blocks, self.root(bin)))
     }
 
@@ -156,14 +155,14 @@ impl SizeBins {
         self.first_from(blocks, own + 1)
     }
 
-    /// Returns the preferred block of the first bin in use from `from` on.
+    /// Returns the preferred block of the first bin in use at or after `from`.
     #[inline]
     fn first_from(&self, blocks: &Blocks, from: usize) -> Option<Id> {
-        // The head of a list has nothing on its left either.
+        // The head of a list has no left neighbour either.
         self.next_bin(from).map(|bin| treap::first(blocks, self.root(bin)))
     }
 
-    /// Returns the first bin in use from `from` on: in the same word, the same octave, or above.
+    /// Returns the first bin in use at or after `from`: in the same word, in the same octave, or above.
     #[inline]
     fn next_bin(&self, from: usize) -> Option<usize> {
         let bits = self.word(from) & u64::MAX << (from % 64);
@@ -180,7 +179,7 @@ impl SizeBins {
         (above != 0).then(|| self.first_bin(octave, self.words[octave]))
     }
 
-    /// Returns the first bin of an octave in the words `words`, which are in use.
+    /// Returns the first bin in use of an octave, among the words in the bitmap `words`.
     #[inline]
     fn first_bin(&self, octave: usize, words: u64) -> usize {
         let bin = octave * BINS + words.trailing_zeros() as usize * 64;
@@ -200,7 +199,7 @@ impl SizeBins {
     }
 }
 
-/// A list of blocks, the latest first: `left` is the one before, `right` the one after.
+/// A list of blocks, most recent first: `left` is the previous block, `right` the next.
 mod list {
     use super::{Blocks, Id, NONE};
 
@@ -223,8 +222,8 @@ mod list {
     }
 }
 
-/// A binary search tree over (size, address) that is a heap over a hash of the address, which keeps
-/// it shallow whatever the order of insertions. Children are the `left` and `right` of the blocks.
+/// A treap: a binary search tree over (size, address) that is also a heap over a hash of the address. The hash keeps it
+/// shallow for any order of insertions. Children are the `left` and `right` of the blocks.
 mod treap {
     use super::{Blocks, Id, NONE};
 
@@ -300,10 +299,10 @@ mod treap {
         }
     }
 
-    /// Cuts a tree into the blocks below `wanted` and those above it.
+    /// Splits a tree into the blocks below `wanted` and the blocks above it.
     fn split(blocks: &mut Blocks, tree: Id, wanted: (u64, u64)) -> (Id, Id) {
         let (mut low, mut high) = (NONE, NONE);
-        // Where the next part of each side hangs: nowhere yet, or under this block.
+        // Block under which the next part of each side hangs; `None` at the start.
         let (mut under_low, mut under_high) = (None, None);
         let mut at = tree;
         while at != NONE {
@@ -322,7 +321,7 @@ mod treap {
         (low, high)
     }
 
-    /// Joins two trees, all of `low` being below all of `high`.
+    /// Joins two trees; all blocks of `low` are below all blocks of `high`.
     fn join(blocks: &mut Blocks, low: Id, high: Id) -> Id {
         let (mut root, mut parent) = (NONE, None);
         let (mut low, mut high) = (low, high);

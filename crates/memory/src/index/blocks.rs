@@ -1,4 +1,4 @@
-//! The blocks of a space, live and free, as a chain in address order held in one array.
+//! The blocks of a space, live and free, as a chain in address order stored in one array.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -8,28 +8,27 @@
 /// Number of a block in its space; reused once the block is gone.
 pub(crate) type Id = u32;
 
-/// No block. The id stands for the end of the space, a live block without a size, which makes the
-/// chain a ring: every block has a neighbour on both sides.
+/// The null id. It also stands for the end of the space, a live block of size zero. This makes the chain a ring: every
+/// block has a neighbour on both sides.
 pub(crate) const NONE: Id = 0;
-/// Set in `prev` while the block is free or its id unused.
+/// Flag in `prev`, set while the block is free or its id is unused.
 const FREE: u32 = 1 << 31;
 
-/// One block in 32 bytes. Three fields mean one thing in a live block and another in a free one:
-/// a live block's size is the distance to the next block, and a free one has no owner to remember.
-/// A *loner* is a live block that is in no chain: its size follows from what its owner asked for,
-/// and in the place of a link it keeps where in the address tree it came from.
-/// Aligned, so that each lies in one line of the cache.
+/// One block in 32 bytes. Three fields have different meanings in live and free blocks. The size of a live block is the
+/// distance to the next block, and a free block has no owner data. A *loner* is a live block outside any chain: its
+/// size follows from the requested size, and the link field stores the page of the address tree that it came from.
+/// Aligned so that each node lies in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 struct Node {
     start: u64,
-    /// Free: its size in units. Live: the bytes its owner asked for.
+    /// Free: size in units. Live: number of bytes requested.
     amount: u64,
     prev: u32,
     next: Id,
-    /// Free: the left child in its size bin. Live: its serial number.
+    /// Free: left child in the size bin. Live: serial number.
     left: u32,
-    /// Free: the right child in its size bin. Live: its owner's tag.
+    /// Free: right child in the size bin. Live: the owner's tag.
     right: u32,
 }
 
@@ -37,11 +36,11 @@ impl Node {
     const NEW: Self = Self { start: 0, amount: 0, prev: NONE, next: NONE, left: NONE, right: NONE };
 }
 
-/// The blocks of one space: a chain of all of them, or loners if only the live ones are kept.
+/// The blocks of one space: a chain of all blocks, or loners if only the live blocks are stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Blocks {
     nodes: Vec<Node>,
-    /// Head of the list of unused ids, chained by `next`.
+    /// Head of the list of unused ids, linked by `next`.
     vacant: Id,
     /// Number of ids in use.
     len: usize,
@@ -84,7 +83,7 @@ impl Blocks {
         self.nodes[id as usize].amount
     }
 
-    /// Returns the size of any block, from the start of the next one.
+    /// Returns the size of any block, computed from the start of the next one.
     #[inline]
     pub(crate) fn size(&self, id: Id) -> u64 {
         let node = &self.nodes[id as usize];
@@ -152,7 +151,7 @@ impl Blocks {
         self.nodes[id as usize].right = child;
     }
 
-    /// Adds a live block that is in no chain; `near` is kept with it.
+    /// Adds a live block outside the chain, and stores `near` with it.
     #[inline]
     pub(crate) fn add_loner(&mut self, start: u64, near: u32) -> Id {
         let id = self.add();
@@ -182,7 +181,7 @@ impl Blocks {
         (NONE + 1..self.nodes.len() as u32).filter(|&id| self.is_live(id))
     }
 
-    /// Puts a loner at the end of the chain, which begins empty.
+    /// Appends a loner to the chain, which starts empty.
     pub(crate) fn append(&mut self, id: Id) {
         let last = self.prev(NONE);
         self.link(last, id);
@@ -198,7 +197,7 @@ impl Blocks {
         node.right = tag;
     }
 
-    /// Takes a live block from its owner, and links another block to it.
+    /// Detaches a live block from its owner, and links another block to it.
     #[inline]
     pub(crate) fn park(&mut self, id: Id, next: Id) {
         let node = &mut self.nodes[id as usize];
@@ -213,7 +212,7 @@ impl Blocks {
         node.amount = size;
     }
 
-    /// Puts a new block into the chain before `next`, or at the end of it.
+    /// Inserts a new block into the chain before `next`, or at the end.
     #[inline]
     pub(crate) fn insert_before(&mut self, next: Id, start: u64) -> Id {
         let id = self.add();
@@ -223,7 +222,7 @@ impl Blocks {
         id
     }
 
-    /// Takes a block out of the chain; a neighbour takes over its range.
+    /// Removes a block from the chain; a neighbour takes over its range.
     #[inline]
     pub(crate) fn remove(&mut self, id: Id) {
         let (prev, next) = (self.prev(id), self.next(id));
@@ -240,7 +239,7 @@ impl Blocks {
         std::iter::successors(some(self.next(NONE)), move |&id| some(self.next(id)))
     }
 
-    /// Returns an id for a new block, whose fields are yet to be set.
+    /// Returns an id for a new block, whose fields are still to be set.
     #[inline]
     fn add(&mut self) -> Id {
         self.len += 1;
@@ -255,7 +254,7 @@ impl Blocks {
     #[cold]
     fn push(&mut self) -> Id {
         if self.nodes.len() == self.nodes.capacity() {
-            // By a quarter, not by doubling: the array is most of what a block costs.
+            // Grown by a quarter instead of doubled: the array is most of the memory per block.
             self.nodes.reserve_exact(16 + self.nodes.len() / 4);
         }
         let id = u32::try_from(self.nodes.len()).unwrap_or(FREE);

@@ -1,15 +1,15 @@
-//! All blocks as a chain in address order, with the free ones in size bins: what best fit needs.
+//! All blocks as a chain in address order, with the free ones in size bins, as needed by best fit.
 
 use super::Fit;
 use super::bins::SizeBins;
 use super::blocks::{Blocks, Id, NONE};
 use super::tree::{AddressTree, FreeRange, NOWHERE};
 
-/// The free blocks of a space whose blocks are a chain.
+/// The free blocks of a space whose blocks form a chain.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
     pub(super) bins: SizeBins,
-    /// The free ranges by address, once a call has needed them; their links are blocks of the chain.
+    /// The free ranges by address, built when a call first needs them; their links are blocks of the chain.
     tree: Option<AddressTree>,
 }
 
@@ -31,7 +31,7 @@ impl Chain {
         }
         live.for_each(|id| blocks.append(id));
         let mut bins = SizeBins::new();
-        // From the top down, so that of equal ranges the lowest counts as the latest.
+        // From the top down, so that among equal ranges the lowest counts as the most recent.
         free.into_iter().rev().for_each(|id| bins.insert(blocks, id));
         Self { bins, tree: None }
     }
@@ -66,7 +66,7 @@ impl Chain {
             .find(|&range| fits(range))
     }
 
-    /// Takes `units` by best fit. Returns the new block, or [`NONE`], and its start.
+    /// Allocates `units` by best fit. Returns the new block, or [`NONE`], and its start.
     #[inline]
     pub(super) fn take_best(&mut self, blocks: &mut Blocks, units: u64) -> (Id, u64) {
         let Some(hole) = self.bins.best(blocks, units) else { return (NONE, 0) };
@@ -78,7 +78,7 @@ impl Chain {
         (id, at)
     }
 
-    /// Takes `units` by first or last fit, like [`take_best`](Self::take_best).
+    /// Allocates `units` by first or last fit, like [`take_best`](Self::take_best).
     pub(super) fn take_in_order(&mut self, blocks: &mut Blocks, fit: Fit, units: u64) -> (Id, u64) {
         let tree = self.tree(blocks);
         let place = if fit == Fit::First { tree.first(units) } else { tree.last(units) };
@@ -88,7 +88,7 @@ impl Chain {
         (self.carve(blocks, hole, at, units), at)
     }
 
-    /// Makes `units` from `at` on, within the free range `hole`, a block.
+    /// Turns `units` at `at`, within the free range `hole`, into a block.
     pub(super) fn carve(
         &mut self,
         blocks: &mut Blocks,
@@ -98,7 +98,7 @@ impl Chain {
     ) -> Id {
         let id = self.split(blocks, hole, at, units);
         if let Some(tree) = &mut self.tree {
-            // What is left above the new block is the next one of the chain.
+            // The remainder above the new block is the next block of the chain.
             tree.cut(tree.exactly(hole.start), at, units, blocks.next(id));
         }
         id
@@ -112,7 +112,7 @@ impl Chain {
         }
     }
 
-    /// Cuts `units` from `at` on out of a free block and returns them as a block.
+    /// Cuts `units` at `at` out of a free block and returns them as a block.
     fn split(&mut self, blocks: &mut Blocks, hole: FreeRange, at: u64, units: u64) -> Id {
         let low = at - hole.start;
         if low == 0 {
@@ -141,7 +141,7 @@ impl Chain {
         id
     }
 
-    /// Makes a block free, joins it with its free neighbours, and returns the joined block.
+    /// Frees a block, merges it with its free neighbours, and returns the merged block.
     #[inline]
     fn release(&mut self, blocks: &mut Blocks, id: Id, start: u64, units: u64) -> Id {
         let (prev, next) = (blocks.prev(id), blocks.next(id));
@@ -155,7 +155,7 @@ impl Chain {
         if blocks.is_free(next) {
             self.bins.remove(blocks, next);
             size += blocks.hole(next);
-            // The numbers of the neighbours stay, where they can: their own neighbours know them.
+            // The ids of the neighbours are kept if possible, since their own neighbours refer to them.
             let gone = if hole == id { id } else { next };
             blocks.remove(gone);
             hole = if hole == id { next } else { hole };

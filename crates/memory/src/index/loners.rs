@@ -1,17 +1,17 @@
-//! Live blocks in no order, with the free ranges in an address tree: all that first and last fit need.
+//! Live blocks in no order, with the free ranges in an address tree, as needed by first and last fit.
 
 use super::blocks::{Blocks, Id, NONE};
 use super::tree::{AddressTree, FreeRange, NOWHERE};
 
-/// A range that was freed and is not in the tree yet.
+/// A freed range that is not in the tree yet.
 ///
-/// A block is rarely in the cache when it is freed, and nothing can be joined before it is there. So
-/// the range waits for the next call. If that is a first fit, it searches the tree meanwhile and has
-/// the range joined after that; any other call has it joined first, or counts it in.
+/// A block is rarely in the cache when it is freed, and merging has to wait for the cache. So the range stays pending
+/// until the next call. If that call is a first fit, it searches the tree first and merges the range afterwards; any
+/// other call merges the range first, or takes it into account.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     range: FreeRange,
-    /// Page of the tree at which the search for its place begins.
+    /// Page of the tree at which the search for the range's position starts.
     near: u32,
 }
 
@@ -46,7 +46,7 @@ impl Loners {
         self.tree.iter().filter(apart).chain(waiting).collect()
     }
 
-    /// Returns the tree with all ranges in it.
+    /// Returns the tree, with the pending range merged.
     #[inline]
     pub(super) fn tree(&mut self) -> &AddressTree {
         self.join_waiting();
@@ -60,12 +60,12 @@ impl Loners {
         }
     }
 
-    /// Returns the waiting range as it will be joined, and with how many others.
+    /// Returns the pending range after merging, and the number of neighbours it absorbs.
     fn waiting_joined(&self) -> Option<(FreeRange, usize)> {
         Some(self.tree.joined(self.waiting?.range))
     }
 
-    /// Adds a free range that no block was in.
+    /// Adds a free range that never held a block.
     pub(super) fn add(&mut self, start: u64, units: u64) {
         self.join_waiting();
         self.tree.give_back(FreeRange { start, size: units, link: 0 }, NOWHERE);
@@ -79,7 +79,7 @@ impl Loners {
         self.waiting = Some(Waiting { range, near });
     }
 
-    /// Takes `units` by first fit. Returns the new block, or [`NONE`], and its start.
+    /// Allocates `units` by first fit. Returns the new block, or [`NONE`], and its start.
     #[inline]
     pub(super) fn take_first(&mut self, blocks: &mut Blocks, units: u64) -> (Id, u64) {
         let place = match self.waiting.take() {
@@ -91,7 +91,7 @@ impl Loners {
         (blocks.add_loner(at, place.page()), at)
     }
 
-    /// Takes `units` by last fit, like [`take_first`](Self::take_first).
+    /// Allocates `units` by last fit, like [`take_first`](Self::take_first).
     pub(super) fn take_last(&mut self, blocks: &mut Blocks, units: u64) -> (Id, u64) {
         let Some(place) = self.tree().last(units) else { return (NONE, 0) };
         let at = self.tree.entry(place).end() - units;
@@ -99,7 +99,7 @@ impl Loners {
         (blocks.add_loner(at, place.page()), at)
     }
 
-    /// Makes `units` from `at` on, within the free range `hole`, a block.
+    /// Turns `units` at `at`, within the free range `hole`, into a block.
     pub(super) fn carve(
         &mut self,
         blocks: &mut Blocks,

@@ -1,12 +1,10 @@
-//! Quick lists: blocks just freed, by their exact size, not yet joined with their neighbours.
+//! Quick lists: recently freed blocks by exact size, not yet merged with their neighbours.
 //!
-//! Programs on accelerators free a tensor and ask for one of the same size over and over. A block on
-//! a quick list is allocated again as it is, which is all that a pair of calls then costs. Until then
-//! it is of no use for other sizes; so all lists are joined before the space counts as full, or is
-//! filled further up.
+//! Programs on accelerators repeatedly free a tensor and allocate one of the same size. A block on a quick list is
+//! allocated again unchanged, so such a pair of calls is cheap. Until then it cannot serve other sizes. All lists are
+//! therefore merged before the space counts as full, or is filled further up.
 //!
-//! To the chain and to the tree a block on a list looks live; its serial number, 0, is no live
-//! block's.
+//! To the chain and the tree, a block on a list looks live; its serial number is 0, which no live block has.
 
 #![expect(clippy::cast_possible_truncation, reason = "a place is below the number of lists")]
 
@@ -14,12 +12,13 @@ use super::blocks::{Blocks, Id, NONE};
 
 /// Number of lists, a power of two; two sizes that share a list evict each other.
 const LISTS: usize = 256;
-/// Highest number of blocks on all lists together.
+/// Maximum number of blocks on all lists together.
 pub(super) const MOST: usize = 4096;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quick {
-    /// A size in units, and the latest block of that size, chained by its tag. Made for the first block.
+    /// A size in units, and the most recent block of that size; blocks are linked by their tags. Allocated with the
+    /// first block.
     lists: Option<Box<[(u64, Id); LISTS]>>,
     len: usize,
 }
@@ -29,7 +28,7 @@ impl Quick {
         self.len
     }
 
-    /// Puts a block on the list of its size, and returns the list that had to make room.
+    /// Puts a block on the list of its size, and returns the list that it evicted.
     #[inline]
     pub(super) fn push(&mut self, blocks: &mut Blocks, id: Id, units: u64) -> Id {
         let lists = self.lists.get_or_insert_with(|| Box::new([(0, NONE); LISTS]));
@@ -55,7 +54,7 @@ impl Quick {
         id
     }
 
-    /// Counts out a block that was joined, and returns the `next` one of its list.
+    /// Subtracts a merged block from the count, and returns the next block (`next`) of its list.
     pub(super) fn joined(&mut self, next: Id) -> Id {
         self.len -= 1;
         next
@@ -74,7 +73,7 @@ impl Quick {
     }
 }
 
-/// Fibonacci hashing, as for the treap's priorities.
+/// Fibonacci hashing, like the treap's priorities.
 #[inline]
 fn place(units: u64) -> usize {
     (units.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - LISTS.trailing_zeros())) as usize

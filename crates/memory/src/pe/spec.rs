@@ -4,55 +4,55 @@ use crate::Bytes;
 use crate::address::{AddressError, PeId, PhysAddr, Window};
 use crate::free_list::Exact;
 
-/// Sizes of the memories, as a topology gives them. [Resolve](Self::resolve) it for use.
+/// Sizes of the memories, as given by a topology. [Resolve](Self::resolve) it for use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressSpec {
-    /// HBM of a cube.
+    /// HBM of a cube, in bytes.
     pub hbm_bytes_per_cube: Bytes,
-    /// Number of equal slices of the HBM, one for each PE. A remainder is not used.
+    /// Number of equal HBM slices, one per PE. A remainder is not used.
     pub hbm_slices_per_cube: u32,
-    /// TCM of a PE.
+    /// TCM of a PE, in bytes.
     pub tcm_bytes_per_pe: Bytes,
-    /// Part of the TCM that the PE's scheduler keeps, at the upper end.
+    /// Part of the TCM that is reserved for the PE's scheduler, at the upper end.
     pub tcm_scheduler_reserved_bytes: Bytes,
-    /// The SRAM of a cube.
+    /// SRAM of a cube, in bytes.
     pub sram_bytes_per_cube: Bytes,
 }
 
-/// Sizes that are not consistent. Correct the topology.
+/// Inconsistent sizes. Correct the topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// A memory is longer than its window of the addresses.
-    #[error("{field} is {}, but addresses have room for {}", Exact(*bytes), Exact(*limit))]
+    /// A memory exceeds its address window.
+    #[error("{field} is {}, but its address window has only {}", Exact(*bytes), Exact(*limit))]
     TooLarge {
         /// Field of the spec.
         field: &'static str,
         /// Value of the field.
         bytes: Bytes,
-        /// Highest value that the field can have.
+        /// Maximum value of the field.
         limit: Bytes,
     },
-    /// HBM cannot be cut into that many slices.
+    /// The number of slices is out of range.
     #[error("hbm_slices_per_cube is {slices}, but must be from 1 to {limit}")]
     Slices {
         /// Number of slices given.
         slices: u32,
-        /// Highest possible number.
+        /// Maximum number of slices.
         limit: u32,
     },
     /// There are more slices than bytes.
-    #[error("hbm_bytes_per_cube is {}, less than a byte for each of {slices} slices", Exact(*bytes))]
+    #[error("hbm_bytes_per_cube is {}, less than one byte for each of {slices} slices", Exact(*bytes))]
     EmptySlices {
         /// HBM of a cube.
         bytes: Bytes,
         /// Number of slices given.
         slices: u32,
     },
-    /// The scheduler keeps more TCM than there is.
-    #[error("tcm_scheduler_reserved_bytes is {}, but tcm_bytes_per_pe only {}", Exact(*reserved), Exact(*tcm))]
+    /// The scheduler's part exceeds the TCM.
+    #[error("tcm_scheduler_reserved_bytes is {}, but tcm_bytes_per_pe is only {}", Exact(*reserved), Exact(*tcm))]
     Reserved {
-        /// Part that the scheduler keeps.
+        /// Part reserved for the scheduler.
         reserved: Bytes,
         /// TCM of a PE.
         tcm: Bytes,
@@ -60,7 +60,7 @@ pub enum SpecError {
 }
 
 impl AddressSpec {
-    /// Checks that the sizes are consistent and fit into addresses.
+    /// Checks that the sizes are consistent and fit the address windows.
     pub fn resolve(&self) -> Result<AddressLayout, SpecError> {
         self.check_windows()?;
         let (bytes, slices) = (self.hbm_bytes_per_cube, self.hbm_slices_per_cube);
@@ -92,7 +92,7 @@ impl AddressSpec {
     }
 }
 
-/// Sizes of the memories, which are consistent and fit into addresses.
+/// Resolved sizes of the memories: consistent, and within the address windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressLayout {
     hbm_slice: Bytes,
@@ -102,7 +102,7 @@ pub struct AddressLayout {
 }
 
 impl AddressLayout {
-    /// Returns the HBM of one PE.
+    /// Returns the HBM of one PE, in bytes.
     pub fn hbm_slice(&self) -> Bytes {
         self.hbm_slice
     }
@@ -112,17 +112,17 @@ impl AddressLayout {
         self.hbm_slices
     }
 
-    /// Returns the TCM of one PE, without the scheduler's part.
+    /// Returns the TCM of one PE without the scheduler's part, in bytes.
     pub fn tcm_allocatable(&self) -> Bytes {
         self.tcm_allocatable
     }
 
-    /// Returns the SRAM of one cube.
+    /// Returns the SRAM of one cube, in bytes.
     pub fn sram(&self) -> Bytes {
         self.sram
     }
 
-    /// Returns the PE in whose HBM slice `address` is; `None` outside HBM and behind the last slice.
+    /// Returns the PE whose HBM slice contains `address`; `None` outside HBM and after the last slice.
     pub fn hbm_pe(&self, address: PhysAddr) -> Option<PeId> {
         address.hbm_pe(self.hbm_slice).filter(|&pe| self.check_pe(pe).is_ok())
     }

@@ -1,9 +1,10 @@
-//! Best fit: the smallest range that is long enough.
+//! Best fit: the smallest free range that is long enough.
 
 use super::{BlockPolicy, BlockStrategy, Request};
 use crate::index::{Block, Fit, FreeIndex};
 
-pub(super) static BEST_FIT: BlockPolicy = BlockPolicy {
+/// Best fit: the smallest free range that fits.
+pub static BEST_FIT: BlockPolicy = BlockPolicy {
     name: "best-fit",
     summary: "the smallest free range that fits; keeps large ranges whole",
     fragments_less: &["lifetime"],

@@ -10,7 +10,7 @@ pub(super) static FILL_FIRST: RegionPolicy = RegionPolicy {
     thread_home: false,
 };
 
-/// By rising free bytes, those with too few of them left out.
+/// Ascending by free bytes; regions with too few free bytes are left out.
 fn order(regions: &mut [RegionView], size: Bytes) -> usize {
     let fits = |region: &RegionView| region.free >= size;
     regions.sort_by_key(|region| (!fits(region), region.free));

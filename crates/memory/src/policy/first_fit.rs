@@ -1,9 +1,10 @@
-//! First fit: the lowest range that is long enough. The RFC's default.
+//! First fit: the lowest free range that is long enough. The RFC's default.
 
 use super::{BlockPolicy, BlockStrategy, Request};
 use crate::index::{Block, Fit, FreeIndex};
 
-pub(super) static FIRST_FIT: BlockPolicy = BlockPolicy {
+/// First fit: the lowest free range that fits.
+pub static FIRST_FIT: BlockPolicy = BlockPolicy {
     name: "first-fit",
     summary: "the lowest free range that fits; packs towards the start",
     fragments_less: &["best-fit", "lifetime"],

@@ -1,29 +1,28 @@
-//! Lifetime: best fit, but blocks that are expected to die together are put beside each other.
+//! Lifetime: best fit, except that blocks that are expected to be freed together are placed next to each other.
 //!
-//! It is made for a growable region, whose memory is committed in granules of some MiB: a granule
-//! that no live block touches can be had back and used elsewhere, so a long hole costs only the
-//! granules at its ends, and what costs memory is a granule that one survivor keeps.
+//! The strategy is for growable regions, whose memory is committed in granules of a few MiB. A granule without live
+//! blocks can be decommitted and used elsewhere. A long hole therefore costs only the granules at its ends; the
+//! expensive granules are those that a single survivor keeps committed.
 //!
-//! Blocks of one size, stream and call site (a *kind*) that are allocated one after another often
-//! are freed one after another too: the layers of a cache, of activations, of gradients. Such a
-//! *cohort*, placed without gaps, leaves whole granules when it goes. So the strategy
-//! - counts how many blocks of a kind are freed in the order, or the reverse order, of their births
-//!   before that order breaks, and keeps a moving (harmonic) average of it for each quarter octave;
-//! - uses best fit while that average is below [`COHORT`], for blocks below [`SMALL`], and wherever
-//!   a hole fits exactly;
-//! - else puts a block just above the latest one of its kind, and where it cannot, starts anew in
-//!   the lowest hole that has room for a whole cohort.
+//! Blocks of one size, stream and call site (a *kind*) that are allocated consecutively are often freed consecutively:
+//! the layers of a cache, of activations, of gradients. Such a *cohort*, placed without gaps, leaves whole granules
+//! free when it is freed. So the strategy
+//! - counts how many blocks of a kind are freed in the order of their allocation, or in reverse, before that order
+//!   breaks, and keeps a moving (harmonic) average of this count for each quarter octave of sizes;
+//! - uses best fit if that average is below [`COHORT`], for blocks below [`SMALL`], and whenever a hole fits exactly;
+//! - otherwise places a block directly above the most recent block of its kind; if that is impossible, it starts again
+//!   in the lowest hole with room for a whole cohort.
 //!
-//! With nothing learned this is best fit. A kind is forgotten with its last live block.
+//! Before anything is learned, this is best fit. A kind is forgotten with its last live block.
 //!
-//! Tried in a prototype and dropped, with its peak committed over peak live on the trace
-//! `serving_mix` (there, best fit 1.056 and this rule 1.013): the place that touches the fewest new granules,
-//! among many holes and one or both ends of each (1.062 to 1.091); the least added granules times
-//! time, with lifetimes known in advance (1.044); cohorts without learning (1.011 to 1.028, but 2 to
-//! 10 % worse than best fit on some other trace); learning the share of blocks that die in order,
-//! with a fixed room (1.010 to 1.017, but up to 4.7 % worse on another); starting at a granule's edge
-//! (1.022); one cohort for all sizes of a quarter octave (1.012, but ten times the addresses); an
-//! arithmetic average (1.010; more granules move, and more jittered traces lose to best fit).
+//! Alternatives that were tried in a prototype and dropped. The figures are peak committed over peak live memory on the
+//! trace `serving_mix`, where best fit has 1.056 and this rule 1.013. The place that touches the fewest new granules,
+//! among many holes and one or both ends of each: 1.062 to 1.091. The smallest product of added granules and time, with
+//! lifetimes known in advance: 1.044. Cohorts without learning: 1.011 to 1.028, but 2 to 10 % worse than best fit on
+//! another trace. Learning the share of blocks that are freed in order, with fixed room: 1.010 to 1.017, but up to 4.7
+//! % worse on another trace. Starting at the edge of a granule: 1.022. One cohort for all sizes of a quarter octave:
+//! 1.012, but ten times the addresses. An arithmetic average: 1.010, but more granules move, and more jittered traces
+//! lose to best fit.
 
 use std::collections::BTreeMap;
 
@@ -31,23 +30,24 @@ use super::{BlockPolicy, BlockStrategy, Request};
 use crate::Bytes;
 use crate::index::{Block, BlockKey, Fit, FreeIndex, Hole, StaleBlock};
 
-pub(super) static LIFETIME: BlockPolicy = BlockPolicy {
+/// Lifetime: best fit, with blocks that are expected to die together beside each other.
+pub static LIFETIME: BlockPolicy = BlockPolicy {
     name: "lifetime",
     summary: "best fit; what is expected to be freed together is placed together",
     fragments_less: &[],
     make: || Box::<Lifetime>::default(),
 };
 
-/// A smaller block is no reason to touch another granule: an eighth of the usual 2 MiB.
+/// Size below which a block is not worth another granule: an eighth of the usual 2 MiB.
 const SMALL: Bytes = Bytes::kib(256);
-/// From this average on, blocks are placed as cohorts.
+/// Average cohort length from which blocks are placed as cohorts.
 const COHORT: f32 = 3.0;
-/// Room is sought for at most so many blocks, which bounds the addresses that are used.
+/// Maximum number of blocks for which room is sought; limits the address space used.
 const MOST: f32 = 32.0;
-/// Weight of the latest cohort in the average.
+/// Weight of the most recent cohort in the average.
 const WEIGHT: f32 = 0.25;
 
-/// Properties that make two blocks alike.
+/// Properties that define the kind of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Likeness {
     size: Bytes,
@@ -56,7 +56,7 @@ struct Likeness {
 }
 
 impl Likeness {
-    /// Returns the kind that stands for all sizes of the same quarter octave.
+    /// Returns the kind that represents all sizes of the same quarter octave.
     fn roughly(self) -> Self {
         let dropped = self.size.get().max(1).ilog2().saturating_sub(2);
         Self { size: Bytes::new(self.size.get() >> dropped << dropped), ..self }
@@ -67,11 +67,11 @@ impl Likeness {
 #[derive(Clone, Copy, Debug, Default)]
 struct Family {
     live: u32,
-    /// Number of births so far.
+    /// Number of blocks allocated so far.
     births: u32,
-    /// End of the latest one.
+    /// End offset of the most recently placed block.
     end: Bytes,
-    /// Number of the one that was freed last, and the births until then.
+    /// Number of the block that was freed last, and the number of blocks allocated until then.
     last: Option<(u32, u32)>,
 }
 
@@ -79,7 +79,7 @@ struct Family {
 #[derive(Clone, Copy, Debug)]
 struct Cohort {
     current: f32,
-    /// Average of one over the number: a single long cohort among many lone blocks hardly counts.
+    /// Average of the inverse length: a single long cohort among many single blocks has little weight.
     inverse: f32,
 }
 
@@ -93,7 +93,7 @@ impl Cohort {
         }
     }
 
-    /// Returns the number of blocks to be expected.
+    /// Returns the expected number of blocks.
     fn len(self) -> f32 {
         1.0 / self.inverse
     }
@@ -110,7 +110,7 @@ struct Lifetime {
     families: BTreeMap<Likeness, Family>,
     /// Cohorts by [rough](Likeness::roughly) kind.
     cohorts: BTreeMap<Likeness, Cohort>,
-    /// The live blocks that were placed here, by [`slot`].
+    /// Live blocks placed by this strategy, by [`slot`].
     births: Vec<Option<Birth>>,
 }
 
@@ -118,7 +118,7 @@ struct Lifetime {
 struct Birth {
     key: BlockKey,
     kind: Likeness,
-    /// Its number among its like.
+    /// Number of the block within its kind.
     number: u32,
 }
 
@@ -146,7 +146,7 @@ impl BlockStrategy for Lifetime {
 
 impl Lifetime {
     fn learn(&mut self, block: &Block) {
-        // Small blocks, and those placed by other means, at a given address say, teach nothing.
+        // Small blocks, and blocks placed by other means (for example at a given address), are not learned from.
         let birth = self
             .births
             .get_mut(slot(block))
@@ -154,7 +154,7 @@ impl Lifetime {
         let Some(Birth { kind, number, .. }) = birth else { return };
         let family =
             self.families.get_mut(&kind).expect("a kind is kept while a block of it lives");
-        // A neighbour in the order of births, and alive together with this one.
+        // The two blocks are neighbours in the order of allocation, and were alive together.
         let in_order = family
             .last
             .is_some_and(|(last, births)| last.abs_diff(number) == 1 && number <= births);
@@ -166,7 +166,7 @@ impl Lifetime {
         }
     }
 
-    /// Returns the offset for a block of a kind that comes in cohorts; nothing where best fit decides.
+    /// Returns the offset for a block of a kind that comes in cohorts; `None` leaves the choice to best fit.
     fn beside_its_like(
         &self,
         region: &mut FreeIndex,
@@ -181,7 +181,7 @@ impl Lifetime {
         if region.find(Fit::Best, kind.size, request.alignment)?.size == kind.size {
             return None;
         }
-        // Where the latest block is gone, the hole there starts lower: that is no place beside it.
+        // If the most recent block was freed, the hole starts lower and is not adjacent to the kind.
         let above = self.families.get(&kind).and_then(|family| {
             region.hole_at(family.end).filter(|hole| hole.offset == family.end).filter(fits)
         });
@@ -201,12 +201,12 @@ impl Lifetime {
     }
 }
 
-/// Returns the number of a block in its index; small, and reused once the block is gone.
+/// Returns the id of a block in its index; ids are small and are reused.
 fn slot(block: &Block) -> usize {
     (block.key.to_bits() >> 32) as usize
 }
 
-/// Returns the lowest hole that has room for a cohort of `blocks` blocks.
+/// Returns the lowest hole with room for a cohort of `blocks` blocks.
 fn room(region: &mut FreeIndex, size: Bytes, blocks: f32) -> Option<Hole> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -235,7 +235,7 @@ mod tests {
         strategy.free(region, block.key).expect("the block is live");
     }
 
-    /// Lets cohorts of six blocks of `size` be born and die, first in, first out.
+    /// Allocates and frees cohorts of six blocks of `size`, first in, first out.
     fn teach(strategy: &mut Lifetime, region: &mut FreeIndex, size: Bytes) {
         for _ in 0..8 {
             let cohort: Vec<_> = (0..6).map(|_| place(strategy, region, size)).collect();
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Two holes of 3 MiB with a live block above each; the open end is above them.
+    /// Creates two holes of 3 MiB with a live block above each; the remaining space is above them.
     fn holes(strategy: &mut Lifetime, region: &mut FreeIndex) -> [Bytes; 2] {
         let parts: Vec<_> =
             [3, 1, 3, 1].map(|mib| place(strategy, region, Bytes::mib(mib))).into_iter().collect();
@@ -261,7 +261,7 @@ mod tests {
         for _ in 0..2000 {
             draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             if draw >> 63 == 0 || live.is_empty() {
-                // Every size is another one, so no order of births can be seen.
+                // All sizes differ, so there is no order of allocation to observe.
                 let size = Bytes::new(1 << 20 | draw >> 44);
                 let a = place(&mut strategy, &mut ours, size);
                 let b = best.allocate(Fit::Best, size, 0).expect("there is room");

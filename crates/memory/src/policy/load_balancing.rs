@@ -12,7 +12,7 @@ pub(super) static LOAD_BALANCING: RegionPolicy = RegionPolicy {
     thread_home: false,
 };
 
-/// By falling free bytes; `sort_by_key` is stable, so the older of two equals comes first.
+/// Descending by free bytes. `sort_by_key` is stable, so the older of two equal regions comes first.
 pub(super) fn order(regions: &mut [RegionView], _size: Bytes) -> usize {
     regions.sort_by_key(|region| Reverse(region.free));
     regions.len()

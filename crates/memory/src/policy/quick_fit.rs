@@ -1,9 +1,10 @@
-//! Quick fit: the block of this size that was freed last, or else best fit.
+//! Quick fit: the most recently freed block of this size, otherwise best fit.
 
 use super::{BlockPolicy, BlockStrategy, Request};
 use crate::index::{Block, BlockKey, FreeIndex, StaleBlock};
 
-pub(super) static QUICK_FIT: BlockPolicy = BlockPolicy {
+/// Quick fit: the block of the same size that was freed last, or else best fit.
+pub static QUICK_FIT: BlockPolicy = BlockPolicy {
     name: "quick-fit",
     summary: "the block of just this size that was freed last, else best fit; the fastest",
     fragments_less: &["lifetime"],

@@ -1,8 +1,8 @@
-//! Thread home: each thread has a region of its own, so that threads do not wait for each other.
+//! Thread home: each thread has its own region, so that threads do not wait for each other.
 
 use super::{RegionPolicy, load_balancing};
 
-/// After a thread's own region, the others are tried as load balancing does.
+/// After the thread's own region, the others are tried in the order of load balancing.
 pub(super) static THREAD_HOME: RegionPolicy = RegionPolicy {
     name: "thread-home",
     summary: "each thread's own region first; threads do not contend",

@@ -1,4 +1,4 @@
-//! Ranges of virtual addresses and their pages.
+//! Specification of a virtual address range and its pages.
 
 use super::DeviceVa;
 use crate::Bytes;
@@ -17,17 +17,17 @@ pub struct VirtualSpec {
     pub checking: Checking,
 }
 
-/// A range that cannot exist. Correct the spec.
+/// An invalid range. Correct the spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VirtualSpecError {
-    /// The size of a page is no power of two.
+    /// The page size is not a power of two.
     #[error("a page of {} is not a power of two", Exact(*page))]
     Page {
-        /// Size of a page given.
+        /// Page size given.
         page: Bytes,
     },
-    /// The range does not start with a page.
+    /// The range does not start at a page boundary.
     #[error("{base} is not a multiple of the page of {}", Exact(*page))]
     Base {
         /// First address given.
@@ -35,7 +35,7 @@ pub enum VirtualSpecError {
         /// Size of a page.
         page: Bytes,
     },
-    /// The range does not consist of pages, or of none.
+    /// The length of the range is zero or not a multiple of the page.
     #[error("a size of {} is not a positive multiple of the page of {}", Exact(*size), Exact(*page))]
     Size {
         /// Length of the range given.
@@ -43,8 +43,8 @@ pub enum VirtualSpecError {
         /// Size of a page.
         page: Bytes,
     },
-    /// The range does not end before 64 bits do.
-    #[error("a range of {} from {base} leaves 64 bits", Exact(*size))]
+    /// The range ends beyond the 64-bit address space.
+    #[error("a range of {} from {base} exceeds the 64-bit address space", Exact(*size))]
     End {
         /// First address given.
         base: DeviceVa,
@@ -54,14 +54,14 @@ pub enum VirtualSpecError {
 }
 
 impl VirtualSpec {
-    /// Default size of a page: that of an MMU by itself.
+    /// Default page size of a stand-alone MMU.
     pub const PAGE: Bytes = Bytes::mib(2);
-    /// Size of a page in a context whose topology names none.
+    /// Page size of a context whose topology specifies none.
     pub const CONTEXT_PAGE: Bytes = Bytes::kib(4);
-    /// First address of a context's range by ADR-0048, above the host's low addresses. Physical addresses
-    /// may be as low; a runtime that must tell them apart starts at 2⁵¹.
+    /// First address of a context's range by ADR-0048, above the host's low addresses. Physical addresses may overlap
+    /// it; a runtime that must distinguish the two starts at 2⁵¹.
     pub const CONTEXT_BASE: DeviceVa = DeviceVa::new(0x1_0000_0000);
-    /// Smallest length of a context's range.
+    /// Minimum length of a context's range.
     pub const CONTEXT_SIZE: Bytes = Bytes::gib(64);
 
     /// Describes a range in pages of 2 MiB, with trusted frees.
@@ -69,12 +69,12 @@ impl VirtualSpec {
         Self { base, size, page: Self::PAGE, checking: Checking::Trusted }
     }
 
-    /// Describes the range of a context whose target devices have `hbm` together: as long as that (in whole
-    /// pages), but at least 64 GiB. `page` is the topology's `pe_mmu.page_size`, else 4 KiB.
+    /// Describes the range of a context whose target devices have `hbm` bytes in total. The range has that length (in
+    /// whole pages), but at least 64 GiB. `page` is the topology's `pe_mmu.page_size`, 4 KiB if `None`.
     pub fn for_context(hbm: Bytes, page: Option<Bytes>) -> Self {
         let page = page.unwrap_or(Self::CONTEXT_PAGE);
         let least = hbm.max(Self::CONTEXT_SIZE);
-        // What cannot be rounded stays as it is, for the allocator to refuse.
+        // A size that cannot be rounded is kept, and the allocator refuses it.
         let size = least.get().checked_next_multiple_of(page.get()).map_or(least, Bytes::new);
         Self { page, ..Self::new(Self::CONTEXT_BASE, size) }
     }

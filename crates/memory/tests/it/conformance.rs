@@ -1,4 +1,4 @@
-//! Every allocator and every policy goes through the one suite.
+//! Every allocator and every policy runs through the one conformance suite.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use cubeyard_memory::policy::{self, Request};
 use cubeyard_memory::virtual_space::VirtualSpec;
 use cubeyard_memory::{Bytes, CubeSram, DeviceVa, FreeList, PeMemory, VirtualAllocator};
 
-/// The bare index with one of its fits.
+/// The bare index with one fit.
 struct Indexed {
     index: FreeIndex,
     fit: Fit,
@@ -43,7 +43,7 @@ impl Subject for Indexed {
         self.index.capacity()
     }
     fn allocate(&mut self, number: u32, size: Bytes, alignment: Bytes) -> Result<Placed, Refused> {
-        // The index itself takes no bytes for a block of one granule; its users refuse them.
+        // The index itself serves zero bytes with a block of one granule; its users refuse such a request.
         if size.is_zero() {
             return Err(Refused::Senseless);
         }
@@ -73,7 +73,8 @@ impl Subject for Indexed {
     }
 }
 
-/// The allocators of ADR-0048, which all sit on a free list: how each is called, where its list is.
+/// Any allocator of ADR-0048. All are built on a free list; the fields say how to call the allocator and where its list
+/// is.
 struct Listed<A, P> {
     inner: A,
     granule: Bytes,
@@ -84,7 +85,7 @@ struct Listed<A, P> {
     live: BTreeMap<u32, (P, Bytes)>,
 }
 
-/// The figures of a free list: how long, how full, and its free ranges.
+/// Figures of a free list: capacity, used bytes, and free ranges.
 struct Usage {
     capacity: Bytes,
     used: Bytes,
@@ -141,7 +142,7 @@ impl<A, P: Copy> Subject for Listed<A, P> {
             })
             .collect();
         live.sort_unstable();
-        // The list knows its free ranges only: together with the blocks they fill the space.
+        // The list only knows its free ranges; together with the blocks, they fill the space.
         let mut parts: Vec<_> = live.iter().map(|placed| (placed.offset, placed.size)).collect();
         parts.extend(&usage.holes);
         parts.sort_unstable();
@@ -252,7 +253,7 @@ fn pages(checking: Checking) -> Listed<VirtualAllocator, DeviceVa> {
     }
 }
 
-/// The Flex allocator over a card, with any configuration.
+/// A Flex allocator over a card, with any configuration.
 struct Flexed {
     allocator: FlexAllocator,
     live: BTreeMap<u32, Allocation>,
@@ -336,7 +337,7 @@ impl Subject for Flexed {
     }
 }
 
-/// All subjects by name, each with its way through the suite.
+/// Returns all subjects by name, each with its run of the suite.
 fn subjects() -> Vec<(String, Box<dyn Fn() -> Report>)> {
     let mut subjects: Vec<(String, Box<dyn Fn() -> Report>)> = Vec::new();
     for fit in [Fit::First, Fit::Best, Fit::Last] {

@@ -22,18 +22,18 @@ use cubeyard_memory::flex::{EventId, FlexAllocator, FlexConfig, StreamEvents};
 
 pub(crate) use strict::Strict;
 
-/// A physical card with `memory` bytes.
+/// Returns a physical card with `memory` bytes.
 pub(crate) fn card(memory: Bytes) -> Arc<Card> {
     Arc::new(Card::new(CardSpec::physical(memory)))
 }
 
-/// An allocator over a device, configured in words.
+/// Returns an allocator over a device, configured by a text.
 pub(crate) fn allocator(device: Arc<dyn DeviceMemory>, config: &str) -> FlexAllocator {
     let config: FlexConfig = config.parse().expect("the test's configuration is right");
     FlexAllocator::builder(device).config(config).build().expect("the device can do that")
 }
 
-/// The same with streams.
+/// Returns an allocator with streams.
 pub(crate) fn with_streams(
     device: Arc<dyn DeviceMemory>,
     config: &str,
@@ -44,7 +44,7 @@ pub(crate) fn with_streams(
     builder.build().expect("the device can do that")
 }
 
-/// Streams that move on when the test says so, or when somebody waits for them.
+/// Streams that advance when the test says so, or when a thread waits for them.
 #[derive(Debug, Default)]
 pub(crate) struct ManualStreams {
     state: Mutex<StreamState>,
@@ -54,14 +54,14 @@ pub(crate) struct ManualStreams {
 
 #[derive(Debug, Default)]
 struct StreamState {
-    /// The stream of every event, by its number.
+    /// Stream of every event, by event number.
     recorded: Vec<u32>,
-    /// How many events of each stream are passed.
+    /// Number of events that each stream has passed.
     passed: BTreeMap<u32, u64>,
 }
 
 impl ManualStreams {
-    /// Lets a stream pass everything recorded so far.
+    /// Makes a stream pass everything recorded so far.
     pub(crate) fn finish(&self, stream: u32) {
         let mut state = self.state.lock().unwrap();
         let end = state.recorded.len() as u64;
@@ -69,12 +69,12 @@ impl ManualStreams {
         self.moved.notify_all();
     }
 
-    /// The streams of the events recorded so far, in order.
+    /// Returns the streams of the events recorded so far, in order.
     pub(crate) fn recorded(&self) -> Vec<u32> {
         self.state.lock().unwrap().recorded.clone()
     }
 
-    /// How often somebody waited.
+    /// Returns the number of waits.
     pub(crate) fn waits(&self) -> u64 {
         self.waits.load(Ordering::Relaxed)
     }
@@ -93,7 +93,7 @@ impl StreamEvents for ManualStreams {
         state.passed.get(&stream).is_some_and(|&end| event.0 < end)
     }
 
-    /// Waiting is what makes the stream move: the test has one thread.
+    /// Waiting makes the stream advance, since the test has one thread.
     fn wait(&self, event: EventId) {
         self.waits.fetch_add(1, Ordering::Relaxed);
         let stream = self.state.lock().unwrap().recorded[event.0 as usize];

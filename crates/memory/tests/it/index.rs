@@ -14,7 +14,7 @@ enum Step {
     At(u64, u64),
     Free(usize),
     Grow(u64),
-    /// The first best fit of a history, which makes the index build its chain and bins.
+    /// The first best fit of a history, for which the index builds its chain and bins.
     PrepareBestFit,
 }
 
@@ -22,7 +22,7 @@ fn fits() -> impl Strategy<Value = Fit> + Clone {
     prop_oneof![Just(Fit::First), Just(Fit::Best), Just(Fit::Last)]
 }
 
-/// Small sizes collide often; the log-uniform ones reach every octave of the bins.
+/// Small sizes collide often; the log-uniform sizes reach every octave of the bins.
 fn sizes() -> impl Strategy<Value = u64> {
     prop_oneof![1_u64..40, (0_u32..20, any::<u64>()).prop_map(|(bits, raw)| 1 + raw % (1 << bits))]
 }
@@ -166,7 +166,7 @@ fn long_histories_with_thousands_of_holes_give_the_naive_answers() {
             pair.run(Step::PrepareBestFit);
         }
         for round in 0..cases(30_000) {
-            // Grow to 6,000 blocks, then replace, then drain: the tree gains and loses two levels.
+            // Grow to 6,000 blocks, then replace blocks, then drain: the tree gains and loses two levels.
             let wanted = if round < cases(24_000) { cases(6_000) } else { 0 };
             let free = pair.live.len() > wanted as usize || random.u64(..4) == 0;
             let step = if free {

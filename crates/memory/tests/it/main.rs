@@ -1,4 +1,4 @@
-//! Everything that needs more than one module of the library.
+//! Integration tests, which need more than one module of the library.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -9,7 +9,6 @@
 )]
 
 mod conformance;
-mod examples;
 mod flex;
 mod index;
 #[path = "../../../../testdata/long_tests.rs"]

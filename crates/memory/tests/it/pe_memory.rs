@@ -1,4 +1,4 @@
-//! The memories of ADR-0048, decision by decision. `docs/pe-memory.md` lists which test shows what.
+//! The memories of ADR-0048, decision by decision. `docs/pe-memory.md` lists the test for each decision.
 
 mod histories;
 mod refusals;
@@ -38,12 +38,12 @@ fn cube_sram(checking: Checking) -> CubeSram {
     CubeSram::new(sip, cube, &layout(), checking)
 }
 
-/// The free ranges as `(offset, size)`.
+/// Returns the free ranges as `(offset, size)`.
 fn holes(list: &FreeList) -> Vec<(u64, u64)> {
     list.holes().map(|hole| (hole.offset.get(), hole.size.get())).collect()
 }
 
-/// A list of 1,000 bytes with 100, 200 and 300 of them allocated, in this order.
+/// Returns a list of 1,000 bytes with allocations of 100, 200 and 300 bytes, in this order.
 fn three_of(checking: Checking) -> FreeList {
     let mut list = FreeList::new(Bytes::new(1000), checking);
     for (size, offset) in [(100, 0), (200, 100), (300, 300)] {
@@ -97,7 +97,7 @@ fn a_trusted_list_lets_any_part_of_what_is_allocated_be_freed() {
     assert_eq!(list.allocate(Bytes::new(100)), Ok(Bytes::new(50)));
 }
 
-// D2: in debug builds a trusting list still notices a plain bug of its caller.
+// D2: in debug builds, a trusting list still detects an obvious bug of its caller.
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "a free range was freed again")]
@@ -169,7 +169,7 @@ fn the_range_of_a_context_holds_the_hbm_of_its_devices() {
     assert_eq!(size(Bytes::gib(1536)), Bytes::gib(1536));
 }
 
-// D5: what the runtime's life cycle rests on.
+// D5: the runtime's life cycle relies on this.
 #[test]
 fn deploying_again_after_a_cleanup_gives_the_same_addresses() {
     let mut memory = pe_memory(Checking::Checked);

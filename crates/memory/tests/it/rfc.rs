@@ -1,4 +1,4 @@
-//! The RFC, point by point. Its sizes are GiB; the cards are simulated, so that these cost nothing.
+//! The RFC, point by point. Its sizes are in GiB; the cards are simulated, so these sizes cost nothing.
 //!
 //! | The RFC | Test |
 //! |---|---|
@@ -65,7 +65,7 @@ fn mib(count: u64) -> Bytes {
     Bytes::mib(count)
 }
 
-/// A card that remembers which sizes it was asked for.
+/// A card that records the sizes it is asked for.
 struct Asked {
     card: Card,
     sizes: Mutex<Vec<u64>>,
@@ -77,7 +77,7 @@ impl Asked {
         Arc::new(Self { card, sizes: Mutex::default() })
     }
 
-    /// The sizes in GiB since the last call.
+    /// Returns the sizes in GiB since the last call.
     fn sizes(&self) -> Vec<u64> {
         std::mem::take(&mut self.sizes.lock().unwrap())
     }
@@ -99,7 +99,7 @@ impl DeviceMemory for Asked {
     }
 }
 
-/// A region's parts as sizes in MiB, free ones negative.
+/// Returns the blocks of a region as sizes in MiB; free ranges are negative.
 fn parts(snapshot: &Snapshot, segment: usize) -> Vec<i64> {
     let blocks = snapshot.segments[segment].blocks.iter();
     let signed = |size: Bytes| i64::try_from(size.get() >> 20).unwrap();
@@ -189,7 +189,7 @@ fn workflow_2_steps_1_and_2_regions_in_the_strategys_order() {
 fn workflow_2_step_3_the_next_region_is_tried() {
     let allocator = allocator(card(gib(24)), "acquire:eager(2)");
     let ids: Vec<_> = allocator.regions().iter().map(|region| region.id).collect();
-    // Region 0 has more free bytes, but in two parts; region 1 has fewer in one.
+    // Region 0 has more free bytes, but in two ranges; region 1 has fewer, but contiguous.
     let low = allocator.allocate(gib(4)).unwrap();
     let other = allocator.allocate(gib(7)).unwrap();
     let middle = allocator.allocate(gib(4)).unwrap();
@@ -299,7 +299,7 @@ fn no_two_adjacent_blocks_are_free() {
     let allocator = allocator(card(gib(12)), "");
     let mut blocks: Vec<_> = (0..200).map(|_| allocator.allocate(mib(1)).ok()).collect();
     for step in 0..200 {
-        // 7 and 200 have no common divisor, so every block has its turn.
+        // 7 and 200 are coprime, so every block gets its turn.
         blocks[step * 7 % 200] = None;
         let parts = parts(&allocator.snapshot(), 0);
         assert!(parts.windows(2).all(|pair| pair[0] > 0 || pair[1] > 0), "{parts:?}");
@@ -322,7 +322,7 @@ fn the_fallback_sequence_locks_when_it_ends() {
     assert_eq!(sizes, [12, 12, 12, 8, 4]);
     assert_eq!(blocks.len(), 6);
     assert!(allocator.regions_locked());
-    // A request that the smaller sizes could not hold does not try them, and does not lock.
+    // A request that the smaller sizes could not hold does not try them, and does not lock the regions.
     let device = Asked::new(gib(8));
     let allocator = crate::flex::allocator(device.clone(), "");
     assert!(allocator.allocate(gib(9)).is_err());
@@ -468,7 +468,7 @@ fn programs_are_loaded_beside_tensors_and_segments_are_known() {
     assert_eq!(entries.iter().map(|entry| entry.region_id).collect::<Vec<_>>(), ids);
     assert!(entries[0].base > 0 && entries[0].base + gib(12).get() <= entries[1].base);
     assert_eq!(table.entries().len(), 8, "as many as the firmware has");
-    // The entry of a region that goes is used again only when no launch knows it.
+    // The entry of a released region is reused only when no launch holds it.
     let operands = [&tensor; 8];
     let launch = allocator.launch(&program, operands).unwrap();
     drop(second);
@@ -590,7 +590,7 @@ fn question_1_trim_and_when_idle() {
     assert_eq!(device.info().free, gib(24), "24 are");
 }
 
-/// A device that looks at the allocator from another thread whenever it is called.
+/// A device that queries the allocator from another thread whenever it is called.
 struct Looking {
     card: Card,
     allocator: Mutex<Option<FlexAllocator>>,

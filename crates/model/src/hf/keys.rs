@@ -1,6 +1,6 @@
 //! Keys of a configuration that are not dimensions.
 
-use cubeyard_device::input::{InputError, Map};
+use cubeyard_yaml::{InputError, Map};
 
 use super::{ModelType, given};
 

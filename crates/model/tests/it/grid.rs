@@ -10,13 +10,10 @@ use proptest::test_runner::RngSeed;
 use crate::long_tests::cases;
 use crate::{config, measured, tiny, work};
 
-/// Relative fall that is allowed. Rows whose addresses are no multiples of a burst, or lie in other channels, take some
-/// nanoseconds more or less, as they do on a real machine.
-const ALIGNMENT: f64 = 0.02;
-
-/// Relative fall that is allowed where another algorithm of all-reduces is chosen. The choice follows an estimate, so that
-/// just below a change of algorithms the slower one may be taken.
-const CHOICE: f64 = 0.06;
+/// Relative fall that is allowed. PEs that share a short sequence take longer than one PE would: prefill of two sequences
+/// of three tokens by four PEs takes up to 2.4 % longer than of three, each of which has a PE. Attention then reads its own
+/// memory alone, 166 ns in place of 300. Other falls are below 1.2 %: rows begin within a burst, or lie in other channels.
+const FALL: f64 = 0.03;
 
 /// A workload of a model.
 #[derive(Clone, Debug)]
@@ -67,17 +64,15 @@ impl Case {
         this
     }
 
-    /// Returns the time in nanoseconds, and the algorithms of all-reduces.
-    fn measured(&self) -> (f64, Vec<&'static str>) {
-        let report = measured(&self.spec, self.work);
-        (report.total.ns(), report.all_reduces)
+    /// Returns the time in nanoseconds.
+    fn time(&self) -> f64 {
+        measured(&self.spec, self.work).total.ns()
     }
 }
 
 fn check(case: &Case, grown: &Case) {
-    let [(before, chosen), (after, chosen_after)] = [case, grown].map(Case::measured);
-    let allowed = if chosen == chosen_after { ALIGNMENT } else { CHOICE };
-    assert!(after >= before * (1.0 - allowed), "{before} ns to {after} ns: {case:?} to {grown:?}");
+    let [before, after] = [case, grown].map(Case::time);
+    assert!(after >= before * (1.0 - FALL), "{before} ns to {after} ns: {case:?} to {grown:?}");
 }
 
 /// Measures a model of `testdata/hf` on the default machine.
@@ -104,6 +99,16 @@ fn a_ninth_sequence_does_not_save_time() {
     let of = |batch| work(Phase::Decode, batch, 2048);
     let [eight, nine] = [8, 9].map(|batch| on_default("llama-3.2-3b.json", of(batch)));
     assert!(eight <= nine, "{eight} ns and {nine} ns");
+}
+
+/// 36 tokens took 20.3 µs and 37 took 19.9. A PE had room for 9 tokens and 5 of each step, so that two of four PEs stored
+/// their tokens in two memories, and attention read three memories in place of two.
+#[test]
+fn tokens_of_a_pe_are_stored_in_one_memory() {
+    let spec = ModelSpec { layers: 2, hidden: 64, heads: 4, kv_heads: 1, ..tiny() };
+    let time = |context| measured(&spec, work(Phase::Prefill, 1, context)).total;
+    let times: Vec<_> = (33..=40).map(time).collect();
+    assert!(times.is_sorted(), "{times:?}");
 }
 
 #[test]
@@ -158,7 +163,7 @@ fn works() -> impl Strategy<Value = Workload> {
     )
 }
 
-/// The cases are the same in every run: among other seeds, about one case in 17,000 falls by 2 to 3.5 %.
+/// The cases are the same in every run, so that a rare one does not fail by chance.
 fn walk() -> ProptestConfig {
     let rng_seed = RngSeed::Fixed(1);
     ProptestConfig { failure_persistence: None, rng_seed, ..ProptestConfig::with_cases(cases(400)) }

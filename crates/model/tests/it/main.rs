@@ -1,10 +1,11 @@
 //! Steps of models through the public interface: relations between the times of different workloads.
 
-mod all_reduce;
 mod grid;
+mod layout;
 #[path = "../../../../testdata/long_tests.rs"]
 mod long_tests;
 mod rounds;
+mod steps;
 mod types;
 
 use cubeyard_device::topology::Topology;
@@ -15,6 +16,10 @@ use cubeyard_runtime::dtype::DType;
 
 /// Two SIPs of two cubes with two PEs.
 const SMALL: &str = "sips: {count: 2}\ncubes: {w: 2, h: 1}\npe: {routers: [r0c0, r0c1]}\n";
+
+fn small() -> Topology {
+    Topology::read("small", SMALL).unwrap()
+}
 
 /// A model that the small machine can divide: a head of K and V for each SIP.
 fn tiny() -> ModelSpec {
@@ -35,7 +40,7 @@ fn work(phase: Phase, batch: u64, context: u64) -> Workload {
 }
 
 fn config(spec: ModelSpec, work: Workload) -> MeasureConfig {
-    let topology = Topology::read("small", SMALL).unwrap();
+    let topology = small();
     MeasureConfig { spec, work, topology, layers: 1, positions: None, notes: Vec::new() }
 }
 

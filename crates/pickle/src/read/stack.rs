@@ -3,7 +3,7 @@
 use super::{Container, Machine, Problem, Value};
 
 impl Machine<'_> {
-    /// Returns the lowest index of the stack within reach: that of the last mark.
+    /// Returns the lowest accessible index of the stack, which is the position of the last mark.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -46,8 +46,8 @@ impl Machine<'_> {
 
     /// Removes and returns the values from `start` up, in a vector without spare capacity.
     ///
-    /// `split_off` may return the stack's own buffer, so that a pickle with a once high stack could create small
-    /// lists with room for millions.
+    /// `split_off` may return the stack's own buffer. A pickle whose stack was once high could then create small lists
+    /// with room for millions of items.
     pub(super) fn take_from(&mut self, start: usize) -> Result<Vec<Value>, Problem> {
         if start < self.stack.len() {
             self.budget.charge_table::<Value>(self.stack.len() - start)?;
@@ -92,8 +92,8 @@ impl Machine<'_> {
 
     /// Stores a copy of the top of the stack in the memo.
     ///
-    /// Python numbers the places one after the other, and filling one takes a byte at least. So a
-    /// place beyond the bytes read so far is an attempt to have a large memo allocated.
+    /// Python numbers the memo entries consecutively, and filling an entry takes at least one byte. So an index beyond
+    /// the number of bytes read so far is an attempt to allocate a large memo.
     pub(super) fn memoize(&mut self, index: u64) -> Result<(), Problem> {
         let top = self.top("a value")?;
         let largest = self.source.offset();
@@ -125,5 +125,5 @@ pub(super) fn check_pairs(items: &[Value]) -> Result<(), Problem> {
     }
 }
 
-/// Every large snapshot would grow with the size of these.
+/// Every large snapshot would grow with the size of these types.
 const _: () = assert!(size_of::<Value>() == 16 && size_of::<Container>() == 32);

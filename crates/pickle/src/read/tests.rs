@@ -18,7 +18,7 @@ fn opcodes_that_run_code_are_refused_by_name() {
     let attack = b"cos\nsystem\n(S'echo hello'\ntR.";
     assert_eq!(
         refusal(attack).to_string(),
-        "byte 0, GLOBAL: expected plain data, found an opcode that makes a class or function"
+        "byte 0, GLOBAL: expected plain data, found an opcode that creates a class or function"
     );
     let modern = b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x02ls\x85R.";
     assert_eq!((refusal(modern).offset, refusal(modern).opcode), (14, "STACK_GLOBAL"));
@@ -125,7 +125,7 @@ fn a_list_that_contains_itself_is_refused() {
         itself.to_string(),
         "byte 0, container: expected plain data, found a container that contains itself"
     );
-    // Two lists in each other, and a tuple that is reached through its own list.
+    // Two lists that contain each other, and a tuple that is reached through its own list.
     assert_eq!(problem(b"]q\x00]q\x01h\x00aa."), Problem::Cycle);
     assert_eq!(problem(b"](h\x00t."), Problem::NotMemoized { index: 0 });
     assert_eq!(problem(b"]q\x00h\x00\x85a."), Problem::Cycle);
@@ -141,7 +141,7 @@ fn containers_nest_as_deeply_as_the_limit_and_no_deeper() {
     assert_eq!(problem(&nested(5_000)), Problem::TooDeep { limit: 64 });
 }
 
-/// A list that holds another one ten times, which holds the next one ten times, `levels` deep.
+/// Returns a list that contains another list ten times, which contains the next ten times, `levels` deep.
 fn bomb(levels: u8) -> Vec<u8> {
     let mut bytes = b"]\x94".to_vec();
     for level in 0..levels {
@@ -163,7 +163,7 @@ fn sharing_costs_no_more_than_its_references() {
 
 #[test]
 fn tables_are_counted_against_the_limit() {
-    // Four values on the stack are 80 bytes, the mark 48, the list 144 and its items 80.
+    // Four values on the stack need 80 bytes, the mark 48, the list 144 and its items 80.
     let limits = |memory| Limits { memory: Bytes::new(memory), ..Limits::default() };
     let needed = 6 + 80 + 48 + 144 + 80 + 20;
     assert!(read(b"](NNe.", &limits(needed)).is_ok());
@@ -174,7 +174,7 @@ fn tables_are_counted_against_the_limit() {
     }
 }
 
-/// 120 Mi empty lists once took 10 GB: 96 bytes for each byte of the pickle.
+/// 120 Mi empty lists once needed 10 GB: 96 bytes per byte of the pickle.
 #[test]
 fn a_pickle_that_swells_is_refused_whatever_the_limit() {
     let lists = |count: usize| [b"(".to_vec(), vec![b']'; count], b"t.".to_vec()].concat();
@@ -182,7 +182,7 @@ fn a_pickle_that_swells_is_refused_whatever_the_limit() {
     assert!(read(&lists(1_000), &limits).is_ok());
     let error = read(&lists(4 << 20), &limits).map(|_| ()).unwrap_err();
     assert_eq!(error.problem, Problem::Inflated { factor: 16 });
-    // Every way to take much with few bytes: values, marks, texts, tuples, references.
+    // Every opcode that needs much memory for few bytes: values, marks, texts, tuples, references.
     let swelling: [&[u8]; 7] = [b"N", b"(", b"\x8c\0", b")", b"]", b"h\0", b"N\x85"];
     for part in swelling {
         let bytes = [b"]\x94(".to_vec(), part.repeat(8 << 20), b"e.".to_vec()].concat();

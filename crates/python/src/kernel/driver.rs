@@ -190,8 +190,7 @@ impl Driver {
 
     /// Makes an exception that names the line of the function.
     fn at_definition(&self, py: Python<'_>, what: &str) -> PyErr {
-        let (file, line) = failure::definition(self.function.callable.bind(py));
-        self.run.set_line(self.run.lines().of(file, line));
+        self.run.set_unplaced(|| failure::definition(self.function.callable.bind(py)));
         self.run.fail(&what)
     }
 

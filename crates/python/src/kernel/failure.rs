@@ -9,8 +9,7 @@ use crate::raised;
 /// Fails a run with an exception of its kernel.
 pub(super) fn keep(py: Python<'_>, run: &Run, function: &Bound<'_, PyAny>, error: PyErr) {
     if run.tl.failure().is_none() {
-        let (file, line) = innermost(py, function, &error);
-        run.set_line(run.lines().of(file, line));
+        run.set_unplaced(|| innermost(py, function, &error));
         let kind =
             error.get_type(py).name().map_or_else(|_| String::new(), |name| name.to_string());
         let text = error.value(py).str().map_or_else(|_| String::new(), |text| text.to_string());

@@ -55,6 +55,19 @@ fn tile_type(shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyResult<(Ve
 
 #[pymethods]
 impl Tl {
+    /// Place of the commands that follow, in reports and errors: an object with a `file` and a `line`. None, the default,
+    /// stands for the line of Python that issues a command.
+    #[getter]
+    fn place(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
+        let py = slf.py();
+        Ok(slf.as_super().get().info.resumed(py)?.place(py))
+    }
+
+    #[setter]
+    fn set_place(slf: &Bound<'_, Self>, place: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        slf.as_super().get().info.resumed(slf.py())?.set_place(place)
+    }
+
     /// Returns the index of this PE within its cube of the launch (axis 0), or the index of the cube (axis 1).
     #[pyo3(signature = (axis=0))]
     fn program_id(slf: &Bound<'_, Self>, axis: usize) -> PyResult<u64> {

@@ -12,9 +12,10 @@ pub(crate) struct Lines(RefCell<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// Code and line, sorted, with their index. The code is that of `codes`, so its address stays its own.
+    /// Addresses of code objects with lines, and of places, sorted, with their index. `objects` keeps the objects alive, so
+    /// that an address stays that of its object.
     indices: Vec<((usize, u32), usize)>,
-    codes: Vec<Py<PyAny>>,
+    objects: Vec<Py<PyAny>>,
     places: Vec<ScriptLine>,
     /// The line of the last call, which is often that of the next.
     last: Option<((usize, u32), usize)>,
@@ -25,11 +26,22 @@ impl Lines {
     pub(crate) fn current(&self, py: Python<'_>) -> usize {
         let (code, line) = innermost(py);
         let key = (code.as_ptr().addr(), line);
-        let mut known = self.0.borrow_mut();
-        match known.last {
-            Some((last, index)) if last == key => index,
-            _ => known.find(key, code),
+        let seen = self.0.borrow_mut().seen(key);
+        seen.unwrap_or_else(|| {
+            let file = file_of(&code);
+            self.0.borrow_mut().insert(key, ScriptLine { file, line }, code)
+        })
+    }
+
+    /// Returns the index of a place: an object with a `file` and a `line`, which are read once.
+    pub(crate) fn given(&self, place: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let key = (place.as_ptr().addr(), 0);
+        let seen = self.0.borrow_mut().seen(key);
+        if let Some(index) = seen {
+            return Ok(index);
         }
+        let Given { file, line } = place.extract()?;
+        Ok(self.0.borrow_mut().insert(key, ScriptLine { file, line }, place.clone()))
     }
 
     /// Returns the index of a line of a file.
@@ -48,18 +60,31 @@ impl Lines {
     }
 }
 
+/// A place that a caller gives.
+#[derive(FromPyObject)]
+struct Given {
+    file: String,
+    line: u32,
+}
+
 impl Known {
-    fn find(&mut self, key: (usize, u32), code: Bound<'_, PyAny>) -> usize {
-        let index = match self.indices.binary_search_by_key(&key, |(key, _)| *key) {
-            Ok(at) => self.indices[at].1,
-            Err(at) => {
-                let index = self.add(ScriptLine { file: file_of(&code), line: key.1 });
-                self.indices.insert(at, (key, index));
-                self.codes.push(code.unbind());
-                index
-            }
-        };
+    /// Returns the index of a line that was seen before.
+    fn seen(&mut self, key: (usize, u32)) -> Option<usize> {
+        if let Some((_, index)) = self.last.filter(|(last, _)| *last == key) {
+            return Some(index);
+        }
+        let at = self.indices.binary_search_by_key(&key, |(key, _)| *key).ok()?;
+        let index = self.indices[at].1;
         self.last = Some((key, index));
+        Some(index)
+    }
+
+    /// Adds the line of an object, whose address is in the key.
+    fn insert(&mut self, key: (usize, u32), place: ScriptLine, object: Bound<'_, PyAny>) -> usize {
+        let index = self.add(place);
+        let at = self.indices.partition_point(|(known, _)| *known < key);
+        self.indices.insert(at, (key, index));
+        self.objects.push(object.unbind());
         index
     }
 

@@ -66,6 +66,8 @@ pub(crate) struct Run {
     /// Numbers of the lines in the kernel's tape, by their index in `lines`.
     ids: RefCell<Vec<Option<LineId>>>,
     line: Cell<usize>,
+    /// Place that the kernel gave to the commands that follow, instead of its own line.
+    place: RefCell<Option<Py<PyAny>>>,
     pub(super) wanted: Wanted,
 }
 
@@ -113,6 +115,7 @@ impl Run {
             lines,
             ids: RefCell::default(),
             line: Cell::new(0),
+            place: RefCell::default(),
             wanted: Wanted::default(),
         })
     }
@@ -156,26 +159,49 @@ impl Run {
         Some(format!("the {kind} {ty} of {}", self.lines.name(*line)))
     }
 
-    /// Sets the line of the commands that follow to that of the innermost frame of Python.
+    /// Sets the line of the commands that follow to that of the innermost frame of Python, unless the kernel gave a place.
     fn look_at_line(&self, py: Python<'_>) {
-        let line = self.lines.current(py);
-        self.line.set(line);
-        self.set_line(line);
+        if self.place.borrow().is_none() {
+            let line = self.lines.current(py);
+            self.line.set(line);
+            self.set_line(line);
+        }
+    }
+
+    /// Returns the place that the kernel gave.
+    pub(super) fn place(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.place.borrow().as_ref().map(|place| place.clone_ref(py))
+    }
+
+    /// Attributes the commands that follow to a place; to the lines of Python's frames if there is none.
+    pub(super) fn set_place(&self, place: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        if let Some(place) = place {
+            let line = self.lines.given(place)?;
+            self.line.set(line);
+            self.set_line(line);
+        }
+        // An object that is dropped may run code of Python, so the borrow ends first.
+        let before = self.place.replace(place.map(|place| place.clone().unbind()));
+        drop(before);
+        Ok(())
+    }
+
+    /// Sets the line of an error to one that is known otherwise, unless the kernel gave a place.
+    pub(super) fn set_unplaced(&self, line: impl FnOnce() -> (String, u32)) {
+        if self.place.borrow().is_none() {
+            let (file, line) = line();
+            self.set_line(self.lines.of(file, line));
+        }
     }
 
     /// Sets the line by its index.
-    pub(crate) fn set_line(&self, line: usize) {
+    fn set_line(&self, line: usize) {
         let mut ids = self.ids.borrow_mut();
         if ids.len() <= line {
             ids.resize(line + 1, None);
         }
         let id = *ids[line].get_or_insert_with(|| self.tl.new_line(self.lines.place(line)));
         self.tl.set_line(id);
-    }
-
-    /// Returns the lines of the kernel.
-    pub(crate) fn lines(&self) -> &Lines {
-        &self.lines
     }
 
     /// Returns a tile that Python holds.
@@ -268,11 +294,15 @@ impl RunInfo {
 
     /// Returns this run with its line up to date; an exception if this thread does not resume it now.
     pub(crate) fn run(&self, py: Python<'_>) -> PyResult<Rc<Run>> {
+        let run = self.resumed(py)?;
+        run.look_at_line(py);
+        Ok(run)
+    }
+
+    /// Returns this run; an exception if this thread does not resume it now.
+    pub(super) fn resumed(&self, py: Python<'_>) -> PyResult<Rc<Run>> {
         match current() {
-            Some(run) if run.info.id == self.id => {
-                run.look_at_line(py);
-                Ok(run)
-            }
+            Some(run) if run.info.id == self.id => Ok(run),
             other => Err(failure(py, other, &self.misuse())),
         }
     }

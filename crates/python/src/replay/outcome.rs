@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use cubeyard_cli::{HolderOptions, Input};
-use cubeyard_replay::{Report, advice, chart};
+use cubeyard_cli::Input;
+use cubeyard_replay::{HolderOptions, Report, advice, chart};
 use pyo3::prelude::*;
 
-use super::refusal;
+use crate::plain;
 
 /// Reports on traces under policies.
 #[pyclass(frozen, module = "cubeyard._native")]
@@ -21,10 +21,12 @@ type Point = (String, &'static str, usize, u64, u64, u64);
 
 #[pymethods]
 impl ReplayOutcome {
-    /// Returns what the command prints with `--format json`.
-    fn json(&self) -> PyResult<String> {
-        cubeyard_cli::replay_json(&self.inputs, &self.reports, self.holders)
-            .map_err(|error| refusal(&error))
+    /// Returns the records of `cubeyard replay`, one for each trace and policy.
+    fn records<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let records = self.inputs.iter().zip(&self.reports);
+        let records =
+            records.flat_map(|(input, report)| report.records(input.file.as_deref(), self.holders));
+        plain::report(py, &records.collect::<Vec<_>>())
     }
 
     /// Returns the page that the command writes with `--plot OUT.html`.

@@ -1,6 +1,6 @@
 //! The page with the charts, their figures and the advice.
 
-use super::figure::figure;
+use super::lines::chart;
 use super::memory;
 use crate::{COLUMNS, Report, advice};
 use cubeyard_draw::xml::escape;
@@ -34,7 +34,7 @@ fn of_report(report: &Report) -> String {
     rows.extend(report.recorded_cells().map(|cells| row("", &cells)));
     let head = memory::head(&COLUMNS);
     let table = captioned("policies", "Figures of each policy", &head, &rows);
-    section(&report.trace, &(figure(report) + &table + &memory::sections(report)))
+    section(&report.trace, &(chart(report).figure() + &table + &memory::sections(report)))
 }
 
 fn row(class: &str, [policy, figures @ ..]: &[String; 6]) -> String {

@@ -64,7 +64,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Rounds up to whole bursts, so that every shard begins with one.
+    /// Rounds up to whole bursts, so that every shard starts at a burst boundary.
     fn rounded(&self, bytes: u64) -> Bytes {
         let burst = self.machine.borrow().topology().spec().hbm.burst;
         Bytes::new(bytes.next_multiple_of(burst.get()))
@@ -95,7 +95,7 @@ impl Inner {
         Ok(VirtualAllocator::from_spec(VirtualSpec { base: self.virtual_base, ..range })?)
     }
 
-    /// Installs the mappings in all MMUs through the fabric, at the same time.
+    /// Installs the mappings in all MMUs through the fabric, simultaneously.
     fn install(
         &self,
         layout: &Layout,
@@ -117,7 +117,7 @@ impl Inner {
         self.step()?;
         let requests = wanted.iter().map(|wanted| (wanted.clone().request(true), None));
         let done = self.perform_and(requests, |machine, request| machine.view().stages(request));
-        // On an error `give_back` removes those that were installed.
+        // On an error, `give_back` removes the mappings installed so far.
         taken.installed = wanted;
         let (span, stages) = done?;
         (taken.mapping, taken.stages) = (span, stages);
@@ -161,7 +161,7 @@ impl Inner {
         if !installed.is_empty() {
             let removals = installed.into_iter().map(|installed| (installed.request(false), None));
             match self.perform(removals) {
-                // After a failed installation some mappings are not there to be removed.
+                // After a failed installation, some mappings do not exist and cannot be removed.
                 Err(RuntimeError::Machine { .. }) if !is_installed => {}
                 Err(error) => self.note_release_error(&error),
                 Ok(_) => {}

@@ -17,7 +17,7 @@ pub(super) struct Steps {
 pub struct Faults<'c>(&'c Context);
 
 impl<'c> Faults<'c> {
-    /// Counts the context's steps from 0; the one numbered `fails` is [`RuntimeError::Injected`].
+    /// Counts the context's steps from 0; step number `fails` returns [`RuntimeError::Injected`].
     pub fn new(context: &'c Context, fails: Option<u64>) -> Self {
         context.inner.steps.taken.set(0);
         context.inner.steps.fails.set(fails);
@@ -37,7 +37,7 @@ impl Drop for Faults<'_> {
 }
 
 impl Inner {
-    /// Counts a step, which fails where a test wants it to.
+    /// Counts a step, which fails if a test requested it.
     pub(crate) fn step(&self) -> Result<(), RuntimeError> {
         let step = self.steps.taken.replace(self.steps.taken.get() + 1);
         if self.steps.fails.get() == Some(step) {

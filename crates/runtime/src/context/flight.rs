@@ -1,4 +1,4 @@
-//! Launches under way, and their outcomes.
+//! Launches in flight, and their outcomes.
 
 use std::any::Any;
 use std::cell::OnceCell;
@@ -13,7 +13,7 @@ use cubeyard_sim::{Span, Time};
 use super::Inner;
 use crate::error::RuntimeError;
 
-/// Times of a launch that has run to its end.
+/// Times of a launch that has run to completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LaunchReport {
@@ -46,18 +46,19 @@ impl LaunchReport {
 /// Outcome of a launch, set once it has ended; its handles share it.
 pub(crate) type FlightOutcome = Rc<OnceCell<Result<LaunchReport, RuntimeError>>>;
 
-/// A launch whose completion has not been taken in, with the memory that it keeps until then.
+/// A launch whose completion has not been processed, with the memory that it keeps until then.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) pes: Vec<PeRef>,
     pub(crate) outcome: FlightOutcome,
-    /// Reason for which the launch was stopped, if it was.
+    /// Reason why the launch was stopped, if it was.
     pub(crate) stopped: Option<RuntimeError>,
     pub(crate) _uses: Vec<Rc<dyn Any>>,
 }
 
 impl Inner {
-    /// Takes in the completions of launches that are done, and releases their memory. The first failure is the error.
+    /// Processes the completions of finished launches, and releases their memory. The first failure is returned as the
+    /// error.
     pub(crate) fn settle(&self) -> Result<(), RuntimeError> {
         let machine = self.machine.borrow();
         let is_done = |request: RequestId| machine.completion(request).is_some();

@@ -9,8 +9,8 @@ use super::Inner;
 use crate::error::RuntimeError;
 
 impl Inner {
-    /// Submits requests at the same time, runs the machine until all are done, and returns the duration. The first that
-    /// failed is the error.
+    /// Submits requests at the same time, runs the machine until all are done, and returns the duration. The first
+    /// failure is returned as the error.
     pub(crate) fn perform(
         &self,
         requests: impl IntoIterator<Item = (Request, Option<Buffer>)>,
@@ -78,11 +78,11 @@ impl Inner {
         Ok((buffers.iter().map(|buffer| buffer.take()).collect(), span))
     }
 
-    /// Runs the machine until these requests are done; launches under way go on meanwhile.
+    /// Runs the machine until these requests are done; launches in flight continue in the meantime.
     fn run_until_done(&self, ids: &[RequestId]) -> Result<(), RuntimeError> {
         let mut machine = self.machine.borrow_mut();
         if self.in_flight.borrow().is_empty() {
-            // A transfer of the host is not cut off: its memory may be freed right after it.
+            // A transfer by the host is not interrupted: its memory may be freed right after it.
             let stop = uninterrupted(|| machine.run());
             return stopped(&machine, stop);
         }
@@ -102,7 +102,7 @@ impl Inner {
         }
     }
 
-    /// Runs the machine until no event is left, and takes in the outcomes of launches.
+    /// Runs the machine until no event is left, and processes the outcomes of launches.
     pub(crate) fn run_and_settle(&self) -> Result<(), RuntimeError> {
         self.run()?;
         self.settle_all()
@@ -114,7 +114,7 @@ impl Inner {
         settled
     }
 
-    /// Runs the machine until no event is left. Launches that cannot go on are stopped, and are the error.
+    /// Runs the machine until no event is left. Launches that stall are stopped and returned as the error.
     fn run(&self) -> Result<(), RuntimeError> {
         let mut machine = self.machine_mut()?;
         let stop = machine.run();
@@ -123,7 +123,7 @@ impl Inner {
         stopped.or_else(|error| self.abandon(error))
     }
 
-    /// Once no launch is under way, drops their records and the messages that were not received.
+    /// Once no launch is in flight, drops the launches' records and the messages that were not received.
     pub(super) fn tidy(&self) -> Result<(), RuntimeError> {
         if self.in_flight.borrow().is_empty() {
             let mut machine = self.machine_mut()?;
@@ -134,7 +134,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Runs the machine until a launch is done or the limit has passed; then its programs are stopped.
+    /// Runs the machine until a launch is done or the limit has passed; then the launch's programs are stopped.
     pub(crate) fn run_for(&self, limit: Span, launch: RequestId) -> Result<(), RuntimeError> {
         let mut machine = self.machine_mut()?;
         let deadline = machine.now() + limit;
@@ -147,15 +147,15 @@ impl Inner {
         }
         let waiting = machine.stop_programs(launch);
         drop(machine);
-        // Launches that wait for its messages are stopped, too; their own handles report that.
+        // Launches that wait for its messages are stopped as well; their own handles report that.
         self.run().or_else(told_otherwise)?;
         self.settle().or_else(told_otherwise)?;
         self.tidy()?;
         Err(RuntimeError::Deadline { limit, waiting: waiting.join("; ") })
     }
 
-    /// Stops all launches under way after a stall or an interruption, and later ones that stall then. The handle of each
-    /// reports it; the first reason is the error.
+    /// Stops all launches in flight after a stall or an interruption, and later ones that then stall. The handle of
+    /// each reports it; the first reason is returned as the error.
     fn abandon(&self, first: RuntimeError) -> Result<(), RuntimeError> {
         match first {
             RuntimeError::Stalled(_) => self.stop_stalled(first.clone())?,
@@ -195,7 +195,7 @@ impl Inner {
         }
     }
 
-    /// Stops the programs of all launches under way; returns whether there were any.
+    /// Stops the programs of all launches in flight; returns whether there were any.
     fn stop_launches(&self, reason: &RuntimeError) -> Result<bool, RuntimeError> {
         let mut machine = self.machine_mut()?;
         let mut in_flight = self.in_flight.borrow_mut();

@@ -18,7 +18,7 @@ use crate::shape::Shape;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeUsage {
-    /// PE whose HBM slice it is.
+    /// PE that owns the HBM slice.
     pub pe: PeRef,
     /// Size of all allocations.
     pub used: Bytes,
@@ -36,7 +36,7 @@ pub struct RegionsUsage {
     pub sip: SipId,
     /// Number of regions.
     pub regions: usize,
-    /// Size of the regions, free ranges in them included.
+    /// Size of the regions, including free ranges in them.
     pub used: Bytes,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for RegionsUsage {
 pub struct MemoryStats {
     /// Number of tensors on the device; a tensor and its views count once.
     pub tensors: usize,
-    /// Allocated HBM, with all copies, padding and whole regions.
+    /// Allocated HBM, including all copies, padding and whole regions.
     pub used: Bytes,
     /// Allocated virtual addresses.
     pub virtual_used: Bytes,
@@ -70,7 +70,7 @@ pub struct MemoryStats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeSnapshot {
-    /// PE whose HBM slice it is.
+    /// PE that owns the HBM slice.
     pub pe: PeRef,
     /// Shards of tensors, by address.
     pub shards: Vec<ShardSnapshot>,
@@ -82,7 +82,7 @@ pub struct PeSnapshot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardSnapshot {
-    /// Id of the tensor; its clones and views have the same.
+    /// Id of the tensor; its clones and views have the same id.
     pub tensor: TensorId,
     /// Shape of the tensor.
     pub shape: Shape,
@@ -100,7 +100,7 @@ pub struct LeakReport {
     pub tensors: Vec<String>,
     /// Descriptions of regions that are still allocated; they belong to the holders of their blocks.
     pub regions: Vec<String>,
-    /// Errors of releases that failed, in order.
+    /// Errors of failed releases, in order.
     pub release_errors: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Device memory of a tensor, which is freed when it is dropped.
+//! Device memory of a tensor, which is freed on drop.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -38,7 +38,7 @@ impl DeployedShard {
     }
 }
 
-/// Id of a deployed tensor in its context, never used again. Clones and views have the id of their tensor.
+/// Id of a deployed tensor in its context, never reused. Clones and views have the id of their tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TensorId(pub u64);
 
@@ -49,7 +49,7 @@ pub(crate) struct Installed {
     pub(crate) mappings: Arc<[Mapping]>,
 }
 
-/// Addresses and mappings that a tensor has taken, besides memory.
+/// Addresses and mappings of a tensor, in addition to its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) virtual_range: Option<(DeviceVa, Bytes)>,
@@ -71,7 +71,7 @@ pub(crate) struct Storage {
     pub(crate) va_base: Option<DeviceVa>,
     pub(crate) mapping: Span,
     pub(crate) stages: Option<CommandStages>,
-    /// `None` once the memory has been freed.
+    /// Addresses and mappings; `None` once the memory has been freed.
     pub(crate) taken: RefCell<Option<Taken>>,
 }
 

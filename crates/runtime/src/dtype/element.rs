@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use super::DType;
 
-/// A Rust type that tensors can be made of and read as, without conversion to `f64`.
+/// A Rust type that tensors can be created from and read as, without conversion to `f64`.
 ///
 /// ```
 /// use cubeyard_runtime::dtype::{DType, Element};
@@ -15,7 +15,7 @@ use super::DType;
 /// assert_eq!(u64::DTYPE, DType::U64);
 /// ```
 pub trait Element: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
-    /// Element type of a tensor of these.
+    /// Element type of a tensor with such elements.
     const DTYPE: DType;
 
     /// Appends the bytes of the element, [`DType::size`] of them.
@@ -25,17 +25,17 @@ pub trait Element: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
     ///
     /// # Panics
     ///
-    /// If there are not [`DType::size`] bytes.
+    /// If the length is not [`DType::size`].
     fn from_bytes(bytes: &[u8]) -> Self;
 
-    /// Returns the bytes of elements, one after the other.
+    /// Returns the concatenated bytes of elements.
     fn slice_to_bytes(elements: &[Self]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(size_of_val(elements));
         elements.iter().for_each(|element| element.to_bytes(&mut bytes));
         bytes
     }
 
-    /// Returns the elements with these bytes; none if the last one is not whole.
+    /// Returns the elements with these bytes; `None` if the last element is incomplete.
     fn slice_from_bytes(bytes: &[u8]) -> Option<Vec<Self>> {
         let elements = bytes.chunks_exact(Self::DTYPE.width());
         elements.remainder().is_empty().then(|| elements.map(Self::from_bytes).collect())
@@ -64,7 +64,7 @@ element!(
     u8: U8, u16: U16, u32: U32, u64: U64
 );
 
-/// Every byte but 0 is read as true.
+/// Every byte other than 0 is read as true.
 impl Element for bool {
     const DTYPE: DType = DType::Bool;
 

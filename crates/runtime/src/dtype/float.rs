@@ -1,7 +1,7 @@
 //! Floats of at most 16 bits: their formats, and conversion from and to `f64` with one rounding.
 //!
-//! `half` (2.7) drops 32 bits of an `f64` before it rounds, so that a value just above a tie counts as the
-//! tie; and it has no fp8.
+//! `half` (2.7) drops 32 bits of an `f64` before it rounds, so a value just above a tie counts as the tie; also, it has
+//! no fp8.
 
 /// Bit layout of a float of at most 16 bits: sign, exponent and mantissa, from the highest bit on.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub struct FloatFormat {
     pub sign: u16,
     /// Code of the greatest finite number; greater codes are infinite or NaN.
     pub greatest: u16,
-    /// Code of infinity, or of NaN where the format has no infinity.
+    /// Code of infinity, or of NaN if the format has no infinity.
     pub overflow: u16,
     /// Code of NaN.
     pub nan: u16,
@@ -56,17 +56,17 @@ impl FloatFormat {
     }
 
     fn magnitude(self, value: f64) -> u16 {
-        // Above all formats' greatest by far, and the codes below stay within 16 bits.
+        // Far above the greatest number of every format; the codes below stay within 16 bits.
         if value >= 2f64.powi(129) {
             return self.overflow;
         }
         let power = exponent(value).max(self.least);
-        // Exact, as a power of two divides; then the one rounding.
+        // Exact, since the divisor is a power of two; the only rounding follows.
         let steps = (value / self.step(power)).round_ties_even();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^11")]
         let steps = steps as u32;
-        // A normal number has one more step bit than mantissa bits, and it is 1: it adds itself to the
-        // exponent's field. So does a carry.
+        // A normal number has one more step bit than mantissa bits, and that bit is 1: the addition carries it into the
+        // exponent field. A carry from rounding has the same effect.
         let code =
             (u32::try_from(power - self.least).expect("it was raised") << self.mantissa) + steps;
         let code = u16::try_from(code).unwrap_or(u16::MAX);
@@ -93,13 +93,13 @@ impl FloatFormat {
         f64::from(hidden + low) * self.step(power)
     }
 
-    /// Returns the distance of neighbours from 2 to this power on.
+    /// Returns the distance between neighbours from 2 to this power upwards.
     fn step(self, power: i32) -> f64 {
         2f64.powi(power - i32::from(self.mantissa))
     }
 }
 
-/// Returns the greatest power of two that is at most `value`; for subnormals less than any format has.
+/// Returns the greatest power of two that is at most `value`; for subnormals, a power below the range of all formats.
 fn exponent(value: f64) -> i32 {
     let field = (value.to_bits() >> 52) & 0x7ff;
     i32::try_from(field).expect("it has 11 bits") - 1023

@@ -1,11 +1,11 @@
-//! Scalars: numbers that are passed by value, with their type.
+//! Scalars: numbers passed by value, with their type.
 
 use std::fmt;
 
 use super::{DType, OutOfRange};
 
-/// A number: a truth value, a whole number or a float. It keeps its type from the host that passes it to a kernel, to the tile
-/// that it meets there.
+/// A number: a truth value, a whole number or a float. It keeps its type from the host that passes it to a kernel until
+/// it is combined with a tile there.
 ///
 /// ```
 /// use cubeyard_runtime::Scalar;
@@ -15,16 +15,16 @@ use super::{DType, OutOfRange};
 /// Scalar::from(i64::MAX).encode(DType::I64, &mut bytes)?;
 /// assert_eq!(bytes, i64::MAX.to_le_bytes());
 /// let error = Scalar::from(0.5).encode(DType::I8, &mut bytes).unwrap_err();
-/// assert_eq!(error.to_string(), "0.5 is no i8, which goes from -128 to 127 in whole numbers");
+/// assert_eq!(error.to_string(), "0.5 does not fit in i8, which ranges from -128 to 127 in whole numbers");
 /// # Ok::<(), cubeyard_runtime::dtype::OutOfRange>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
     /// A truth value.
     Bool(bool),
-    /// A whole number: any of 64 bits, with or without sign, and more.
+    /// A whole number: any 64-bit integer, signed or unsigned, and more.
     Int(i128),
-    /// A float of 64 bits.
+    /// A 64-bit float.
     Float(f64),
 }
 
@@ -36,7 +36,7 @@ impl Scalar {
         is_exact.then_some(near)
     }
 
-    /// Returns the nearest float of 64 bits.
+    /// Returns the nearest 64-bit float.
     pub fn nearest(self) -> f64 {
         match self {
             Self::Bool(truth) => u8::from(truth).into(),
@@ -45,7 +45,7 @@ impl Scalar {
         }
     }
 
-    /// Returns the number as a whole one, if it has no fraction and at most 127 bits.
+    /// Returns the number as a whole number, if it has no fraction and at most 127 bits.
     pub fn whole(self) -> Option<i128> {
         match self {
             Self::Bool(truth) => Some(truth.into()),
@@ -54,22 +54,23 @@ impl Scalar {
         }
     }
 
-    /// Appends the bytes of the element of a type that is this number.
+    /// Appends the bytes of the number as an element of a type.
     ///
-    /// Floats round it once, to nearest, ties to even, and beyond their greatest number have infinity or NaN, as
-    /// [`DType::encode`] says. Integers and bools hold whole numbers of their range; others are errors.
+    /// For floats, the number is rounded once, to nearest, ties to even; on overflow it becomes infinity or NaN, as
+    /// described at [`DType::encode`]. Integers and bools accept whole numbers in their range; other numbers are
+    /// errors.
     pub fn encode(self, dtype: DType, bytes: &mut Vec<u8>) -> Result<(), OutOfRange> {
         let Some((least, greatest)) = dtype.wholes() else {
             return dtype.encode(self.rounded(dtype), bytes);
         };
         let whole = self.whole().filter(|whole| (least..=greatest).contains(whole));
         let whole = whole.ok_or(OutOfRange { value: self, dtype, least, greatest })?;
-        // The lower bytes of the wide number are the narrow one's, both being two's complement.
+        // In two's complement, the lower bytes of the wide number are the narrow number.
         bytes.extend_from_slice(&whole.to_le_bytes()[..dtype.width()]);
         Ok(())
     }
 
-    /// Returns a float that a type of floats rounds as it would round the number itself.
+    /// Returns a float that a float type rounds in the same way as the number itself.
     fn rounded(self, dtype: DType) -> f64 {
         match self {
             Self::Int(whole) if dtype != DType::F64 => odd(whole),
@@ -78,14 +79,15 @@ impl Scalar {
     }
 }
 
-/// Returns the whole number that a float is, if it is one of at most 127 bits.
+/// Returns the whole number that a float represents, if it has at most 127 bits.
 fn exact(value: f64) -> Option<i128> {
     #[expect(clippy::cast_possible_truncation, reason = "without a fraction, and within its range")]
     let whole = || value as i128;
     (value.fract() == 0.0 && value.abs() < 2f64.powi(127)).then(whole)
 }
 
-/// Rounds a whole number to odd: cut off, with the last bit set if something was lost, so that it can be rounded once more.
+/// Rounds a whole number to odd: truncated, with the last bit set if bits were lost, so that it can be rounded once
+/// more.
 fn odd(whole: i128) -> f64 {
     let magnitude = whole.unsigned_abs();
     let lost = (128 - f64::MANTISSA_DIGITS).saturating_sub(magnitude.leading_zeros());
@@ -152,7 +154,7 @@ mod tests {
         bytes
     }
 
-    /// A whole number on its way to `f32` was a 64-bit float first, so that what lies just above a tie became the tie.
+    /// A whole number converted to `f32` was first a 64-bit float, so a value just above a tie became the tie.
     #[test]
     fn whole_numbers_are_rounded_once() {
         let tie = (1_i128 << 60) + (1 << 36);
@@ -202,7 +204,9 @@ mod tests {
             let mut bytes = vec![7];
             let error = scalar.encode(dtype, &mut bytes).unwrap_err();
             assert!(
-                error.to_string().starts_with(&format!("{scalar} is no {dtype}, which goes from "))
+                error
+                    .to_string()
+                    .starts_with(&format!("{scalar} does not fit in {dtype}, which ranges from "))
             );
             assert_eq!(bytes, [7]);
             refused += 1;

@@ -13,7 +13,7 @@ fn same(a: f64, b: f64) -> bool {
     a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
 }
 
-/// The number of an fp8 code, from its bits.
+/// Returns the value of an fp8 code, computed from its bits.
 fn closed_form(code: u8, exponent_bits: u32, no_infinities: bool) -> f64 {
     let mantissa_bits = 7 - exponent_bits;
     let exponent = u32::from(code & 0x7f) >> mantissa_bits;
@@ -40,7 +40,7 @@ fn every_fp8_code_is_the_number_of_its_bits_and_back() {
             let expected = if value.is_nan() { code & 0x80 | 0x7f } else { code };
             assert_eq!(encoded(dtype, value), [expected], "{dtype} {code:#04x}");
         }
-        // An e5m2 is the upper half of a binary16.
+        // An e5m2 number is the upper half of a binary16 number.
         let wide = f16::from_bits(u16::from(code) << 8).to_f64();
         assert!(same(DType::Fp8E5m2.decode(&[code]), wide));
     }
@@ -65,7 +65,7 @@ fn every_16_bit_float_is_read_as_half_reads_it_and_written_back() {
     }
 }
 
-/// Between neighbours, from just below the tie to just above: the edge from both sides.
+/// Values between neighbours, from just below the tie to just above it.
 #[test]
 fn ties_go_to_even_and_what_is_beside_them_to_the_nearer() {
     let mut ties = 0;
@@ -152,7 +152,7 @@ fn integers_lose_their_fraction_and_never_wrap() {
     }
     assert_eq!(refused, 11);
     let error = DType::I8.encode(300.0, &mut Vec::new()).unwrap_err();
-    assert_eq!(error.to_string(), "300 is no i8, which goes from -128 to 127");
+    assert_eq!(error.to_string(), "300 does not fit in i8, which ranges from -128 to 127");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn names_are_read_back_and_the_nearest_is_told() {
     assert_eq!(DType::ALL.into_iter().filter(|dtype| dtype.is_float()).count(), 6);
 }
 
-/// Elements of a Rust type are what its `DTYPE` says they are.
+/// Elements of a Rust type behave as its `DTYPE` specifies.
 fn agree<T: Element + PartialOrd>(elements: &[T]) {
     let bytes = T::slice_to_bytes(elements);
     assert_eq!(bytes.len(), elements.len() * T::DTYPE.width());

@@ -54,10 +54,11 @@ impl<'a> FlexArray<'a> {
     }
 }
 
-/// Operands of one launch of a program: pinned, resolved through the segment table, with their addresses in a
-/// block of their own.
+/// Operands of one launch of a program: pinned, resolved through the segment table, with their addresses in a separate
+/// block.
 ///
-/// They stay pinned until this is dropped and all launches with its [`arguments`](Self::arguments) are done.
+/// The operands stay pinned until this value is dropped and all launches with its [`arguments`](Self::arguments) are
+/// done.
 #[derive(Clone, Debug)]
 pub struct FlexOperands {
     prepared: Rc<Prepared>,
@@ -80,9 +81,9 @@ pub struct FlexOperand {
 }
 
 impl FlexDevice {
-    /// Prepares a launch of a program with an array for each of its parameters: pins their blocks, resolves them
-    /// through the segment table, maps the segments in the PEs, and writes the addresses into a block. Mapping and
-    /// writing take simulated time.
+    /// Prepares a launch of a program with one array per parameter: pins the blocks, resolves them through the segment
+    /// table, maps the segments in the PEs, and writes the addresses into a block. Mapping and writing take simulated
+    /// time.
     pub fn operands(
         &self,
         program: &Program,
@@ -141,13 +142,13 @@ impl FlexOperand {
         Ok(Rc::clone(&self.prepared))
     }
 
-    /// Returns its flat addresses.
+    /// Returns the operand's flat addresses.
     pub(crate) fn range(&self) -> Range<u64> {
         let operand = &self.prepared.launch.operands()[self.index];
         operand.flat..operand.flat + operand.size.get()
     }
 
-    /// Returns shape and element type of its array.
+    /// Returns shape and element type of the operand's array.
     pub(crate) fn array(&self) -> (Shape, DType) {
         self.prepared.arrays[self.index]
     }

@@ -24,7 +24,8 @@ impl FlexDevice {
         self.write_at(place(block, offset, Bytes::new(bytes.len() as u64))?, bytes)
     }
 
-    /// Reads bytes of a block, over the fabric. Takes simulated time also without data; then the values are absent.
+    /// Reads bytes of a block, over the fabric. This takes simulated time even without data; then the values are
+    /// absent.
     pub fn read(
         &self,
         block: &Allocation,
@@ -92,7 +93,7 @@ impl Inner {
     }
 }
 
-/// Returns the address at an offset of a block, if `bytes` from there on are in the block.
+/// Returns the address at an offset of a block, if the `bytes` bytes from there lie in the block.
 pub(super) fn place(
     block: &Allocation,
     offset: Bytes,

@@ -14,13 +14,13 @@ use cubeyard_memory::flex::{Segment, SegmentTable, VirtualAddress};
 use crate::context::Inner;
 use crate::error::RuntimeError;
 
-/// Segments mapped at their flat addresses in the MMUs of a SIP's PEs, on first use by a launch. Dropping this
-/// removes the mappings.
+/// Segments mapped at their flat addresses in the MMUs of a SIP's PEs, on first use by a launch. Dropping this removes
+/// the mappings.
 #[derive(Debug)]
 pub(super) struct Windows {
     context: Rc<Inner>,
     sip: SipId,
-    /// By flat address.
+    /// Mappings of each segment, by flat address.
     mapped: RefCell<BTreeMap<u64, Arc<[Mapping]>>>,
 }
 
@@ -29,7 +29,7 @@ impl Windows {
         Self { context, sip, mapped: RefCell::default() }
     }
 
-    /// Maps the segments of a table, and removes those that are no longer in it: they have no blocks.
+    /// Maps the segments of a table, and unmaps segments that are no longer in it: they have no blocks.
     pub(super) fn follow(&self, table: &SegmentTable) -> Result<(), RuntimeError> {
         let mut wanted = BTreeMap::new();
         for segment in table.entries().iter().flatten() {
@@ -52,7 +52,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Returns the mappings of a segment, one for each PE's memory that it lies in.
+    /// Returns the mappings of a segment, one for each PE memory that it covers.
     fn mappings(&self, segment: &Segment) -> Result<Arc<[Mapping]>, RuntimeError> {
         let start = VirtualAddress { region_id: segment.region_id, offset: Bytes::ZERO };
         let pieces = self.context.pieces(self.sip, start, segment.size.get())?.into_iter();

@@ -32,7 +32,7 @@ pub struct Site {
     pub live: Rc<Vec<Range<u64>>>,
 }
 
-/// An argument as a PE sees it.
+/// An argument as seen by a PE.
 #[derive(Clone, Debug)]
 pub enum BoundArgument {
     /// A tensor or an array in a block.
@@ -41,7 +41,7 @@ pub enum BoundArgument {
     Scalar(Scalar),
 }
 
-/// A tensor as a PE sees it.
+/// A tensor as seen by a PE.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BoundTensor {
@@ -49,7 +49,7 @@ pub struct BoundTensor {
     pub dtype: DType,
     /// Shape of the tensor.
     pub shape: Shape,
-    /// First address of the whole tensor, row-major; none if no contiguous range holds it.
+    /// First address of the whole tensor, row-major; `None` if no contiguous range holds it.
     pub whole: Option<u64>,
     /// Part that this PE holds.
     pub local: HeldPart,
@@ -62,7 +62,7 @@ pub enum HeldPart {
     Nothing,
     /// A rectangle of the tensor's matrix.
     Rectangle(LocalPart),
-    /// Elements of a view that are no rectangle of its matrix, by their row-major indices.
+    /// Elements of a view that do not form a rectangle of its matrix, by their row-major indices.
     Ragged(Range<u64>),
 }
 
@@ -117,10 +117,10 @@ fn bind(tensor: &Tensor, pe: PeRef, addressing: Addressing) -> BoundTensor {
     BoundTensor { dtype: tensor.dtype(), shape: tensor.shape(), whole, local }
 }
 
-/// Returns the part of a tensor or view that is in a shard of its storage, which begins at an address.
+/// Returns the part of a tensor or view in a shard of its storage; the shard begins at `address`.
 fn held(tensor: &Tensor, shard: &Shard, address: u64) -> HeldPart {
     if !tensor.is_contiguous() {
-        // A tensor that is split by columns has no views of another matrix.
+        // A tensor split by columns has no views with another matrix.
         let Shard { rows, columns, .. } = shard.clone();
         return HeldPart::Rectangle(LocalPart { address, rows, columns });
     }

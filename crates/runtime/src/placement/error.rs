@@ -32,11 +32,11 @@ impl fmt::Display for Level {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlacementError {
     /// More cubes or PEs than the machine has.
-    #[error("a placement over {asked} {level}s needs as many, and the machine has {there}")]
+    #[error("the placement needs {asked} {level}s, but the machine has {there}")]
     TooMany {
-        /// Level that has too few.
+        /// Level with too few members.
         level: Level,
-        /// Number that was requested.
+        /// The requested number.
         asked: u32,
         /// Number that the machine has.
         there: u32,
@@ -44,7 +44,7 @@ pub enum PlacementError {
     /// No SIP, cube or PE to place on.
     #[error("a placement needs at least one {level}")]
     Nowhere {
-        /// Level without any.
+        /// Level without members.
         level: Level,
     },
     /// The machine has no such SIP.
@@ -61,7 +61,7 @@ pub enum PlacementError {
         /// SIP that is repeated.
         sip: SipId,
     },
-    /// The size of the tensor does not fit 64 bits.
+    /// The size of the tensor exceeds 64 bits.
     #[error(transparent)]
     Shape(#[from] ShapeError),
 }

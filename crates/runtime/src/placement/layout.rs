@@ -25,12 +25,12 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Returns the number of its elements.
+    /// Returns the number of elements in the shard.
     pub fn elements(&self) -> u64 {
         (self.rows.end - self.rows.start) * (self.columns.end - self.columns.start)
     }
 
-    /// Returns its range of the tensor's addresses, in bytes.
+    /// Returns the shard's range of the tensor's addresses, in bytes.
     pub fn bytes(&self) -> Range<u64> {
         self.offset_bytes..self.offset_bytes + self.nbytes
     }
@@ -47,11 +47,11 @@ pub struct Layout {
     /// Splits of SIPs, cubes and PEs.
     pub(super) splits: [Split; 3],
     pub(super) copies: usize,
-    /// By part, then by PE.
+    /// Shards by part, then by PE.
     pub(super) shards: Vec<Shard>,
     pub(super) sips: Vec<SipId>,
     pub(super) cubes: Vec<CubeId>,
-    /// All PEs of a cube, also those that are not placed on.
+    /// All PEs of a cube, including those that hold nothing.
     pub(super) pes: Vec<PeId>,
     pub(super) placed_pes: usize,
 }
@@ -97,7 +97,7 @@ impl Layout {
         &self.cubes
     }
 
-    /// Returns the number of PEs of each cube that the tensor is placed on, the first ones.
+    /// Returns the number of PEs of each cube, counted from the first, that the tensor is placed on.
     pub fn placed_pes(&self) -> usize {
         self.placed_pes
     }
@@ -128,8 +128,8 @@ impl Layout {
         self.shards.chunks_exact(self.copies)
     }
 
-    /// Returns the copy of the byte at an offset that a PE uses: its own, else the first in its cube, else the first in
-    /// its SIP, else the first. `None` beyond the tensor's end. Takes logarithmic time.
+    /// Returns the copy of the byte at an offset that a PE uses: its own copy, else the first in its cube, else the
+    /// first in its SIP, else the first. Returns `None` beyond the tensor's end. Takes logarithmic time.
     ///
     /// ```
     /// # use cubeyard_device::{request::PeRef, topology::Topology};
@@ -151,7 +151,7 @@ impl Layout {
         Some(&self.shards[self.copy_for(pe, after - self.copies)])
     }
 
-    /// Returns the index of the copy that a PE uses, of those from index `first` on.
+    /// Returns the index of the copy that a PE uses, among the copies from index `first` on.
     pub(super) fn copy_for(&self, pe: PeRef, first: usize) -> usize {
         let copies = &self.shards[first..first + self.copies];
         let nearest = |at: PeRef| {

@@ -19,13 +19,14 @@ pub struct MappingGroup {
 impl Layout {
     /// Returns the shards that each PE maps, by the rules of ADR-0011 D3.3.
     ///
-    /// All PEs of the cubes that the tensor is placed on take part, also those that hold nothing.
+    /// All PEs of the cubes that the tensor is placed on take part, including those that hold nothing.
     ///
-    /// * Where a level splits, a PE maps every part, in the copy that it [uses](Self::holder_for).
-    /// * Where cubes replicate, a PE maps shards of its own cube only; where SIPs replicate, of its own SIP only.
-    /// * Where PEs replicate, a PE maps its own copy, and of parts in other cubes the first.
+    /// * At a level that splits, a PE maps every part, in the copy that it [uses](Self::holder_for).
+    /// * If cubes replicate, a PE maps shards of its own cube only; if SIPs replicate, of its own SIP only.
+    /// * If PEs replicate, a PE maps its own copy, and the first copy of parts in other cubes.
     ///
-    /// PEs that map the same form a group; PEs that map nothing are in none. Groups are ordered by their first PE.
+    /// PEs that map the same shards form a group; PEs that map nothing are in none. Groups are ordered by their first
+    /// PE.
     ///
     /// ```
     /// # use cubeyard_device::topology::Topology;
@@ -43,7 +44,7 @@ impl Layout {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn mapping_groups(&self) -> Vec<MappingGroup> {
-        // Grouping by `sight` is cheap; comparing the mapped shards also joins groups that differ in `sight` only.
+        // Grouping by `sight` is cheap; comparing the mapped shards also joins groups that differ only in `sight`.
         let pes: Vec<_> = every(&self.sips, &self.cubes, &self.pes).collect();
         let mut runs: Vec<(Range<usize>, Vec<usize>)> = Vec::new();
         let (mut shards, mut to) = (Vec::new(), 0);
@@ -71,10 +72,10 @@ impl Layout {
         groups
     }
 
-    /// Returns the coordinates of a PE that its mappings depend on: PEs of the same sight map the same.
+    /// Returns the coordinates of a PE that determine its mappings: PEs of the same sight map the same shards.
     fn sight(&self, pe: PeRef) -> [Option<u32>; 3] {
         let replicated = self.splits.map(|split| split == Split::Replicate);
-        // Where a cube has one holder, all PEs of the cube use it.
+        // If a cube has one holder, all PEs of the cube use it.
         let [_, cube, own] = replicated;
         [
             replicated.contains(&true).then(|| pe.sip.number()),

@@ -19,7 +19,7 @@ pub fn holders(copies: &[Shard]) -> String {
     format!("sip{sips}.cube{cubes}.pe{}", numbers(|at| at.pe.number()))
 }
 
-/// Formats rising numbers, e.g. `0-3,5`.
+/// Formats ascending numbers, e.g. `0-3,5`.
 fn ranges(numbers: &[u32]) -> String {
     let runs = numbers.chunk_by(|a, b| a + 1 == *b);
     let text = |run: &[u32]| match run {

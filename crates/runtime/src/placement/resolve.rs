@@ -76,7 +76,7 @@ fn limited(level: Level, limit: Option<u32>, there: u32) -> Result<usize, Placem
     Ok(usize::try_from(asked).expect("a machine fits the memory"))
 }
 
-/// SIPs, cubes and PEs that hold something, with their splits.
+/// SIPs, cubes and PEs that hold a part, with their splits.
 struct Places<'a> {
     sips: (Split, &'a [SipId]),
     cubes: (Split, &'a [CubeId]),
@@ -100,7 +100,7 @@ impl Places<'_> {
         for (sips, of_sip) in parts(self.sips, &whole) {
             for (cubes, of_cube) in parts(self.cubes, &of_sip) {
                 for (pes, part) in parts(self.pes, &of_cube) {
-                    // At most the size of the tensor, which fits.
+                    // At most the size of the tensor, which fits in 64 bits.
                     let nbytes = part.elements() * dtype.size();
                     let Rectangle { rows, columns } = part;
                     let shard = |at| Shard {

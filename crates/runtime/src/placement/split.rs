@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use cubeyard_device::input::NoSuchName;
+use cubeyard_yaml::NoSuchName;
 
 /// Distribution of a part of a tensor over the members of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +31,7 @@ impl Split {
         }
     }
 
-    /// Returns the number of different parts of `count` members.
+    /// Returns the number of distinct parts among `count` members.
     pub(super) fn parts(self, count: usize) -> usize {
         if self == Self::Replicate { 1 } else { count }
     }
@@ -60,7 +60,8 @@ impl Rectangle {
     }
 }
 
-/// Returns portion `index` of `count` of a range; where it is not divisible, the first portions have one more.
+/// Returns portion `index` of `count` of a range. If the range is not divisible, the first portions have one more
+/// element.
 pub(super) fn portion(whole: &Range<u64>, index: u64, count: u64) -> Range<u64> {
     let length = whole.end - whole.start;
     let (each, more) = (length / count, length % count);

@@ -1,4 +1,4 @@
-//! Layouts against what they are defined as, element by element.
+//! Layouts against their definition, element by element.
 
 use std::collections::BTreeSet;
 
@@ -35,13 +35,13 @@ fn resolve(placement: &Placement, shape: &str) -> Layout {
     placement.resolve(shape, DType::F16, &Topology::embedded()).unwrap()
 }
 
-/// What a level's share of the holders is.
+/// Returns the number of copies that a level contributes.
 fn copies(split: Split, count: usize) -> usize {
     if split == Split::Replicate { count } else { 1 }
 }
 
-/// Different parts fill the addresses in order, each element is in one of them, each has as many holders
-/// as the levels that replicate make, and nobody holds two.
+/// Checks the layout: distinct parts fill the addresses in order, each element is in exactly one part, each part has
+/// the number of holders given by the replicating levels, and no PE holds two parts.
 fn check(placement: &Placement, layout: &Layout) {
     let (cubes, pes) = (placement.cubes.unwrap_or(16), placement.pes.unwrap_or(8));
     let expected = copies(placement.sip, placement.sips.len())
@@ -75,7 +75,7 @@ fn check(placement: &Placement, layout: &Layout) {
     assert!(holders.iter().all(|at| at.cube.number() < cubes && at.pe.number() < pes));
 }
 
-/// What a PE uses, by looking at everything.
+/// Finds the holder that a PE uses, by exhaustive search.
 fn holder_by_search(layout: &Layout, from: PeRef, offset: u64) -> Option<PeRef> {
     let copies: Vec<_> =
         layout.shards().iter().filter(|shard| shard.bytes().contains(&offset)).collect();
@@ -88,7 +88,7 @@ fn holder_by_search(layout: &Layout, from: PeRef, offset: u64) -> Option<PeRef> 
         .or_else(|| first(&|_| true))
 }
 
-/// What a PE maps, by looking at everything; the rule is ADR-0011 D3.3.
+/// Finds the shards that a PE maps, by exhaustive search; the rule is ADR-0011 D3.3.
 fn mapped_by_search(placement: &Placement, layout: &Layout, from: PeRef) -> Vec<usize> {
     let mut mapped = Vec::new();
     for part in layout.parts() {

@@ -25,7 +25,7 @@ fn a_vector_is_a_column_and_a_matrix_is_itself() {
 #[test]
 fn there_are_eight_dimensions_and_no_ninth() {
     assert_eq!(Shape::new(&[1; 8]).unwrap().rank(), 8);
-    assert_eq!(refused("1x1x1x1x1x1x1x1x1"), "a shape has at most 8 dimensions, and this one 9");
+    assert_eq!(refused("1x1x1x1x1x1x1x1x1"), "a shape has at most 8 dimensions; this one has 9");
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_dimension_of_nothing_leaves_no_elements() {
     assert_eq!(Shape::new(&[3, 0]).unwrap().matrix(), (3, 0));
     assert_eq!(shape.reshape(&[0]).unwrap().matrix(), (0, 1));
     assert!(shape.reshape(&[1]).is_err());
-    // What follows it must be countable nevertheless, in whatever order.
+    // The other dimensions must have a countable product nevertheless, in any order.
     for huge in [[u64::MAX, u64::MAX, 0], [0, u64::MAX, u64::MAX]] {
         assert!(matches!(Shape::new(&huge), Err(ShapeError::Overflow { .. })));
     }
@@ -89,7 +89,7 @@ fn a_shape_takes_others_of_as_many_elements() {
     assert_eq!(shape.reshape(&[2, 2, 6]).unwrap().elements(), 24);
     assert_eq!(
         shape.reshape(&[5, 5]).unwrap_err().to_string(),
-        "6x4 has 24 elements, and 5x5 has 25"
+        "6x4 has 24 elements, but 5x5 has 25"
     );
 }
 

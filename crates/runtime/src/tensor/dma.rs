@@ -15,18 +15,18 @@ use crate::error::RuntimeError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DmaRead {
-    /// Bytes that were read; none if the context holds no data.
+    /// Bytes read; `None` if the context holds no data.
     pub bytes: Option<Vec<u8>>,
-    /// Time from the command to the last byte, translation included.
+    /// Time from the command to the last byte, including translation.
     pub latency: Span,
 }
 
 impl Tensor {
-    /// Reads a range of the tensor's bytes with a PE's DMA, as a kernel there would: through the PE's MMU, or where
-    /// addresses are physical, from the copy that the PE uses. Takes simulated time.
+    /// Reads a range of the tensor's bytes with a PE's DMA, as a kernel there would: through the PE's MMU, or with
+    /// physical addresses, from the copy that the PE uses. Takes simulated time.
     ///
-    /// A virtual address that the PE does not map is a page fault, and an error unless it is a physical address, too; by
-    /// default none is ([`ContextConfig::virtual_base`](crate::ContextConfig::virtual_base)).
+    /// A virtual address that the PE does not map is a page fault. It is an error unless the address is also a physical
+    /// one; by default none is ([`ContextConfig::virtual_base`](crate::ContextConfig::virtual_base)).
     pub fn read_from(&self, pe: PeRef, range: Range<u64>) -> Result<DmaRead, RuntimeError> {
         let storage = self.deployed()?;
         let nbytes = self.nbytes().get();

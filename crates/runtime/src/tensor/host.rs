@@ -1,4 +1,4 @@
-//! Reads and writes of the host, over the fabric.
+//! Reads and writes by the host, over the fabric.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Piece<'_> {
 }
 
 impl Storage {
-    /// Cuts a range of its addresses at the borders of parts.
+    /// Splits a range of the storage's addresses at the boundaries of parts.
     fn pieces(&self, range: &Range<u64>) -> Vec<Piece<'_>> {
         let parts = self.layout.parts().zip(self.shards.chunks_exact(self.layout.copies()));
         let pieces = parts.map(|(part, copies)| {
@@ -46,8 +46,8 @@ impl Storage {
 }
 
 impl Tensor {
-    /// Reads the elements, row by row, over the fabric. Takes simulated time also without data; then the values are
-    /// absent.
+    /// Reads the elements, row by row, over the fabric. This takes simulated time even without data; then the values
+    /// are absent.
     pub fn read<T: Element>(&self) -> Result<Values<T>, RuntimeError> {
         self.check_type::<T>()?;
         Ok(match self.read_bytes()? {
@@ -58,7 +58,7 @@ impl Tensor {
         })
     }
 
-    /// Reads the bytes of the elements as [`read`](Self::read) does.
+    /// Reads the bytes of the elements like [`read`](Self::read).
     pub fn read_bytes(&self) -> Result<Values<u8>, RuntimeError> {
         let storage = self.deployed()?;
         let pieces = storage.pieces(&self.range());
@@ -74,7 +74,7 @@ impl Tensor {
         if self.is_contiguous() {
             return Ok(Values::Known(read.concat()));
         }
-        // A tensor that is split by columns has no partial views, so each piece is a whole part.
+        // A tensor split by columns has no partial views, so each piece is a whole part.
         let mut all = vec![0; usize::try_from(self.nbytes().get()).expect("it fits memory")];
         for (piece, bytes) in pieces.iter().zip(read) {
             scatter(piece.part, storage.layout.shape(), self.dtype, &bytes, &mut all);
@@ -82,8 +82,8 @@ impl Tensor {
         Ok(Values::Known(all))
     }
 
-    /// Returns the bytes of the elements: those that the host holds, without a copy where it was given them, or those that
-    /// are read over the fabric. Without data a deployed tensor has none: [`RuntimeError::NoData`].
+    /// Returns the bytes of the elements: the bytes on the host, shared if the host was given them, or the bytes read
+    /// over the fabric. A deployed tensor without data has none: [`RuntimeError::NoData`].
     pub fn bytes(&self) -> Result<Arc<Vec<u8>>, RuntimeError> {
         self.context.check_open()?;
         match self.contents()? {
@@ -97,14 +97,14 @@ impl Tensor {
         }
     }
 
-    /// Writes elements, row by row, over the fabric, into every copy. A view writes its own bytes only.
+    /// Writes elements, row by row, over the fabric, into every copy. A view writes only its own bytes.
     pub fn write<T: Element>(&self, elements: &[T]) -> Result<(), RuntimeError> {
         self.deployed()?;
         self.check_type::<T>()?;
         self.write_bytes(T::slice_to_bytes(elements))
     }
 
-    /// Writes the little-endian bytes of the elements as [`write`](Self::write) does.
+    /// Writes the little-endian bytes of the elements like [`write`](Self::write).
     pub fn write_bytes(&self, bytes: Vec<u8>) -> Result<(), RuntimeError> {
         let storage = self.deployed()?;
         self.check_bytes(bytes.len() as u64)?;
@@ -126,7 +126,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Returns its range of the storage's addresses, in bytes.
+    /// Returns the tensor's range of the storage's addresses, in bytes.
     pub(crate) fn range(&self) -> Range<u64> {
         self.offset_bytes..self.offset_bytes + self.nbytes().get()
     }

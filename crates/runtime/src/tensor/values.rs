@@ -2,9 +2,9 @@
 
 use crate::error::RuntimeError;
 
-/// Values that the host has read; absent where the context simulates times only.
+/// Values that the host has read; absent if the context simulates times only.
 ///
-/// Absent values equal nothing but absent values; they are never zeros.
+/// Absent values are equal only to absent values; they are never zeros.
 ///
 /// ```
 /// use cubeyard_runtime::placement::Placement;
@@ -26,12 +26,12 @@ use crate::error::RuntimeError;
 pub enum Values<T> {
     /// Values, row by row.
     Known(Vec<T>),
-    /// No values: the context holds no data. The transfer took its time.
+    /// No values: the context holds no data. The transfer took simulated time nevertheless.
     Absent,
 }
 
 impl<T> Values<T> {
-    /// Returns the values, or where they are absent [`RuntimeError::NoData`].
+    /// Returns the values, or [`RuntimeError::NoData`] if they are absent.
     pub fn known(self) -> Result<Vec<T>, RuntimeError> {
         match self {
             Self::Known(values) => Ok(values),

@@ -1,4 +1,4 @@
-//! Points of ADR-0008, ADR-0011 and ADR-0048 that other tests pass by. The tables are in
+//! Points of ADR-0008, ADR-0011 and ADR-0048 that other tests do not cover. The tables are in
 //! `docs/runtime-decisions.md`.
 
 use std::ops::Range;
@@ -89,7 +89,7 @@ fn the_same_program_gets_the_same_addresses() {
 
 // ADR-0008 D3
 
-/// While a launch is under way the log of transfers is kept, and shows what was sent.
+/// While a launch is in flight, the log of transfers is kept and shows what was sent.
 #[test]
 fn data_comes_and_goes_by_host_writes_and_reads_alone() {
     let context = with_data();
@@ -104,7 +104,7 @@ fn data_comes_and_goes_by_host_writes_and_reads_alone() {
                 machine.view().log().transfers().iter().filter(|record| record.kind == kind);
             of_kind.fold((0, 0), |(bytes, count), record| (bytes + record.bytes, count + 1))
         };
-        // 128 writes with the data and 128 commands to read; 128 answers with the data. A posted write has none.
+        // 128 writes with the data and 128 read commands; 128 answers with the data. A posted write has none.
         assert_eq!(carried(TransferKind::Access), (8192, 256));
         assert_eq!(carried(TransferKind::Answer), (8192, 128));
         assert_eq!(carried(TransferKind::Custom), (0, 0));
@@ -165,8 +165,8 @@ fn with_physical_addresses_nothing_is_mapped_and_dma_still_finds_every_shard() {
     assert_eq!((stats.virtual_used, stats.mmu.translations), (Bytes::ZERO, 0));
 }
 
-/// A serial program of transfers by host and PEs: its data, how long it took, and what of that went into
-/// mappings that were installed and into translations.
+/// A serial program of transfers by host and PEs. Returns its data, its duration, the part spent on installing
+/// mappings, and the number of translations.
 fn serial(addressing: Addressing, tlb_ns: u64) -> (Vec<Vec<u8>>, Span, Span, u64) {
     let text = format!("pe: {{mmu: {{tlb_overhead_ns: {tlb_ns}}}}}\n");
     let context = context_of(&text, addressing);
@@ -250,14 +250,14 @@ fn a_tlb_with_room_for_two_pages_counts_and_charges_its_misses() {
     let (missed, held) = (read(0), read(0));
     assert_eq!(missed, held + Span::from_ps(50_000));
     assert_eq!(counts(), (1, 1));
-    // Pages 1 and 2 drive page 0 out.
+    // Pages 1 and 2 evict page 0.
     read(page);
     read(2 * page);
     assert_eq!(counts(), (1, 3));
     assert_eq!(read(2 * page), held);
     assert_eq!(read(0), missed);
     assert_eq!(counts(), (2, 4));
-    // A range over two pages looks both up: one is held.
+    // A range over two pages looks up both: one is cached.
     tensor.read_from(reader, page - 32..page + 32).unwrap();
     assert_eq!(counts(), (3, 5));
 }
@@ -278,7 +278,7 @@ fn a_page_that_was_unmapped_is_no_longer_in_the_tlb() {
 
 #[test]
 fn a_page_fault_is_counted_in_the_contexts_statistics() {
-    // By default a virtual address is never a physical one; from 4 GiB on, as ADR-0048 has it, it may be.
+    // By default a virtual address is never a physical one; from 4 GiB on, as in ADR-0048, it may be.
     let above = ContextConfig::default().virtual_base;
     for (strict, virtual_base) in
         [(false, VirtualSpec::CONTEXT_BASE), (true, VirtualSpec::CONTEXT_BASE), (false, above)]
@@ -288,8 +288,8 @@ fn a_page_fault_is_counted_in_the_contexts_statistics() {
         let config = ContextConfig { topology, data: true, virtual_base, ..Default::default() };
         let context = Context::new(config);
         let tensor = deployed(&context, &Placement { cubes: Some(1), ..sharded() });
-        // A cube that the tensor is not placed on has no mapping. Not strict, an address that is a physical
-        // one, too, is that of another memory: the read is done, and is counted.
+        // A cube that the tensor is not placed on has no mapping. If not strict, an address that is also a physical one
+        // refers to another memory: the read succeeds, and is counted.
         let stranger = pe(&context, "sip0.cube1.pe0");
         let read = tensor.read_from(stranger, 0..64);
         assert_eq!(read.is_err(), strict || virtual_base == above, "{read:?}");
@@ -384,7 +384,7 @@ fn a_page_has_two_defaults_and_the_topology_has_the_last_word() {
     }
 }
 
-/// Mappings are kept as ranges: two that share a page each keep their own.
+/// Mappings are stored as ranges: two mappings that share a page are both kept.
 #[test]
 fn shards_on_one_page_are_each_found_where_they_are() {
     let context = context_of("pe: {mmu: {page_bytes: 2 MiB}}\n", Addressing::Virtual);

@@ -1,4 +1,4 @@
-//! Virtual addresses, mappings, and what they cost (ADR-0008, ADR-0011).
+//! Virtual addresses, mappings, and their costs (ADR-0008, ADR-0011).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -57,7 +57,7 @@ fn sharded_tensors_are_mapped_everywhere_and_replicated_ones_at_home() {
     assert_eq!(mappings(&context), (0, 0));
 }
 
-/// The way of `MmuMap`, added up by hand for PE 0 of cube 0.
+/// The route of `MmuMap`, added up by hand for PE 0 of cube 0.
 #[test]
 fn installing_a_mapping_takes_the_way_through_the_fabric() {
     let context = Context::new(ContextConfig::default());
@@ -65,8 +65,8 @@ fn installing_a_mapping_takes_the_way_through_the_fabric() {
     let tensor = context.empty(&[64], DType::F16).unwrap().to(&pe0).unwrap();
     let stages: Vec<u64> =
         tensor.mapping_stages().unwrap().iter().map(|(_, span)| span.ps()).collect();
-    // A message of 24 bytes takes 47 ps at 512 GB/s, 94 at 256 and 188 at 128 (rounded up each time), and
-    // wires 5 ps, or 10 between routers. The endpoint charges 2.5 ns, the NOC 2, IO_CPU 10.
+    // A message of 24 bytes takes 47 ps at 512 GB/s, 94 at 256 and 188 at 128 (each rounded up), and wires take 5 ps,
+    // or 10 between routers. The endpoint charges 2.5 ns, the NOC 2, IO_CPU 10.
     let to_io_cpu = 2500 + (47 + 5 + 2000) + (47 + 5 + 10_000);
     // NOC, connection, ports with 8 ns each, connection, router r0c0 with 2 ns, then r0c1, r1c1, r2c1, M_CPU.
     let to_cube = (47 + 5 + 2000)
@@ -81,7 +81,7 @@ fn installing_a_mapping_takes_the_way_through_the_fabric() {
     assert_eq!(tensor.mapping_latency().unwrap().ps(), latency);
 }
 
-/// What a program of host writes and DMA reads through addresses of one kind did.
+/// Outcome of a program of host writes and DMA reads through addresses of one kind.
 struct Ran {
     read: Vec<Vec<u8>>,
     took: Span,
@@ -246,7 +246,7 @@ fn a_mapping_that_overlaps_another_is_refused_with_all_that_came_with_it() {
     let (outcome, found) = map(vec![mapping(base, 0)]);
     assert_eq!(outcome, Outcome::Mapped { mappings: 1 });
     assert_eq!(found, [Some(places[0]), None, None]);
-    // One byte too many at either end, behind one that would fit: none of them is taken.
+    // One byte too many at either end, after a mapping that would fit: neither is installed.
     for overlapping in [base + 4095, base - 4095] {
         let (outcome, found) = map(vec![mapping(base + (1 << 20), 2), mapping(overlapping, 1)]);
         let Outcome::Failed { origin, what } = outcome else { panic!("{outcome:?}") };
@@ -254,7 +254,7 @@ fn a_mapping_that_overlaps_another_is_refused_with_all_that_came_with_it() {
         assert!(what.contains("overlap"), "{what}");
         assert_eq!(found, [Some(places[0]), None, None]);
     }
-    // Right behind it there is room.
+    // Directly after it there is room.
     let (outcome, found) = map(vec![mapping(base + 4096, 1)]);
     assert_eq!(outcome, Outcome::Mapped { mappings: 1 });
     assert_eq!(found, [Some(places[0]), Some(places[1]), None]);

@@ -1,4 +1,4 @@
-//! Whatever goes wrong, everything comes back.
+//! Whatever fails, everything is freed.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
@@ -15,7 +15,7 @@ use crate::long_tests::cases;
 use crate::programs::busy;
 use crate::tensors::splits;
 
-/// A small machine, so that programs are quick.
+/// Creates a small machine, so that programs are quick.
 fn small() -> Context {
     let text = "sips: {count: 1}\ncubes: {w: 2, h: 1}\nhbm: {bytes_per_cube: 64 KiB}\n";
     let topology = Topology::read("small.yaml", text).unwrap();
@@ -46,7 +46,7 @@ fn a_failure_at_every_step_of_a_deployment_leaves_nothing_behind() {
 #[test]
 fn a_pe_without_room_is_named_with_its_largest_range() {
     let context = small();
-    // Slices are of 8 KiB. Three quarters are taken, and then the first is free again: two ranges of 2 KiB.
+    // Slices have 8 KiB. Three quarters are allocated, and then the first is freed again: two ranges of 2 KiB.
     let one = Placement { cubes: Some(1), pes: Some(1), ..Placement::default() };
     let quarter = || context.empty(&[2048], DType::U8).unwrap().to(&one).unwrap();
     let [first, second, third] = [quarter(), quarter(), quarter()];
@@ -60,7 +60,7 @@ fn a_pe_without_room_is_named_with_its_largest_range() {
     let [wanted_bytes, free, largest, capacity] = [2304, 4096, 2048, 8192].map(Bytes::new);
     let room = NoRoom { asked: wanted_bytes, wanted: wanted_bytes, free, largest, capacity };
     assert_eq!(source.cause, AllocateCause::NoRoom(room));
-    // What is named does fit.
+    // The size that the error names does fit.
     drop((wanted(2048).unwrap(), second, third));
     assert!(context.is_pristine());
 }

@@ -19,7 +19,7 @@ fn sip(number: u32) -> SipId {
     SipId::new(number).unwrap()
 }
 
-/// Regions of 12, 8 or 4 GiB on SIP 1.
+/// Creates a device with regions of 12, 8 or 4 GiB on SIP 1.
 fn device(context: &Context, function: SipFunction) -> FlexDevice {
     context.flex_function(sip(1), function, FlexConfig::default()).unwrap()
 }
@@ -36,7 +36,7 @@ fn array(block: &Allocation, bytes: u64) -> FlexArray<'_> {
     FlexArray::new(block, &[bytes], DType::U8).unwrap()
 }
 
-/// Has one PE store bytes at the beginning of its first operand, after so many dispatches.
+/// Makes one PE store bytes at the start of its first operand, after `wait` dispatches.
 fn store(stream: &Stream, operands: &FlexOperands, wait: u32, bytes: &[u8]) -> LaunchHandle {
     let (cubes, pes) = (vec![CubeId::new(3).unwrap()], vec![PeId::new(5).unwrap()]);
     let launch = Launch::new(sip(1)).arguments(operands.arguments()).cubes(cubes).pes(pes);
@@ -61,7 +61,7 @@ fn a_program_is_loaded_and_the_addresses_of_its_operands_are_written_for_each_la
         let b = device.allocator().allocate(Bytes::kib(8)).unwrap();
         device.write(&a, Bytes::new(16), b"operand").unwrap();
         assert_eq!(read(&device, &a, 16, 7), b"operand");
-        // Two launches of one program at a time: each finds its own operands.
+        // Two launches of one program at the same time: each finds its own operands.
         let first = device.operands(&program, &[array(&a, 4096), array(&b, 8192)]).unwrap();
         let second =
             device.operands(&program, &[array(&b, 100).at(Bytes::new(64)), array(&a, 8)]).unwrap();
@@ -82,8 +82,8 @@ fn a_program_is_loaded_and_the_addresses_of_its_operands_are_written_for_each_la
     }
 }
 
-/// A flat address of SIP 1 is an address of SIP 0 to a machine that does not know the segment table, and an index
-/// into the firmware's table is none at all.
+/// To a machine that does not know the segment table, a flat address of SIP 1 is an address of SIP 0, and an index into
+/// the firmware's table is not an address at all.
 #[test]
 fn a_flat_address_means_the_block_whatever_the_function() {
     for function in FUNCTIONS {
@@ -119,7 +119,7 @@ fn operands_dropped_during_a_launch_stay_until_its_end() {
     assert_eq!(used(), without);
 }
 
-/// The device, its blocks and its operands are dropped while a kernel stores: it still has memory and mappings.
+/// The device, its blocks and its operands are dropped while a kernel stores: the kernel still has memory and mappings.
 #[test]
 fn a_device_dropped_during_a_launch_leaves_it_its_mappings() {
     let context = with_data();
@@ -142,7 +142,7 @@ fn tiles_move_the_offset_and_leave_the_region() {
     let program = device.load(&[1; 64], 1).unwrap();
     let block = device.allocator().allocate(Bytes::kib(4)).unwrap();
     device.write(&block, Bytes::ZERO, &[0; 4096]).unwrap();
-    // Launches of a stream, each with the address of its own tile.
+    // Launches on a stream, each with the address of its own tile.
     let stream = context.stream();
     let mut handles = Vec::new();
     for tile in 0..4_u8 {
@@ -204,7 +204,7 @@ fn wrong_operands_are_refused() {
     let launch = Launch::new(sip(0)).arguments(operands.arguments());
     let mut none = |_: &Site, _: &[BoundArgument]| Ok(Stores::after(0, 0, &[]));
     let error = context.stream().launch_programs("none", &launch, &mut none).unwrap_err();
-    let text = "the operand is in the memory of sip1, and the launch is on sip0";
+    let text = "the operand is in the memory of sip1, but the launch is on sip0";
     assert_eq!(error.to_string(), text);
     let elsewhere = with_data();
     let error = elsewhere.stream().launch_programs("none", &launch, &mut none).unwrap_err();
@@ -222,7 +222,7 @@ fn a_virtual_function_has_as_many_regions_as_its_table_has_entries() {
     let index = |block: &Allocation| block.address().region_id.get();
     assert_eq!((index(&first), index(&second)), (0, 1));
     assert!(whole().is_err());
-    // The machine knows where they are, and that there is no third.
+    // The machine knows their addresses, and that there is no third region.
     context.machine(|machine| {
         let place = |index| {
             let region = cubeyard_memory::device::RegionId::new(index);
@@ -276,7 +276,7 @@ fn regions_end_where_cubes_end_and_blocks_cross_slices() {
     let context = with_data();
     let device = device(&context, SipFunction::Physical);
     let block = device.allocator().allocate(Bytes::gib(11)).unwrap();
-    // The border between the slices of PE 0 and PE 1, 6 GiB each.
+    // The boundary between the slices of PE 0 and PE 1, 6 GiB each.
     let into = (6 << 30) - block.address().offset.get() - 100;
     let bytes: Vec<u8> = (0..200).collect();
     device.write(&block, Bytes::new(into), &bytes).unwrap();

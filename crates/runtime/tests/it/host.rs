@@ -1,4 +1,4 @@
-//! What the host reads and writes: its own bytes and no others, in the same time with data and without.
+//! Reads and writes by the host: only its own bytes, in the same time with data and without.
 
 use cubeyard_device::race::Races;
 use cubeyard_memory::Bytes;
@@ -15,7 +15,7 @@ fn rows() -> Placement {
     Placement { cube: Split::RowWise, pe: Split::RowWise, ..Placement::default() }
 }
 
-/// Starts a program on one PE that stores bytes at the beginning of a tensor.
+/// Starts a program on one PE that stores bytes at the start of a tensor.
 fn store(context: &Context, tensor: &Tensor, wait: u32, bytes: &[u8]) -> LaunchHandle {
     let at = tensor.va_base().unwrap().unwrap().to_bits();
     let (sip, cubes, pes) =
@@ -25,8 +25,8 @@ fn store(context: &Context, tensor: &Tensor, wait: u32, bytes: &[u8]) -> LaunchH
     context.stream().launch_programs("store", &launch, &mut program).unwrap()
 }
 
-/// A view's write once read the whole storage, put its bytes into that, and wrote it all back: what a kernel had
-/// stored in between was gone.
+/// A view's write once read the whole storage, inserted its bytes, and wrote everything back: data that a kernel had
+/// stored in between was lost.
 #[test]
 fn a_write_through_a_view_leaves_what_a_kernel_stores_meanwhile() {
     let mut checked = 0;
@@ -63,7 +63,7 @@ fn a_view_costs_as_much_as_a_tensor_of_its_size() {
     assert!(read(&whole) > read(&view) * 2);
 }
 
-/// What the host does to tensors, and when each step is over.
+/// Runs a host program on tensors; returns the duration of each step.
 fn host_program(data: bool) -> Vec<(&'static str, Span)> {
     let context = Context::new(ContextConfig { data, ..ContextConfig::default() });
     let start = context.now();
@@ -86,12 +86,12 @@ fn host_program(data: bool) -> Vec<(&'static str, Span)> {
     step("to another type");
     let converted = halves.to(&rows()).unwrap();
     step("deploy what was converted");
-    // Values that are not there are not zeros.
+    // Absent values are not zeros.
     assert_eq!(converted.read_bytes().unwrap().is_absent(), !data);
     times
 }
 
-/// `to` took 2,167 ns with data and 591 without: without, nothing was read back or written.
+/// `to` took 2,167 ns with data and 591 without, because without data nothing was read back or written.
 #[test]
 fn every_step_of_a_host_program_takes_the_same_time_with_data_and_without() {
     let (with, without) = (host_program(true), host_program(false));
@@ -109,10 +109,10 @@ fn a_host_access_that_nothing_orders_with_a_launch_is_a_race() {
     store(&context, &tensor, 0, &[7; 64]).wait().unwrap();
     tensor.write(&[1_u8; 8192]).unwrap();
     assert_eq!(races(), 0);
-    // Under way: a write that comes before the store, and a read that comes after it.
+    // In flight: a write before the store, and a read after it.
     let handle = store(&context, &tensor, 0, &[7; 64]);
     tensor.rows(0..1).unwrap().write(&[9_u8; 64]).unwrap();
-    // Another row is nobody's business.
+    // Accesses to another row do not conflict.
     tensor.rows(1..2).unwrap().write(&[9_u8; 64]).unwrap();
     handle.wait().unwrap();
     assert_eq!(races(), 1);
@@ -124,7 +124,7 @@ fn a_host_access_that_nothing_orders_with_a_launch_is_a_race() {
     assert_eq!(races(), 1);
 }
 
-/// A conversion once made zeros of memory that nobody had written, and had them written.
+/// A conversion once turned memory that was never written into zeros, and wrote them.
 #[test]
 fn a_conversion_makes_no_zeros_of_what_is_not_there() {
     let context = with_data();

@@ -73,7 +73,7 @@ fn wrong_arguments_are_named() {
     let refused = |arguments| start(&scale(arguments)).unwrap_err().to_string();
     assert_eq!(
         refused(vec![Argument::Tensor(&tensor), Argument::from(1.0)]),
-        "the tensor is on no device; `to` puts it there"
+        "the tensor is not on a device; deploy it with `to`"
     );
     assert_eq!(
         refused(vec![Argument::Tensor(&foreign), Argument::from(1.0)]),
@@ -86,7 +86,7 @@ fn wrong_arguments_are_named() {
     assert_eq!(context.memory_stats().tensors, 1);
 }
 
-/// What a mapping took was once looked for in all that was sent since the first launch began.
+/// The latency of a mapping was once searched for in everything sent since the first launch began.
 #[test]
 fn tensors_that_come_and_go_during_a_launch_are_told_their_own_mapping_latency() {
     let context = context();

@@ -1,8 +1,7 @@
-//! Tests of the runtime as host programs see it.
+//! Tests of the runtime as seen by host programs.
 
 mod decisions;
 mod deploy;
-mod examples;
 mod failures;
 mod flex;
 mod host;

@@ -21,7 +21,7 @@ fn tensor(context: &Context) -> Result<Tensor, RuntimeError> {
     context.zeros(&[64], DType::F16).unwrap().to(&there)
 }
 
-/// Two PEs of a SIP, wired through rings in some memory.
+/// Connects two PEs of a SIP through rings in some memory.
 fn wired(context: &Context, kind: SlotKind) -> Result<Channels, RuntimeError> {
     let end = |number| ChannelEnd {
         pe: cubeyard_device::request::PeRef {
@@ -46,7 +46,7 @@ fn a_second_device_on_a_sip_is_refused_until_the_first_is_gone() {
     context.flex(sip(1), FlexConfig::default()).unwrap();
 }
 
-/// The device was dropped, a block lived on, and a tensor got its memory.
+/// The device was dropped while a block was alive, and a tensor got the block's memory.
 #[test]
 fn regions_keep_a_sip_as_long_as_a_block_of_them_lives() {
     let context = with_data();
@@ -62,7 +62,7 @@ fn regions_keep_a_sip_as_long_as_a_block_of_them_lives() {
     tensor(&context).unwrap();
 }
 
-/// A handle of the allocator that outlives the device can still give blocks.
+/// A handle of the allocator that outlives the device can still allocate blocks.
 #[test]
 fn regions_keep_a_sip_as_long_as_their_allocator_lives() {
     let context = with_data();

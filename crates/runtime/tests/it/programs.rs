@@ -1,10 +1,10 @@
-//! Small programs by hand, for what the runtime does with launches.
+//! Small hand-written programs, to test how the runtime handles launches.
 
 use cubeyard_device::message::Direction;
 use cubeyard_device::pe::{Command, CommandId, Dependencies, Dma, Instruction, Program, Work};
 use cubeyard_runtime::{BoundArgument, Launch, LaunchHandle, RuntimeError, Site, Stream};
 
-/// Computes for so many dispatches, then stores bytes at an address, if there are any.
+/// Computes for a number of dispatches, then stores bytes at an address, if there are any.
 #[derive(Debug)]
 pub(crate) struct Stores {
     wait: Option<u32>,
@@ -40,7 +40,7 @@ impl Program for Stores {
     }
 }
 
-/// Keeps a PE busy for so many dispatches, of 1 ns each.
+/// Keeps a PE busy for a number of dispatches, of 1 ns each.
 #[derive(Debug)]
 struct Busy(Option<u32>);
 
@@ -50,7 +50,7 @@ impl Program for Busy {
     }
 }
 
-/// Launches what keeps PEs busy for so long, in ns.
+/// Launches a program that keeps PEs busy for a time, in ns.
 pub(crate) fn busy(
     stream: &Stream,
     launch: &Launch<'_>,

@@ -1,9 +1,10 @@
-//! Values that go to a device and come back.
+//! Values that are written to a device and read back.
 
 use cubeyard_memory::Bytes;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, ContextConfig, RuntimeError, TensorId};
+use cubeyard_sim::Span;
 use proptest::prelude::*;
 
 pub(crate) fn with_data() -> Context {
@@ -71,7 +72,7 @@ fn views_share_memory_with_their_tensor() {
     );
     middle.write::<i16>(&[-1; 8]).unwrap();
     assert_eq!(&flat.read::<i16>().unwrap().known().unwrap()[6..10], [6, 7, -1, -1]);
-    // The memory stays until the last of them is gone.
+    // The memory stays allocated until the last of them is dropped.
     drop((tensor, flat));
     assert_eq!(context.memory_stats().tensors, 1);
     drop(middle);
@@ -104,7 +105,7 @@ fn what_cannot_be_is_refused() {
     assert!(matches!(context.zeros(&[u64::MAX, 2], DType::F16), Err(RuntimeError::Shape(_))));
     assert!(matches!(context.full(&[2], DType::U8, 300.0), Err(RuntimeError::Value(_))));
     let wrong = context.from_slice(&[3], &[1_u8, 2]);
-    assert_eq!(wrong.unwrap_err().to_string(), "3 elements of a tensor of 3, found 2");
+    assert_eq!(wrong.unwrap_err().to_string(), "expected 3 elements for a tensor of 3, found 2");
     let host = context.zeros(&[4], DType::F32).unwrap();
     assert!(matches!(host.va_base(), Err(RuntimeError::NotDeployed)));
     let placed = host.to(&Placement::default()).unwrap();
@@ -144,4 +145,18 @@ fn a_snapshot_says_what_lies_where() {
     assert_eq!(shard.shard, second.shards().unwrap()[0]);
     let holes = [(0, 512), (1024, (6 << 30) - 1024)];
     assert_eq!(pe.holes, holes.map(|(offset, size)| (Bytes::new(offset), Bytes::new(size))));
+}
+
+/// The rows of a tensor over a SIP are read back, and its memory is returned.
+#[test]
+fn a_tensor_over_a_sip_comes_back() -> Result<(), Box<dyn std::error::Error>> {
+    let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
+    let over_a_sip = Placement { cube: Split::RowWise, pe: Split::RowWise, ..Placement::default() };
+    let values: Vec<f32> = (0..1024).map(|value| value as f32).collect();
+    let tensor = context.from_slice(&[256, 4], &values)?.to(&over_a_sip)?; // two rows in each of 128 PEs
+    assert_eq!(tensor.read::<f32>()?, values);
+    assert!(tensor.mapping_latency()? > Span::ZERO);
+    drop(tensor); // unmaps through the fabric, and returns addresses and memory
+    assert!(context.is_pristine());
+    Ok(())
 }

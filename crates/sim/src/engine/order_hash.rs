@@ -2,7 +2,7 @@
 
 use crate::Time;
 
-/// A hash that depends on the order of what it is fed.
+/// A hash that depends on the order of its inputs.
 #[derive(Debug)]
 pub(super) struct OrderHash(pub(super) u64);
 

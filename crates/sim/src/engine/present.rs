@@ -1,4 +1,4 @@
-//! The present instant, as the fabric acts on it.
+//! The current instant, as the fabric sees it.
 
 use crate::Time;
 use crate::arena::Key;
@@ -10,7 +10,7 @@ use crate::observer::{Crossing, Observer, Wait};
 use crate::queue::Wheel;
 use crate::transfer::Flit;
 
-/// An event of the engine. Twelve bytes, because the event queue is made of them.
+/// An event of the engine. Twelve bytes, because the event queue consists of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Fabric(FabricEvent),
@@ -18,19 +18,19 @@ pub(super) enum Event {
     Wake(Key),
     /// A component is called from outside.
     Call(Key),
-    /// A task goes on.
+    /// A task resumes.
     Task(Key),
 }
 
 const _: () = assert!(size_of::<Event>() == 12);
 
-/// The present event, the pending ones, and the receivers of flits and reports.
+/// The current event, the pending ones, and the receivers of flits and reports.
 #[derive(Debug)]
 pub(super) struct Present<C, O> {
     pub(super) now: Time,
-    /// Rank of the present event.
+    /// Rank of the current event.
     pub(super) rank: u32,
-    /// The highest rank so far of this instant.
+    /// Highest rank so far in this instant.
     pub(super) reached: u32,
     pub(super) queue: Wheel<Event>,
     pub(super) components: Vec<C>,

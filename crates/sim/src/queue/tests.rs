@@ -1,4 +1,4 @@
-//! The wheel by hand, and against a heap.
+//! Unit tests of the wheel, and a comparison with a heap.
 
 mod heap;
 
@@ -10,11 +10,11 @@ use heap::Heap;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Put an event in, this long after the present.
+    /// Adds an event, this long after the current time.
     Push(u64, u32),
-    /// Take an event out.
+    /// Takes an event out.
     Pop,
-    /// Take all events out that are due within this time, and let it pass.
+    /// Takes out all events due within this time, and advances the time.
     Pass(u64),
 }
 
@@ -29,7 +29,7 @@ fn delays() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Times in which more comes than goes, and the other way round: few are pending, and many, and few again.
+/// Phases with more pushes than pops, and the reverse: few events are pending, then many, then few again.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let steps = |pushes, pops| {
         let step = prop_oneof![

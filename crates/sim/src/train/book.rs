@@ -1,7 +1,7 @@
-//! Booking of trains in the state of their links.
+//! Bookkeeping of trains in the state of their links.
 //!
-//! Waits, the time that a link was in use, and when it is free are booked when they are needed, up to the
-//! present event, in the order in which flits crossed.
+//! Waits, busy times and the time from which a link is free are booked lazily, up to the current event, in the order in
+//! which flits crossed.
 
 use super::order::Ask;
 use super::weave::Lane;
@@ -15,12 +15,12 @@ use crate::transfer::Hop;
 use crate::{Span, Time};
 
 impl<M> Trains<M> {
-    /// Books a link up to the present event.
+    /// Books a link up to the current event.
     pub(super) fn book(&mut self, env: &mut impl Environment<M>, id: LinkId) {
         self.book_some(env, id, self.uses[id.index()].trains.len());
     }
 
-    /// Books a link up to the present event, or to the end of the group that holds the last of `trains`.
+    /// Books a link up to the current event, or to the end of the group that holds the last of `trains`.
     fn book_some(&mut self, env: &mut impl Environment<M>, id: LinkId, trains: usize) {
         let mut at = self.uses[id.index()].booked as usize;
         while at < trains {
@@ -37,7 +37,7 @@ impl<M> Trains<M> {
         self.uses[id.index()].booked = booked;
     }
 
-    /// Books a train that is apart from others, if its last flit has asked.
+    /// Books a train that does not interleave with others, if its last flit has requested the link.
     #[inline]
     fn book_train(&mut self, env: &mut impl Environment<M>, id: LinkId, at: usize) -> bool {
         let passage = self.uses[id.index()].trains[at];
@@ -50,7 +50,7 @@ impl<M> Trains<M> {
         is_whole
     }
 
-    /// Books all flits of a train that is apart from others, and whose last flit has asked.
+    /// Books all flits of a train that does not interleave with others and whose last flit has requested the link.
     #[inline]
     fn book_rest(&mut self, env: &mut impl Environment<M>, id: LinkId, at: usize) {
         let passage = self.uses[id.index()].trains[at];
@@ -74,7 +74,7 @@ impl<M> Trains<M> {
         link.last = transfer;
     }
 
-    /// Reports if a flit that asked at `asked` waits for another transfer.
+    /// Reports a wait if a flit that requested the link at `asked` waits for another transfer.
     #[inline]
     pub(super) fn note_wait(
         &self,
@@ -90,7 +90,7 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Books trains whose flits come between each other. Returns whether all their flits have asked.
+    /// Books trains whose flits interleave. Returns whether all their flits have requested the link.
     fn book_group(
         &mut self,
         env: &mut impl Environment<M>,
@@ -123,7 +123,7 @@ impl<M> Trains<M> {
         is_whole
     }
 
-    /// Books the flit of a lane that asks next, and those behind it that ask before a limit.
+    /// Books the next flit of a lane, and the following flits that request the link before a limit.
     fn book_run(&mut self, id: LinkId, lane: &mut Lane, limit: Place) {
         let Traffic { links, transfers, .. } = &mut self.traffic;
         let asks = lane.asks(&transfers[lane.slot].train.times);
@@ -141,17 +141,17 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Books all links up to the present event.
+    /// Books all links up to the current event.
     pub(crate) fn book_all(&mut self, env: &mut impl Environment<M>) {
         self.unpack(env);
         self.scatter_brief_trains(env);
         (0..self.traffic.links.len()).for_each(|link| self.book(env, LinkId::new(link)));
     }
 
-    /// Takes a train that has arrived off its links.
+    /// Removes a train that has arrived from its links.
     pub(super) fn leave_links(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         let leg = self.traffic[slot].leg;
-        // All links are looked at first, so that their memory is fetched side by side.
+        // All links are read first, so that their memory is fetched in parallel.
         let is_shared = |hop: &&Hop| {
             let trains = &self.uses[hop.link.index()].trains;
             trains[0].slot != slot || trains.len() > 1
@@ -168,7 +168,7 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Takes a train whose flits have all crossed a link off it.
+    /// Removes a train from a link that all its flits have crossed.
     fn leave(&mut self, env: &mut impl Environment<M>, slot: SlotId, link: LinkId) {
         let used = &self.uses[link.index()];
         let place = used.trains.iter().position(|passage| passage.slot == slot);
@@ -189,7 +189,7 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Delivers single flits that arrived before the end of a train, of this and of other trains.
+    /// Delivers single flits that arrived before the end of a train, of this train and of others.
     pub(super) fn hand_over_to(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         let Some(end) = self.traffic.flit_end(slot) else { return };
         if let [_] = self.ends[end.index()].trains[..] {
@@ -211,14 +211,14 @@ impl<M> Trains<M> {
         self.traffic[slot].train.handed = all;
     }
 
-    /// The train to a node whose flit is delivered next.
+    /// Returns the train to a node whose flit is delivered next.
     pub(super) fn next_delivered(&self, end: NodeId) -> Option<SlotId> {
         let has_flits = |&slot: &SlotId| self.traffic[slot].train.handed < self.traffic[slot].flits;
         let slots = self.ends[end.index()].trains.iter().copied().filter(has_flits);
         slots.min_by(|&a, &b| self.full_order(self.delivery(a), self.delivery(b)))
     }
 
-    /// The arrival of the flit of a train that is delivered next.
+    /// Returns the arrival of a train's next flit to be delivered.
     pub(super) fn delivery(&self, slot: SlotId) -> Ask {
         let transfer = &self.traffic[slot];
         Ask { slot, row: transfer.last_row(), flit: transfer.train.handed as usize }

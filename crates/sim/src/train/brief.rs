@@ -1,8 +1,8 @@
-//! Brief trains: long trains that are alone on their links, and keep two rows of times for all of them.
+//! Brief trains: long trains that are alone on their links, and keep only two rows of times.
 //!
-//! When another transfer meets a brief train, the train is written out: all of its rows are computed. If these are too
-//! many, its flits walk from then on. Their places are found link by link, in the two rows, so that the memory of a
-//! lone train and of its flits grows with their number, and not with the length of the way as well.
+//! When another transfer meets a brief train, the train is expanded: all of its rows are computed. If there are too
+//! many rows, its flits move one by one from then on. Their positions are found link by link, in the two rows. So the
+//! memory of a lone train and of its flits grows with the number of flits, and not with the length of the route.
 
 use super::Trains;
 use super::order::Ask;
@@ -13,16 +13,16 @@ use crate::id::{LinkId, SlotId};
 use crate::traffic::Traffic;
 use crate::transfer::{Hop, LegEnd};
 
-/// Most times (128 MiB of them) that a train keeps in memory, unless it is brief.
+/// Maximum number of times that a train keeps in memory (128 MiB), unless it is brief.
 pub(super) const LONGEST: u64 = 1 << 24;
 
-/// Most flits of a brief train. Walking flits need more memory than its two times for each.
+/// Maximum number of flits of a brief train. Single flits need more memory than two times each.
 pub(super) const LONGEST_BRIEF: u64 = 1 << 27;
 
-/// Number of flits from which on a train that meets no other keeps only two rows of times.
+/// Number of flits from which a train that meets no other keeps only two rows of times.
 const LONG: u64 = 64;
 
-/// A flit that goes on by itself: the place at which it asks, its number, and its row.
+/// A flit that moves by itself: the position of its next request, its number, and its row.
 type Walker = (Place, u32, usize);
 
 impl<M> Trains<M> {
@@ -31,23 +31,23 @@ impl<M> Trains<M> {
         self.longest = times;
     }
 
-    /// Returns whether a leg of this number of flits is long enough for a brief train.
+    /// Returns whether a leg with this number of flits is long enough for a brief train.
     pub(super) fn can_be_brief(flits: u32) -> bool {
         (LONG..=LONGEST_BRIEF).contains(&flits.into())
     }
 
-    /// Whether a train that keeps all of its rows is too long.
+    /// Returns whether a train that keeps all of its rows is too long.
     pub(super) fn has_too_many_rows(&self, slot: SlotId) -> bool {
         let transfer = &self.traffic[slot];
         u64::from(transfer.flits) * (transfer.last_row() as u64 + 1) > self.longest
     }
 
-    /// Whether a train is brief, and too long to be written out.
+    /// Returns whether a train is brief and too long to be expanded.
     pub(super) fn stays_brief(&self, slot: SlotId) -> bool {
         self.traffic[slot].train.is_brief && self.has_too_many_rows(slot)
     }
 
-    /// Scatters all trains that are too long to be written out, so that links can be booked up to the present event.
+    /// Scatters all trains that are too long to be expanded, so that links can be booked up to the current event.
     pub(super) fn scatter_brief_trains(&mut self, env: &mut impl Environment<M>) {
         for link in 0..self.uses.len() {
             let first = self.uses[link].trains.first();
@@ -59,8 +59,8 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Scatters a brief train, which has no company: its links are booked up to the present event, and each flit goes on
-    /// by itself from its place.
+    /// Scatters a brief train, which shares no link: its links are booked up to the current event, and each flit
+    /// continues by itself from its position.
     #[cold]
     pub(super) fn scatter_brief(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         self.traffic[slot].train.is_on = false;
@@ -75,13 +75,13 @@ impl<M> Trains<M> {
         self.dissolve(slot);
     }
 
-    /// Computes a brief train again link by link. Books each link up to the present event, sets the state of the leg to
-    /// that of walking flits, and returns those that go on.
+    /// Recomputes a brief train link by link. Books each link up to the current event, sets the state of the leg to
+    /// single flits, and returns the flits that continue.
     fn retrace(&mut self, env: &mut impl Environment<M>, slot: SlotId) -> Vec<Walker> {
         let (here, leg, flits) =
             (env.reached(), self.traffic[slot].leg, self.traffic[slot].flits as usize);
         let mut walking = Vec::new();
-        // Times grow with the number of a flit, so those that have asked for a link are the first ones.
+        // Times increase with the flit number, so the flits that have requested a link are the first ones.
         let mut asked = flits;
         for hop in leg.from..leg.to {
             let before = asked;
@@ -99,21 +99,22 @@ impl<M> Trains<M> {
         let takes_flits = transfer.leg.end == LegEnd::Flits;
         let arrived = if takes_flits { handed } else { asked };
         transfer.arrived = u32::try_from(arrived).expect("fewer than 2³² flits");
-        // Flits that are there wait for the last one, unless each is taken by itself.
+        // Flits that have arrived wait for the last one, unless the component receives single flits.
         let first = if takes_flits { handed } else { flits - 1 };
         walking.extend(self.going_on(slot, leg.to, first.min(asked)..asked));
         walking
     }
 
-    /// Times at which the flits of a brief train ask for the link of a hop that was not crossed again, or arrive.
+    /// Returns the times at which the flits of a brief train request the link of a hop that was not recomputed, or
+    /// arrive.
     fn kept_row(&self, slot: SlotId, hop: u16) -> &[u64] {
         let transfer = &self.traffic[slot];
         let (flits, row) = (transfer.flits as usize, usize::from(hop > transfer.leg.from));
         &transfer.train.times[row * flits..(row + 1) * flits]
     }
 
-    /// Number of the first `among` flits that have asked for the link of a hop, up to the present event. Only at its
-    /// first link can a brief train tie with the event: no other train has come by one of the links behind it.
+    /// Returns how many of the first `among` flits have requested the link of a hop, up to the current event. A brief
+    /// train can tie with the event only at its first link: no other train has arrived over one of its later links.
     fn asked(&self, here: Place, slot: SlotId, hop: u16, among: usize) -> usize {
         let begun = self.traffic[slot].train.begun;
         let (rank, row) = (self.traffic.rank_at(slot, hop), self.traffic[slot].row(hop));
@@ -134,7 +135,7 @@ impl<M> Trains<M> {
         flits.start
     }
 
-    /// Flits that go on from the start of the link of a hop, or arrive.
+    /// Returns the flits that continue from the start of the link of a hop, or arrive.
     fn going_on(
         &self,
         slot: SlotId,
@@ -171,7 +172,7 @@ impl<M> Trains<M> {
         link.busy = link.busy.saturating_add(used);
     }
 
-    /// Crosses the link of a hop again; returns when the first flit leaves the node behind it.
+    /// Recomputes the crossing of the link of a hop; returns when the first flit leaves the downstream node.
     fn cross_again(&mut self, slot: SlotId, hop: u16) -> u64 {
         let Traffic { links, transfers, .. } = &mut self.traffic;
         let transfer = &mut transfers[slot];

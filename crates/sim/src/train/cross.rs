@@ -1,4 +1,4 @@
-//! Crossing of links by trains between whose flits no others come.
+//! Link crossings of trains that do not interleave with others.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ use crate::link::LinkState;
 use crate::transfer::{Train, Transfer};
 
 impl<M> Transfer<M> {
-    /// Makes the entry of its train for the link of a hop, where its last flit takes `span`.
+    /// Creates the train's entry for the link of a hop, where its last flit takes `span`.
     #[inline]
     pub(super) fn passage(&self, hop: u16, rank: u32, span: u64) -> Passage {
         let Train { is_brief, begun, times, .. } = &self.train;
@@ -33,7 +33,7 @@ impl<M> Transfer<M> {
         }
     }
 
-    /// Schedules its flits back to back on the link of a hop; returns when the link is free.
+    /// Schedules the flits back to back on the link of a hop; returns when the link is free.
     #[inline]
     pub(super) fn cross(&mut self, hop: u16, link: &LinkState, before: u64, span: u64) -> u64 {
         let free = self.cross_freely(hop, link, before, span);
@@ -47,7 +47,7 @@ impl<M> Transfer<M> {
         free.min(Time::FAR)
     }
 
-    /// Same as [`cross`](Self::cross), but times may lie beyond the end of simulated time.
+    /// Does the same as [`cross`](Self::cross), but times may exceed the end of simulated time.
     #[inline]
     fn cross_freely(&mut self, hop: u16, link: &LinkState, before: u64, span: u64) -> u64 {
         let (flits, overhead) = (self.flits as usize, self.charged(hop, link));
@@ -67,15 +67,15 @@ impl<M> Transfer<M> {
     }
 }
 
-/// Limits times to the end of simulated time, so that they do not grow until they wrap.
+/// Clamps times to the end of simulated time, so that they never wrap around.
 #[cold]
 pub(super) fn clamp(times: &mut [u64]) {
     times.iter_mut().for_each(|time| *time = Time::FAR.min(*time));
 }
 
 impl LinkState {
-    /// Computes when flits that ask at `asks` leave the node behind the link; returns when the link is free. The
-    /// link is free from `before` on, and the last flit takes `span`.
+    /// Computes when flits that request the link at `asks` leave the downstream node; returns when the link is free.
+    /// The link is free from `before`, and the last flit takes `span`.
     #[inline]
     fn cross(
         &self,

@@ -8,7 +8,7 @@ use crate::event::FabricEvent;
 use crate::id::SlotId;
 
 impl<M> Trains<M> {
-    /// Schedules the arrival of a train, if the time is another than before.
+    /// Schedules the arrival of a train, if its time has changed.
     pub(super) fn expect_end(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         let transfer = &mut self.traffic[slot];
         let end = transfer.time(transfer.last_row(), transfer.flits as usize - 1);
@@ -26,8 +26,8 @@ impl<M> Trains<M> {
         env.schedule(Time::from_ps(transfer.train.end), rank, event);
     }
 
-    /// Takes a train that has arrived off its links, unless the event is outdated. Returns the one that was served
-    /// first of the trains that arrive together by one link.
+    /// Removes a train that has arrived from its links, unless the event is outdated. If several trains arrive together
+    /// over one link, returns the one that was served first.
     pub(crate) fn arrive(
         &mut self,
         env: &mut impl Environment<M>,
@@ -67,7 +67,7 @@ impl<M> Trains<M> {
         first.expect("this train is among them")
     }
 
-    /// The arrival of the last flit of a train.
+    /// Returns the arrival of the last flit of a train.
     pub(super) fn end_of(&self, slot: SlotId) -> Ask {
         let transfer = &self.traffic[slot];
         Ask { slot, row: transfer.last_row(), flit: transfer.flits as usize - 1 }

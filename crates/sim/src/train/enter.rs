@@ -12,22 +12,22 @@ use crate::link::LinkState;
 use crate::traffic::Traffic;
 use crate::transfer::{Asks, Hop};
 
-/// Number of trains on a link, or to an end, from which on a further leg walks, and the trains with it: all of them
-/// are visited when one leaves, so the work would grow with the square of their number.
+/// Number of trains on a link, or to a destination, from which another leg moves flit by flit, as do these trains. All
+/// of them are visited when one leaves, so the work would grow quadratically.
 const MOST: usize = 512;
 
-/// Longest time of a flit on a link with trains. The times of a train are checked against the end of simulated time
-/// link by link, and do not wrap until then.
+/// Maximum time of a flit on a link with trains. The times of a train are compared with the end of simulated time link
+/// by link, and must not wrap around before that.
 const SLOWEST: u64 = Time::FAR / 4 / LONGEST_BRIEF;
 
 impl LinkState {
-    /// Whether trains may use the link. On slower ones (4 ms for a flit) flits walk.
+    /// Returns whether trains may use the link. On slower links (4 ms per flit), flits move one by one.
     fn keeps_pace(&self) -> bool {
         self.flit <= SLOWEST && self.propagation.max(self.overhead) <= Time::FAR / 8
     }
 }
 
-/// Kinds of transfers on the links of a leg.
+/// Other transfers on the links of a leg, by kind.
 #[derive(Default)]
 pub(super) struct Others {
     walk: bool,
@@ -36,12 +36,12 @@ pub(super) struct Others {
 }
 
 impl<M> Trains<M> {
-    /// Whether all links are fast enough for trains.
+    /// Returns whether all links are fast enough for trains.
     pub(crate) fn keep_pace(&self) -> bool {
         self.traffic.links.iter().all(LinkState::keeps_pace)
     }
 
-    /// Starts a leg as a train. Fails if it is out of order or too long, or flits walk on its links.
+    /// Starts a leg as a train. Fails if its requests are out of order, it is too long, or single flits use its links.
     pub(crate) fn set_out(
         &mut self,
         env: &mut impl Environment<M>,
@@ -78,7 +78,7 @@ impl<M> Trains<M> {
         true
     }
 
-    /// Begins a train with the times at which its flits ask for the first link.
+    /// Creates a train with the times at which its flits request the first link.
     fn lay_out(&mut self, here: Place, slot: SlotId, asks: &Asks, is_brief: bool) {
         let transfer = &mut self.traffic[slot];
         let flits = transfer.flits as usize;
@@ -99,14 +99,14 @@ impl<M> Trains<M> {
         self.begin_train(here, slot, is_brief);
     }
 
-    /// Returns what is on the links of a leg, or on the way to its end.
+    /// Returns the other transfers on the links of a leg, or on their way to its destination.
     pub(super) fn look_around(&self, slot: SlotId) -> Others {
         let mut others = Others::default();
         for hop in self.traffic[slot].leg_hops() {
             let used = &self.uses[hop.link.index()];
             others.walk |= self.walkers[hop.link.index()] > 0;
             others.light |= used.light > 0;
-            // Looks at the first, so that the memory of all links is fetched side by side.
+            // Reads the first entry, so that the memory of all links is fetched in parallel.
             if let Some(passage) = used.trains.first() {
                 others.trains |= passage.slot != slot;
                 others.walk |= passage.is_brief && self.stays_brief(passage.slot);
@@ -121,10 +121,10 @@ impl<M> Trains<M> {
         others
     }
 
-    /// Numbers a train whose first times are known, and notes the event `begun` at which it sets out.
+    /// Numbers a train whose first times are known, and records the event `begun` at which it starts.
     ///
     /// # Panics
-    /// If it asks before the present.
+    /// If it requests a link before the current time.
     pub(super) fn begin_train(&mut self, begun: Place, slot: SlotId, is_brief: bool) {
         let transfer = &self.traffic[slot];
         let first = transfer.train.times[0];
@@ -149,7 +149,7 @@ impl<M> Trains<M> {
         (train.end, train.handed, train.work) = (u64::MAX, 0, 0);
     }
 
-    /// Enters a train at its end, if that takes single flits.
+    /// Enters a train at its destination, if that receives single flits.
     pub(super) fn enter_end(&mut self, slot: SlotId) {
         let Some(end) = self.traffic.flit_end(slot) else { return };
         if let Some(&other) = self.ends[end.index()].trains.first() {
@@ -158,7 +158,7 @@ impl<M> Trains<M> {
         self.ends[end.index()].trains.push(slot);
     }
 
-    /// Enters a train on its further links, up to one where it comes between others.
+    /// Enters a train on its further links, up to one where it interleaves with others.
     pub(super) fn enter(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         while let Err(hop) = self.append(slot) {
             let link = self.traffic[slot].hops[usize::from(hop)].link;
@@ -170,7 +170,7 @@ impl<M> Trains<M> {
         self.expect_end(env, slot);
     }
 
-    /// Enters a train on one link after the other. Fails at the first hop where it comes between others.
+    /// Enters a train on one link after another. Fails at the first hop where it interleaves with others.
     fn append(&mut self, slot: SlotId) -> Result<(), u16> {
         let entered = self.traffic[slot].train.entered;
         let mut rank = self.traffic.rank_at(slot, entered);
@@ -178,7 +178,7 @@ impl<M> Trains<M> {
         let transfer = &mut transfers[slot];
         let (leg, begun) = (transfer.leg, transfer.train.begun);
         let mut paces = transfer.paces(network);
-        // Of those that began together, or came by one link at one time, the last there is the last here.
+        // Among trains that began together, or arrived over one link at one time, the last there is also the last here.
         let mut is_last = entered == leg.from;
         for hop in entered..leg.to {
             let id = transfer.hops[usize::from(hop)].link;
@@ -201,7 +201,7 @@ impl<M> Trains<M> {
         Ok(())
     }
 
-    /// Enters a train on a link where it comes between others; the link is to be computed again.
+    /// Enters a train on a link where it interleaves with others; the link must be recomputed.
     fn squeeze_in(&mut self, env: &mut impl Environment<M>, slot: SlotId, hop: u16) {
         let rank = self.traffic.rank_at(slot, hop);
         self.traffic[slot].train.entered = hop + 1;
@@ -219,7 +219,7 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Computes all rows of times of a train that has kept only two.
+    /// Expands a brief train: computes all of its rows of times.
     #[inline]
     pub(super) fn write_out(&mut self, slot: SlotId) {
         if self.traffic[slot].train.is_brief {

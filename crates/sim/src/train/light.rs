@@ -1,9 +1,9 @@
-//! Light trains: trains of one flit that delay no other, such as commands and acknowledgements.
+//! Light trains: trains of one flit that delay no other transfer, such as commands and acknowledgements.
 //!
-//! A light train is in no list of its links. It is booked in the state of its links ahead of time, and a
-//! link keeps only the number of light trains and the place of the last one. When a transfer comes that may change
-//! them, all of them are *unpacked*: their links are given back, and each becomes a train like
-//! others, as if it had always been one. A link never has both kinds.
+//! A light train is in no list of its links. It is booked in the state of its links ahead of time, and a link stores
+//! only the number of light trains and the position of the last one. When a transfer arrives that may change them, all
+//! of them are *unpacked*: their bookings are undone, and each becomes an ordinary train, as if it had always been one.
+//! A link never has both kinds.
 
 use std::ops::Range;
 
@@ -48,8 +48,8 @@ impl<M> Trains<M> {
         true
     }
 
-    /// Books a light train on its links. Fails at the first link where it comes before another, with the
-    /// number of links that it was given.
+    /// Books a light train on its links. Fails at the first link where it comes before another train, with the number
+    /// of links booked so far.
     #[inline]
     fn give_links(&mut self, slot: SlotId) -> Result<(), usize> {
         let Traffic { network, links, transfers, flit_ranks, .. } = &mut self.traffic;
@@ -71,7 +71,7 @@ impl<M> Trains<M> {
             *time = at;
             let used = &mut self.uses[hop.link.index()];
             let place = Place { at, rank }.max(begun);
-            // Of those that come by one link, or begin at one event, this one is the last.
+            // Among trains that arrive over one link, or begin at one event, this one is the last.
             let is_first =
                 place < used.last || place == used.last && place == begun && used.begun != begun;
             if used.light > 0 && is_first {
@@ -86,7 +86,7 @@ impl<M> Trains<M> {
             (hop.header, *user) = (link.free, link.last);
             let start = link.free.max(at);
             (link.free, link.last) = ((start + span).min(Time::FAR), id);
-            // It may be taken back, and is wrong only until then.
+            // The value may be undone, and is wrong only until then.
             link.busy = link.busy.wrapping_add(span);
             (used.last, used.begun) = (place, known);
             used.light += 1;
@@ -107,7 +107,7 @@ impl<M> Trains<M> {
         transfer.hops.iter_mut().for_each(|hop| hop.header = Hop::OPEN);
     }
 
-    /// Takes back the links of some rows, of which the train is the last user.
+    /// Undoes the bookings of some rows; the train is the last user of these links.
     fn take_links(&mut self, slot: SlotId, rows: Range<usize>) {
         let Traffic { network, links, transfers, .. } = &mut self.traffic;
         let transfer = &transfers[slot];
@@ -121,7 +121,7 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Takes a light train that has arrived off its links.
+    /// Removes a light train that has arrived from its links.
     pub(super) fn leave_light(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         let transfer = &mut self.traffic[slot];
         transfer.train.light.is_on = false;
@@ -136,7 +136,7 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Turns all light trains into others: all at once, so that each is unpacked only once however they meet.
+    /// Turns all light trains into ordinary ones: all at once, so that each is unpacked only once, however they meet.
     pub(super) fn unpack(&mut self, env: &mut impl Environment<M>) {
         let mut slots = std::mem::take(&mut self.light);
         slots.sort_unstable_by_key(|&slot| self.traffic[slot].train.number);
@@ -149,7 +149,7 @@ impl<M> Trains<M> {
         self.light = slots;
     }
 
-    /// Enters a train that was light on its links.
+    /// Enters an unpacked train on its links.
     fn enter_unpacked(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         let leg = self.traffic[slot].leg;
         let asked = self.traffic[slot].train.light.asked;
@@ -175,7 +175,7 @@ impl<M> Trains<M> {
         (train.light.is_on, train.entered) = (false, leg.to);
     }
 
-    /// Reports the waits of a light train for its first links.
+    /// Reports the waits of a light train for its first `rows` links.
     fn report_waits(&mut self, env: &mut impl Environment<M>, slot: SlotId, rows: usize) {
         let Transfer { id, leg, hops, train, .. } = &mut self.traffic[slot];
         let hops = &hops[usize::from(leg.from)..][..rows];

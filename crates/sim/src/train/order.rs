@@ -1,8 +1,8 @@
-//! Order of flits of trains, which have no events.
+//! Order of the flits of trains, which have no events.
 //!
-//! Flits ask in the order of time, then of rank, which is given by the link by which they came to their node.
-//! Flits that came by one link and ask at one time do so in the order in which that link served them: the
-//! order of their places there, and so on backwards.
+//! Flits are ordered by request time, then by rank. The rank is given by the link over which they arrived at their
+//! node. Flits that arrived over one link and request at one time are ordered as that link served them: by their
+//! positions there, and so on backwards.
 
 use std::cmp::Ordering;
 
@@ -11,10 +11,10 @@ use crate::event::Place;
 use crate::id::SlotId;
 use crate::transfer::{LegEnd, Train};
 
-/// Rank that marks the number of a train within a trail.
+/// Rank that marks a train's number within a trail.
 const NUMBER: u32 = u32::MAX;
 
-/// A flit of a train that asks for the link of a row of times, or arrives.
+/// A flit of a train that requests the link of a row of times, or arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub(super) slot: SlotId,
@@ -29,8 +29,8 @@ impl<M> Trains<M> {
         Place { at: transfer.time(row, flit), rank }.max(transfer.train.begun)
     }
 
-    /// The keys that decide between flits of one place: their places on the way there, backwards, then the train's
-    /// number, then the trail of the flit that it began behind.
+    /// Returns the keys that order flits of the same position: their positions on the way there, backwards, then the
+    /// train's number, then the trail of the flit after which the train began.
     fn trail(&self, Ask { slot, row, flit }: Ask) -> impl Iterator<Item = Place> {
         let Train { number, behind, .. } = &self.traffic[slot].train;
         let places = (0..row).rev().map(move |row| self.place(Ask { slot, row, flit }));
@@ -38,17 +38,17 @@ impl<M> Trains<M> {
         places.chain([number]).chain(behind.iter().copied())
     }
 
-    /// Compares flits that have the same place.
+    /// Compares flits with the same position.
     pub(super) fn order(&self, a: Ask, b: Ask) -> Ordering {
         compare(self.trail(a), self.trail(b))
     }
 
-    /// Compares flits by their places, then by their trails.
+    /// Compares flits by position, then by trail.
     pub(super) fn full_order(&self, a: Ask, b: Ask) -> Ordering {
         self.place(a).cmp(&self.place(b)).then_with(|| self.order(a, b))
     }
 
-    /// Notes the arrival of a train, which decides what lies before the present.
+    /// Records the arrival of a train, which determines what is past.
     pub(super) fn note_end(&mut self, slot: SlotId) {
         self.ended = self.place(self.end_of(slot));
         self.ended_slot = Some(slot);
@@ -57,7 +57,7 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Writes down the trail of the train that arrived last.
+    /// Stores the trail of the train that arrived last.
     pub(super) fn write_down_trail(&mut self) {
         let Some(slot) = self.ended_slot.take() else { return };
         let mut trail = std::mem::take(&mut self.trail);
@@ -66,7 +66,7 @@ impl<M> Trains<M> {
         self.trail = trail;
     }
 
-    /// Whether a flit has asked, up to the present event `here`.
+    /// Returns whether a flit has made its request, up to the current event `here`.
     #[inline]
     pub(super) fn is_past(&self, here: Place, place: Place, ask: Ask) -> bool {
         place < here || place == here && self.is_before_end(place, ask)
@@ -83,7 +83,7 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Number of links that a flit has asked for, up to the present event `here`.
+    /// Returns the number of links that a flit has requested, up to the current event `here`.
     pub(super) fn rows_asked(&self, here: Place, slot: SlotId, flit: usize) -> usize {
         let asked = |&row: &usize| {
             let ask = Ask { slot, row, flit };
@@ -93,8 +93,8 @@ impl<M> Trains<M> {
     }
 }
 
-/// Compares trails. Trains that begin together are told apart by their numbers. A train that begins where the other
-/// one passes through began behind a flit that came the same way, and its trail goes on with that flit's.
+/// Compares trails. Trains that begin together are distinguished by their numbers. A train that begins where another
+/// one passes through began after a flit that came the same way, and its trail continues with the trail of that flit.
 fn compare(mut a: impl Iterator<Item = Place>, mut b: impl Iterator<Item = Place>) -> Ordering {
     loop {
         let (place_a, place_b) = match (a.next(), b.next()) {

@@ -1,10 +1,10 @@
-//! Trains that become walking flits.
+//! Conversion of trains into single flits.
 //!
-//! Flits walk where a leg cannot be a train: if they ask out of order, if there are too many of them, if others
-//! walk on their links, or if computing the train again and again has become as expensive. Since a link never has
-//! both, all trains that share links with walking flits, and those that share links with these trains, are
-//! scattered together: their links are booked up to the present event, and each flit goes on by itself
-//! from its place.
+//! Flits move one by one where a leg cannot be a train: if their requests are out of order, if there are too many
+//! flits, if other single flits use the links, or if recomputing the train has become as expensive. A link never has
+//! both kinds. So all trains that share links with single flits, and the trains that share links with these trains, are
+//! scattered together: their links are booked up to the current event, and each flit continues by itself from its
+//! position.
 
 use super::Trains;
 use super::order::Ask;
@@ -15,7 +15,7 @@ use crate::id::SlotId;
 use crate::transfer::{Hop, LegEnd};
 
 impl<M> Trains<M> {
-    /// Reserves the links of a leg for walking flits; trains in its way are scattered.
+    /// Reserves the links of a leg for single flits; trains on these links are scattered.
     pub(crate) fn take_leg(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         if self.look_around(slot).light {
             self.unpack(env);
@@ -26,7 +26,7 @@ impl<M> Trains<M> {
         self.count_walkers(slot, 1);
     }
 
-    /// Gives back the links of a leg whose flits have walked.
+    /// Releases the links of a leg that moved flit by flit.
     pub(crate) fn release_leg(&mut self, slot: SlotId) -> SlotId {
         self.count_walkers(slot, -1);
         slot
@@ -43,7 +43,7 @@ impl<M> Trains<M> {
         }
     }
 
-    /// A train on one of the links of a leg, or to its end.
+    /// Returns a train on one of the links of a leg, or to its destination.
     fn train_in_the_way(&self, slot: SlotId) -> Option<SlotId> {
         let trains = |hop: &Hop| self.uses[hop.link.index()].trains.first();
         let on_a_link = self.traffic[slot].leg_hops().iter().find_map(trains);
@@ -75,7 +75,7 @@ impl<M> Trains<M> {
         slots.into_iter().for_each(|slot| self.dissolve(slot));
     }
 
-    /// A train, and all that share links or ends with it or with one of these.
+    /// Returns a train and, transitively, all trains that share links or destinations with it.
     fn company(&mut self, slot: SlotId) -> Vec<SlotId> {
         let mut slots = vec![slot];
         self.traffic[slot].train.is_on = false;
@@ -96,7 +96,7 @@ impl<M> Trains<M> {
         slots
     }
 
-    /// Delivers the flits at the end of a train that have arrived up to the present event.
+    /// Delivers the flits of a train that have arrived at its destination up to the current event.
     pub(super) fn hand_over_past(&mut self, env: &mut impl Environment<M>, slot: SlotId) {
         let Some(end) = self.traffic.flit_end(slot) else { return };
         while let Some(next) = self.next_delivered(end) {
@@ -108,7 +108,7 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Collects the places of flits that go on, and sets the state of the leg to that of walking flits.
+    /// Collects the positions of flits that continue, and sets the state of the leg to single flits.
     fn stop(&mut self, here: Place, slot: SlotId, walking: &mut Vec<Ask>) {
         let (flits, last_row) = (self.traffic[slot].flits as usize, self.traffic[slot].last_row());
         let mut arrived = 0;
@@ -136,7 +136,7 @@ impl<M> Trains<M> {
         transfer.arrived = if takes_flits { transfer.train.handed } else { arrived };
     }
 
-    /// Lets a flit that asks at a time go on by itself.
+    /// Makes a flit with the given request time continue by itself.
     pub(super) fn go_on(&self, env: &mut impl Environment<M>, ask: Ask, at: u64) {
         let Ask { slot, row, flit } = ask;
         let transfer = &self.traffic[slot];
@@ -150,7 +150,7 @@ impl<M> Trains<M> {
         env.schedule(Time::from_ps(at), self.traffic.rank_at(slot, hop), event);
     }
 
-    /// Takes a scattered train off its links.
+    /// Removes a scattered train from its links.
     pub(super) fn dissolve(&mut self, slot: SlotId) {
         for hop in self.traffic[slot].leg_hops() {
             self.uses[hop.link.index()].clear();

@@ -1,11 +1,11 @@
-//! Trains that meet on a link, woven together.
+//! Interleaving of trains that meet on a link.
 //!
-//! A link lists the trains on it by their first flits. Those that are *apart* from the ones before them divide the
-//! list into groups: a train alone, or several whose flits come between each other. When a train comes in, or flits
-//! ask at other times than before, the link is computed again from the group that this falls into, group by
-//! group, up to one before which the link is free at the same time as before. If the flits of a train then leave at
-//! other times, the next link of this train is computed again as well. Links are taken in the order of the times
-//! from which on something has changed; effects come later than their causes, so this ends.
+//! A link lists its trains by their first flits. Trains that are *apart* from the preceding ones divide the list into
+//! groups: a single train, or several trains whose flits interleave. When a train is added, or request times change,
+//! the link is recomputed from the affected group on, group by group, until a group before which the link is free at
+//! the same time as before. If the flits of a train then leave at different times, the next link of this train is
+//! recomputed as well. Links are processed in the order of their earliest change. Effects come later than their causes,
+//! so this terminates.
 
 use std::cmp::Ordering;
 
@@ -17,33 +17,33 @@ use crate::environment::Environment;
 use crate::event::Place;
 use crate::id::{LinkId, SlotId, TransferId};
 
-/// Recompute budget of a train per flit and hop; beyond it, an event for each flit and hop is cheaper.
+/// Recompute budget of a train per flit and hop; above it, one event per flit and hop is cheaper.
 const TIRED: u64 = 6;
 
-/// Most trains on a link that may come between each other; beyond it, events are cheaper, too.
+/// Maximum number of interleaved trains on a link; above it, one event per flit is cheaper.
 pub(super) const CROWD: usize = 12;
 
-/// The flits of a train that have not crossed a link, in their order.
+/// The flits of a train that have not crossed a link, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
     pub(super) id: TransferId,
     pub(super) slot: SlotId,
     hop: u16,
-    /// Rank of its flits when they ask, and the event after which they ask.
+    /// Rank of the flits' requests, and the event after which they are made.
     rank: u32,
     begun: Place,
     row: usize,
     flits: usize,
-    /// The flit that asks next, and its place, which is [`Place::NONE`] after the last.
+    /// The next flit, and the position of its request, which is [`Place::NONE`] after the last flit.
     pub(super) next: usize,
     pub(super) place: Place,
     flit: u64,
     last: u64,
     propagation: u64,
     overhead: u64,
-    /// First flit whose time of asking may have changed.
+    /// First flit whose request time may have changed.
     stale: usize,
-    /// First flit that leaves at another time or in another order, and the earlier one of its two times.
+    /// First flit that leaves at a different time or in a different order, and the earlier of its two times.
     moved: Option<(usize, u64)>,
 }
 
@@ -57,7 +57,7 @@ impl Lane {
         if self.next + 1 == self.flits { self.last } else { self.flit }
     }
 
-    /// Turns to the next one of the flits that ask at `asks`.
+    /// Advances to the next of the flits that request the link at `asks`.
     #[inline]
     pub(super) fn step(&mut self, asks: &[u64]) {
         self.next += 1;
@@ -71,7 +71,8 @@ impl Lane {
         &times[self.row * self.flits..][..self.flits]
     }
 
-    /// Moves flits that ask before `limit` over a link that is free from `free` on; returns when it is free then.
+    /// Moves flits with requests before `limit` over a link that is free from `free`; returns when the link is free
+    /// afterwards.
     #[inline]
     fn cross(&mut self, times: &mut [u64], mut free: u64, limit: Place) -> u64 {
         let rows = &mut times[self.row * self.flits..(self.row + 2) * self.flits];
@@ -83,7 +84,7 @@ impl Lane {
             let header = if self.next == 0 { arrived + self.overhead } else { leaves[0] };
             let left = arrived.max(header);
             let before = std::mem::replace(&mut leaves[self.next], left);
-            // Flits that leave together do so in the order in which they came, which may have changed.
+            // Flits that leave together do so in the order of arrival, which may have changed.
             let is_stale = self.next >= self.stale && arrived <= header;
             if self.moved.is_none() && (left != before || is_stale) {
                 self.moved = Some((self.next, left.min(before)));
@@ -98,8 +99,8 @@ impl Lane {
         }
     }
 
-    /// Limits times to the end of simulated time. Changes beyond it are dropped, so effects still come later than
-    /// their causes.
+    /// Clamps times to the end of simulated time. Changes beyond it are dropped, so effects still come later than their
+    /// causes.
     #[cold]
     fn stop_at_horizon(&mut self, leaves: &mut [u64], free: u64) -> u64 {
         clamp(&mut leaves[..self.next]);
@@ -109,7 +110,7 @@ impl Lane {
 }
 
 impl<M> Trains<M> {
-    /// Notes that a link is to be computed again from a time on. Books its past first, because a train that comes now
+    /// Records that a link must be recomputed from a time on. Books its past first, because a train that arrives now
     /// comes after that.
     pub(super) fn note_dirty(&mut self, env: &mut impl Environment<M>, from: u64, link: LinkId) {
         if let Some((time, _)) = self.dirty.iter_mut().find(|(_, other)| *other == link) {
@@ -120,7 +121,7 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Computes all links again that have been noted.
+    /// Recomputes all recorded links.
     pub(super) fn weave(&mut self, env: &mut impl Environment<M>) {
         while let Some(place) = (0..self.dirty.len()).min_by_key(|&i| self.dirty[i]) {
             let (from, link) = self.dirty.swap_remove(place);
@@ -131,7 +132,7 @@ impl<M> Trains<M> {
         }
     }
 
-    /// The flits of a train on a link that are not booked.
+    /// Returns the flits of a train on a link that are not booked.
     #[inline]
     pub(super) fn lane(&self, id: LinkId, passage: &Passage) -> Lane {
         let link = &self.traffic[id];
@@ -163,7 +164,8 @@ impl<M> Trains<M> {
         }
     }
 
-    /// Returns the lane whose flit asks first, and the place up to which only it asks; nothing if all are over.
+    /// Returns the lane with the earliest request, and the position up to which it is the only one; `None` if all lanes
+    /// are done.
     pub(super) fn first_lane(&self, lanes: &[Lane]) -> Option<(usize, Place)> {
         let (mut first, mut limit) = (0, Place::NONE);
         for (index, lane) in lanes.iter().enumerate().skip(1) {
@@ -183,14 +185,14 @@ impl<M> Trains<M> {
         (lanes[first].place != Place::NONE).then_some((first, limit))
     }
 
-    /// Computes a link again from a time on, and updates the links behind it.
+    /// Recomputes a link from a time on, and updates the following links.
     fn work_out(&mut self, env: &mut impl Environment<M>, id: LinkId, from: u64) {
         let used = &mut self.uses[id.index()];
         let booked = used.booked as usize;
         let mut trains = std::mem::take(&mut used.trains);
         let starts = |passage: &Passage| passage.is_apart && passage.first.at < from;
         let at = booked + trains[booked..].iter().rposition(starts).unwrap_or(0);
-        // Up to here trains may have other ones before them, in the old order or in the new one.
+        // Up to here, other trains may come before these, in the old order or in the new one.
         let reach = changed(&trains[at..]);
         self.line_up(&mut trains[at..]);
         let reach = reach.max(changed(&trains[at..]));
@@ -219,7 +221,7 @@ impl<M> Trains<M> {
         self.moved = moved;
     }
 
-    /// Updates the next link of a train whose flits leave at other times or in another order than before.
+    /// Updates the next link of a train whose flits leave at different times or in a different order than before.
     fn pass_on(&mut self, env: &mut impl Environment<M>, lane: &Lane) {
         let transfer = &self.traffic[lane.slot];
         let hop = lane.hop + 1;
@@ -246,7 +248,7 @@ impl<M> Trains<M> {
         trains.sort_by_key(|passage| passage.first);
     }
 
-    /// The entry of a train on a link as its flits ask now.
+    /// Returns the entry of a train on a link, with the current request times.
     fn placed(&self, passage: &Passage) -> Passage {
         let transfer = &self.traffic[passage.slot];
         let row = transfer.row(passage.hop);
@@ -256,7 +258,7 @@ impl<M> Trains<M> {
         Passage { first, last, ..*passage }
     }
 
-    /// Moves the trains of a group over a link that is free from `free` on; returns when it is free then.
+    /// Moves the trains of a group over a link that is free from `free`; returns when the link is free afterwards.
     fn cross_group(
         &mut self,
         id: LinkId,
@@ -277,7 +279,7 @@ impl<M> Trains<M> {
         free
     }
 
-    /// Counts the cost of computing lanes.
+    /// Accounts for the cost of computing lanes.
     fn charge(&mut self, lanes: &[Lane]) {
         for lane in lanes {
             let transfer = &mut self.traffic[lane.slot];
@@ -290,13 +292,13 @@ impl<M> Trains<M> {
     }
 }
 
-/// Returns the number of trains up to the last one that has changed.
+/// Returns the number of trains up to and including the last one that has changed.
 fn changed(trains: &[Passage]) -> usize {
     let has_changed = |passage: &Passage| passage.changed != Passage::UNCHANGED;
     trains.iter().rposition(has_changed).map_or(0, |last| last + 1)
 }
 
-/// Makes a group of the first trains; returns their number, and the place at which their last flit asks.
+/// Forms a group of the first trains; returns their number, and the position of their last flit's request.
 fn close_group(trains: &mut [Passage], free: u64) -> (usize, Place) {
     (trains[0].is_apart, trains[0].before) = (true, free);
     let mut last = trains[0].last;

@@ -1,4 +1,4 @@
-//! Finite buffers: where they change nothing, what they block, who goes first, and when nothing moves.
+//! Finite buffers: the cases in which they change nothing, blocking, arbitration, and deadlocks.
 
 use std::num::NonZero;
 
@@ -23,7 +23,7 @@ fn places(flits: u32, arbiter: Arbiter) -> EngineConfig {
 
 const UNLIMITED: EngineConfig = EngineConfig { trains: false, buffers: None };
 
-/// Keeps every crossing.
+/// Observer that records every crossing.
 #[derive(Default)]
 struct Film(Vec<Crossing>);
 
@@ -50,7 +50,7 @@ impl Film {
         self.0.iter().map(|crossing| crossing.arrived.ps()).max().unwrap()
     }
 
-    /// When each flit that came by a link left its place behind it.
+    /// Returns when the flit of a crossing left its buffer entry.
     fn left(&self, grid: &Grid, crossing: &Crossing) -> u64 {
         let ends = grid.nodes[grid.links[crossing.link.index()].to.index()];
         let stored = ends.forwarding == cubeyard_sim::Forwarding::StoreAndForward;
@@ -61,7 +61,7 @@ impl Film {
         next.filter(|_| !stored).map_or(crossing.arrived.ps(), |next| next.start.ps())
     }
 
-    /// The most places behind a link that were ever taken at once, counted until the news is back.
+    /// Returns the maximum number of buffer entries of a link in use at once, counted until the credit has returned.
     fn most(&self, grid: &Grid, link: LinkId) -> usize {
         let credit_latency = grid.links[link.index()].propagation.ps().max(1);
         let stays: Vec<_> = self
@@ -81,7 +81,7 @@ fn line(nodes: usize, transfers: Vec<Planned>) -> Traffic {
     Traffic { grid: Grid::plain(nodes, 1), transfers }
 }
 
-/// All the traffic goes to node 0, so at every node all of it wants the same link.
+/// Redirects all traffic to node 0, so that at every node all flits want the same link.
 fn to_one(mut traffic: Traffic) -> Traffic {
     for planned in &mut traffic.transfers {
         planned.from = planned.from.max(1);
@@ -91,7 +91,7 @@ fn to_one(mut traffic: Traffic) -> Traffic {
     traffic
 }
 
-/// Traffic in which much happens at the same instant: links all alike, flits by the nanosecond.
+/// Traffic with many simultaneous events: equal links, and request times in whole nanoseconds.
 fn in_step() -> impl Strategy<Value = Traffic> {
     let transfer = (0..4_u64, 0..12_usize, 1..12_usize, 0..4_u64);
     proptest::collection::vec(transfer, 10..60).prop_map(|transfers| {
@@ -143,7 +143,7 @@ proptest! {
         flits in 1..6_u32,
         arbiter in 0..3_usize,
     ) {
-        // `run_as` demands that the engine becomes idle, with nothing under way.
+        // `run_as` requires that the engine becomes idle, with no transfer in flight.
         let film = Film::of(&traffic, places(flits, ARBITERS[arbiter]));
         let links = 0..traffic.grid.links.len();
         if film.0.len() < 1500 {
@@ -173,13 +173,13 @@ fn disjoint_flows_do_not_meet() {
 
 #[test]
 fn a_flit_at_the_head_blocks_those_behind_it() {
-    // Node 1 sends 8 flits down first; then one flit down and one to the right come by one link.
+    // Node 1 first sends 8 flits down; then one flit down and one to the right arrive over one link.
     let mut grid = Grid::plain(3, 2);
     let down = grid.route(1, 4)[0];
     grid.links[down.index()].bandwidth = Bandwidth::from_gb_per_second(25.6).unwrap();
     let transfers = vec![flow(1, 4, 8), flow(0, 4, 1), flow(0, 2, 1)];
     let traffic = Traffic { grid, transfers };
-    // Those of node 0 began before those of node 1, so the one to the right has number 1.
+    // The transfers of node 0 began before the transfers of node 1, so the one to the right has number 1.
     let arrival = |config| {
         let film = Film::of(&traffic, config);
         film.0
@@ -203,7 +203,7 @@ fn a_slow_link_fills_the_buffer_before_it_and_no_more() {
         for &link in &route[..2] {
             assert_eq!(film.most(&traffic.grid, link), depth as usize);
         }
-        // What is behind the first link and the second is all that has left before the slow one ends one.
+        // Before the slow link ends its first flit, only the flits that fill the first and the second buffer have left.
         let first_end = film.by(route[2]).next().unwrap().end;
         let started = film.by(route[0]).filter(|crossing| crossing.start < first_end).count();
         assert_eq!(started, 1 + 2 * depth as usize);
@@ -213,16 +213,16 @@ fn a_slow_link_fills_the_buffer_before_it_and_no_more() {
 
 #[test]
 fn full_rate_needs_a_place_for_every_flit_of_a_round_trip() {
-    // Flits of 1 ns; a wire of 10 ns there and 10 ns back: 21 flits are on the round trip.
+    // Flits of 1 ns, and a propagation of 10 ns each way: 21 flits are on the round trip.
     let mut traffic = line(3, vec![flow(0, 2, 200)]);
     traffic.grid.links.iter_mut().for_each(|link| link.propagation = Span::from_ps(10_000));
     let unlimited = Film::of(&traffic, UNLIMITED).last();
     assert_eq!(unlimited, 2 * 10_000 + 201 * 1000);
     let last = |depth| Film::of(&traffic, places(depth, Arbiter::Fifo)).last();
     assert_eq!(last(21), unlimited);
-    // 20 places: 20 flits in each 21 ns. The 200th is the 20th of the tenth round.
+    // 20 entries: 20 flits per 21 ns. The 200th flit is the 20th of the tenth round.
     assert_eq!(last(20), unlimited + 9 * 1000);
-    // And without propagation the news takes 1 ps, so one place is not enough, and two are.
+    // Without propagation the credit takes 1 ps, so one entry is not enough, but two are.
     let traffic = line(3, vec![flow(0, 2, 200)]);
     let last = |depth| Film::of(&traffic, places(depth, Arbiter::Fifo)).last();
     assert_eq!((last(2), last(1)), (201_000, 201_000 + 199));
@@ -234,7 +234,7 @@ fn a_place_that_is_free_again_is_used_at_that_picosecond_and_not_before() {
     let route = traffic.grid.route(0, 2);
     traffic.grid.links[route[0].index()].propagation = Span::from_ps(700);
     let film = Film::of(&traffic, places(1, Arbiter::Fifo));
-    // The first leaves its place at 1.7 ns, which is known 0.7 ns later.
+    // The first flit leaves its entry at 1.7 ns, and the credit arrives 0.7 ns later.
     let starts: Vec<_> = film.by(route[0]).map(|crossing| crossing.start.ps()).collect();
     assert_eq!(starts, [0, 1000 + 700 + 700]);
 }
@@ -246,14 +246,14 @@ fn commands_take_places_too() {
     let route = traffic.grid.route(0, 2);
     let film = Film::of(&traffic, places(2, Arbiter::Fifo));
     assert_eq!(film.most(&traffic.grid, route[0]), 2);
-    // Two at once; they go on 1 ps later, which is known another 1 ps later.
+    // Two flits at once; they continue 1 ps later, and the credits arrive another 1 ps later.
     let starts: Vec<_> = film.by(route[0]).map(|crossing| crossing.start.ps()).collect();
     assert_eq!(starts, [0, 0, 2, 2, 4]);
 }
 
-/// Two flows that come by two links into one; how many of the first `served` flits were of each.
+/// Returns the shares of two flows that arrive over two links and leave over one, among the first `served` flits.
 fn shares(arbiter: Arbiter, first: Planned, second: Planned, served: usize) -> [usize; 2] {
-    // 0 → 1 → 4 and 2 → 1 → 4: the way down is as fast as each of the two.
+    // 0 → 1 → 4 and 2 → 1 → 4: the link down is as fast as each of the two.
     let traffic = Traffic { grid: Grid::plain(3, 2), transfers: vec![first, second] };
     let down = traffic.grid.route(1, 4)[0];
     let film = Film::of(&traffic, places(8, arbiter));
@@ -267,7 +267,7 @@ fn round_robin_is_fair_to_within_a_flit() {
         let [left, right] = shares(Arbiter::RoundRobin, flow(0, 4, 60), flow(2, 4, 60), served);
         assert!(left.abs_diff(right) <= 1, "{left} and {right} of {served}");
     }
-    // And it gives nothing away: who is alone has it all.
+    // The link is never idle: a flow that is alone gets all of it.
     assert_eq!(shares(Arbiter::RoundRobin, flow(0, 4, 60), flow(2, 4, 1), 20), [19, 1]);
 }
 
@@ -276,13 +276,13 @@ fn the_oldest_transfer_goes_first_once_it_asks() {
     let later = Planned { at: 10_000, ..flow(2, 4, 30) };
     let [old, young] = shares(Arbiter::OldestFirst, flow(0, 4, 50), later, 50);
     assert_eq!([old, young], [50, 0]);
-    // The younger is served first where it begins first; the older takes over when it comes.
+    // The younger flow is served first, since it begins first; the older one takes over when it arrives.
     let slow_start = Planned { asks: vec![20_000], ..flow(0, 4, 30) };
     let [old, young] = shares(Arbiter::OldestFirst, slow_start, flow(2, 4, 60), 60);
     assert_eq!([old, young], [30, 30]);
 }
 
-/// When the transfers of 8 flits from two nodes to node 6 of a grid are over, of which the first is ordered first.
+/// Returns the end times of transfers of 8 flits from two nodes to node 6 of a grid; the first is scheduled first.
 fn ends_in_order(arbiter: Arbiter, from: [(usize, u64); 2]) -> [Time; 2] {
     let grid = Grid::plain(3, 3);
     let mut engine = grid.engine_as(places(8, arbiter), cubeyard_sim::NullObserver);
@@ -299,10 +299,10 @@ fn ends_in_order(arbiter: Arbiter, from: [(usize, u64); 2]) -> [Time; 2] {
     [0, 1].map(|label| received.iter().find(|of| of.0 == label).unwrap().1)
 }
 
-/// The transfer with the lower number was taken for the older one.
+/// The transfer with the lower number was considered the older one.
 #[test]
 fn of_transfers_that_began_at_one_instant_the_one_by_the_lower_link_goes_first() {
-    // Both want the link from node 3 to node 6; that from node 0 comes to node 3 by the lower link.
+    // Both want the link from node 3 to node 6; the transfer from node 0 arrives at node 3 over the lower link.
     for arbiter in [Arbiter::OldestFirst, Arbiter::Fifo] {
         for (first, second) in [(4, 0), (0, 4)] {
             let ends = ends_in_order(arbiter, [(first, 0), (second, 0)]);
@@ -310,12 +310,12 @@ fn of_transfers_that_began_at_one_instant_the_one_by_the_lower_link_goes_first()
             assert!(is_in_order, "{arbiter:?}, {first} before {second}: {ends:?}");
         }
     }
-    // Begun a picosecond later, it is the younger one.
+    // If it begins a picosecond later, it is the younger one.
     let [from_4, from_0] = ends_in_order(Arbiter::OldestFirst, [(4, 0), (0, 1)]);
     assert!(from_4 < from_0, "{from_4} and {from_0}");
 }
 
-/// A ring with links one way: link `i` leads to node `i`.
+/// A ring of unidirectional links: link `i` leads to node `i`.
 struct Around;
 
 impl Component for Around {
@@ -335,7 +335,7 @@ impl Component for Around {
     }
 }
 
-/// Each node of a ring of four sends flits half way round.
+/// Runs a ring of four nodes, each of which sends flits half way round.
 fn ring(depth: u32, flits: u64) -> Stop {
     let link = |to: usize| LinkSpec {
         from: NodeId::new((to + 3) % 4),
@@ -366,14 +366,14 @@ fn a_ring_of_full_buffers_is_a_deadlock_that_names_the_ring() {
     };
     assert_eq!(text, [waits(0, 1), waits(1, 2), waits(2, 3), waits(3, 0)]);
     assert_eq!(waiting[2].who, Waiter::Buffer(LinkId::new(2)));
-    // A place more than there are flits in the way, and it turns.
+    // With one more entry than flits, the ring does not block.
     assert_eq!(ring(2, 1), Stop::Idle);
 }
 
 #[test]
 fn the_mesh_takes_no_more_than_its_capacity() {
-    // Everybody to everybody, in an order of one's own, on 8 × 8 with flits of 1 ns. Half of it crosses
-    // the middle, by 8 links each way: 4/k = 0.5 flits a node and ns, less what a node does not send itself.
+    // All-to-all on 8 × 8 nodes with flits of 1 ns, each node in its own order. Half of the traffic crosses the middle,
+    // over 8 links each way: 4/k = 0.5 flits per node and ns, minus the share that a node does not send to itself.
     let nodes = 64_usize;
     let grid = Grid::plain(8, 8);
     let destinations = |from: usize| (1..nodes).map(move |step| (from + 29 * step) % nodes);

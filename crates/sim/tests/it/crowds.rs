@@ -1,5 +1,5 @@
-//! Crowds of short messages and some long ones, as trains and as flits that move by themselves: the same to the
-//! picosecond and in order, whoever meets whom.
+//! Crowds of short messages and some long ones, as trains and as single flits: the results are equal to the picosecond
+//! and in order, whichever transfers meet.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::grid::Grid;
 use crate::long_tests::cases;
 
-/// Many short messages, few long ones, and what they set off.
+/// Many short messages, few long ones, and the messages that they trigger.
 #[derive(Clone, Debug)]
 struct Crowd {
     grid: Grid,
@@ -29,7 +29,7 @@ struct Talk {
     when: When,
 }
 
-/// A message to another node, which answers, or does not.
+/// A message to another node, which may send an answer.
 #[derive(Clone, Copy, Debug)]
 struct Reply {
     to: usize,
@@ -37,11 +37,11 @@ struct Reply {
     answered: bool,
 }
 
-/// When a node sends what a message sets off.
+/// Time at which a node sends a triggered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
     After(u64),
-    /// In the same instant, but in an event of its own, of a lower rank.
+    /// In the same instant, but in a separate event of a lower rank.
     Alarm,
 }
 
@@ -96,7 +96,7 @@ impl Component for Talker {
     }
 }
 
-/// Writes down who waited for whom and what was delivered when.
+/// Records all waits, and all deliveries with their times.
 #[derive(Default)]
 struct Clerk {
     waits: Vec<(TransferId, Wait)>,
@@ -115,7 +115,7 @@ impl Observer<Word> for Clerk {
     }
 }
 
-/// Few different figures, so that many events fall into one instant.
+/// Few distinct values, so that many events fall into one instant.
 fn crowds() -> impl Strategy<Value = Crowd> {
     (2..6_usize, 1..5_usize).prop_flat_map(|(width, height)| {
         let plain = Grid::plain(width, height);
@@ -209,7 +209,7 @@ impl Crowd {
         let flits = nodes.flat_map(|node| engine.component(node).unwrap().flits.clone()).collect();
         let (hops, hash, busy) = (engine.flit_hops(), engine.order_hash(), engine.busy());
         let Clerk { mut waits, delivered } = std::mem::take(engine.observer_mut());
-        // Trains tell of their waits link by link.
+        // Trains report their waits link by link.
         waits.sort_by_key(|(transfer, wait)| (*transfer, wait.link, wait.behind, wait.span));
         (waits, delivered, flits, busy, hops, hash)
     }
@@ -226,8 +226,8 @@ proptest! {
     }
 }
 
-/// An alarm comes in the instant of the delivery that set it and has a lower rank. A run that it broke up
-/// once forgot that its flit with a rank between the two had asked already.
+/// An alarm occurs in the instant of the delivery that set it, and has a lower rank. A train that the alarm's message
+/// scattered once forgot that its flit, with a rank between the two, had already requested its link.
 #[test]
 fn what_an_alarm_sends_comes_after_those_who_have_asked_in_its_instant() {
     let long = Talk { at: 0, from: 0, to: 2, bytes: 4 * 256, replies: vec![], when: When::Alarm };
@@ -235,7 +235,7 @@ fn what_an_alarm_sends_comes_after_those_who_have_asked_in_its_instant() {
     let short = Talk { at: 1000, from: 4, to: 1, bytes: 256, replies, when: When::Alarm };
     let crowd = Crowd { grid: Grid::plain(3, 2), talks: vec![long, short] };
     let walked = crowd.run(false, None);
-    // The second flit of four has the link from 2000 on, and then the one that the alarm sent.
+    // The second of four flits has the link from 2000 on, followed by the flit that the alarm sent.
     let delivered: Vec<_> = walked.1.iter().map(|(_, time)| time.ps()).collect();
     assert_eq!(delivered, [2000, 4000, 6000]);
     assert_eq!(crowd.run(true, None), walked);

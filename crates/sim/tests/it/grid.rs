@@ -1,18 +1,18 @@
-//! A small grid of nodes whose components write down what they see.
+//! A small grid of nodes whose components record what they see.
 
 use cubeyard_sim::{
     Asks, Bandwidth, Component, Context, Delivery, Engine, EngineConfig, Flit, Forwarding, LinkId,
     LinkSpec, Network, NodeId, NodeSpec, Observer, Route, Span, Time, TransferSpec,
 };
 
-/// What nodes say to each other: a label, and perhaps an answer to be sent.
+/// Message between nodes: a label, and optionally an answer to send.
 #[derive(Debug)]
 pub(crate) struct Note {
     pub(crate) label: usize,
     pub(crate) answer: Option<TransferSpec<Box<Note>>>,
 }
 
-/// Writes down what comes.
+/// Component that records its deliveries.
 #[derive(Debug, Default)]
 pub(crate) struct Diary {
     pub(crate) wants_flits: bool,
@@ -39,7 +39,7 @@ impl Component for Diary {
         }
     }
 
-    /// A call with an answer sends that.
+    /// A call with an answer sends the answer.
     fn call(&mut self, note: Box<Note>, context: &mut Context<Box<Note>>) {
         if let Some(send) = note.answer {
             context.send(send);
@@ -59,7 +59,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// A grid all alike: 256 B flits, 256 GB/s, no overhead and no propagation.
+    /// Returns a uniform grid: 256 B flits, 256 GB/s, no overhead and no propagation.
     pub(crate) fn plain(width: usize, height: usize) -> Self {
         let count = width * height;
         let beside = |a: usize, b: usize| {
@@ -87,7 +87,7 @@ impl Grid {
         self
     }
 
-    /// The way along the row, then along the column.
+    /// Returns the route along the row, then along the column.
     pub(crate) fn route(&self, from: usize, to: usize) -> Vec<LinkId> {
         let (mut at, mut route) = (from, Vec::new());
         while at != to {

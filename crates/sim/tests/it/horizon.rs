@@ -1,4 +1,4 @@
-//! The end of simulated time: an engine stops there, and no sum wraps around it.
+//! The end of simulated time: an engine stops there, and no sum wraps around.
 
 use cubeyard_sim::{
     Arbiter, Asks, Bandwidth, BufferSpec, EngineConfig, NodeId, NullObserver, Span, Stop, Time,
@@ -10,7 +10,7 @@ use crate::grid::{Grid, Note};
 use crate::long_tests::cases;
 use crate::traffic::{Traffic, order, received, traffic};
 
-/// Runs traffic that begins so long before the end of simulated time.
+/// Runs traffic that begins `before` picoseconds before the end of simulated time.
 fn run_late(traffic: &Traffic, before: u64, config: EngineConfig) -> (Stop, Vec<(usize, Time)>) {
     let mut engine = traffic.grid.engine_as(config, NullObserver);
     order(&mut engine, traffic, Time::HORIZON.ps() - before);
@@ -25,7 +25,7 @@ fn with_trains(trains: bool) -> EngineConfig {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(800)))]
 
-    /// What happens before the end is the same as long before it, however flits move; the rest does not happen.
+    /// Events before the end are the same as at any other time, however flits move; later events do not occur.
     #[test]
     fn the_end_of_time_cuts_off_and_changes_nothing(traffic in traffic(), before in 0..400_000_u64) {
         let room = 1 << 40;
@@ -43,8 +43,8 @@ proptest! {
     }
 }
 
-/// Twenty flits over a link that takes 12 days for each, which wrapped 64 bits: the last flit came before
-/// the third.
+/// Twenty flits over a link that takes 12 days per flit, which wrapped around 64 bits: the last flit arrived before the
+/// third.
 #[test]
 fn a_link_that_is_too_slow_for_simulated_time_stops_the_engine() {
     let mut grid = Grid::plain(2, 1);

@@ -1,4 +1,4 @@
-//! What crossing links costs, against figures worked out by hand.
+//! Costs of crossing links, against figures computed by hand.
 
 use cubeyard_sim::{
     Asks, LinkId, Network, NodeId, NodeSpec, NullObserver, RouteError, Span, Stop, Time,
@@ -7,7 +7,7 @@ use cubeyard_sim::{
 
 use crate::grid::{Grid, Note};
 
-/// Sends one transfer from node 0 to the last node, and says when each diary entry was made.
+/// Sends one transfer from node 0 to the last node, and returns its arrival.
 fn alone(grid: &Grid, bytes: u64) -> Time {
     let end = grid.nodes.len() - 1;
     let route = grid.checked_route(0, end);
@@ -29,13 +29,13 @@ fn ps(ps: u64) -> Time {
 
 #[test]
 fn flits_are_pipelined_over_hops() {
-    // 4 flits of 1 ns over 3 links: the last starts after 3 ns and crosses three times.
+    // 4 flits of 1 ns over 3 links: the last flit starts after 3 ns and crosses three links.
     assert_eq!(alone(&Grid::plain(4, 1), 1024), ps(6000));
 }
 
 #[test]
 fn a_short_last_flit_takes_less() {
-    // 64 bytes take a quarter of a nanosecond on each link, behind a full flit.
+    // 64 bytes take a quarter of a nanosecond on each link, after a full flit.
     assert_eq!(alone(&Grid::plain(4, 1), 256 + 64), ps(3000 + 250));
 }
 
@@ -49,14 +49,14 @@ fn overhead_is_charged_once_for_a_transfer() {
     let mut grid = Grid::plain(3, 1);
     grid.nodes[1].overhead = Span::from_ps(700);
     assert_eq!(alone(&grid, 256), ps(1000 + 700 + 1000));
-    // The second flit waits for the first, which is 700 ps behind: 1 ns each from then on.
+    // The second flit waits for the first, which is delayed by 700 ps: 1 ns each from then on.
     assert_eq!(alone(&grid, 512), ps(1000 + 700 + 2000));
-    // With an overhead above a flit's time, flits pile up behind the first and leave without a gap.
+    // With an overhead above the time of a flit, flits pile up behind the first and leave without a gap.
     grid.nodes[1].overhead = Span::from_ps(5000);
     assert_eq!(alone(&grid, 1024), ps(1000 + 5000 + 4000));
 }
 
-/// A header of 64 bytes is a quarter of a flit, and a command is all header.
+/// A header of 64 bytes is a quarter of a flit, and a command consists of its header alone.
 #[test]
 fn each_flit_has_a_header() {
     let grid = Grid { header_bytes: 64, ..Grid::plain(4, 1) };
@@ -67,7 +67,8 @@ fn each_flit_has_a_header() {
     assert_eq!(alone(&grid, 2), alone(&Grid::plain(4, 1), 66));
 }
 
-/// When each of some transfers of 2 bytes from both neighbours arrives at the middle of three nodes, all sent at 0.
+/// Returns the arrivals of `count` transfers of 2 bytes from both neighbours at the middle of three nodes, all sent at
+/// 0.
 fn crowd(grid: &Grid, count: usize) -> Vec<Time> {
     let mut engine = grid.engine(true, NullObserver);
     for label in 0..count {
@@ -85,8 +86,8 @@ fn crowd(grid: &Grid, count: usize) -> Vec<Time> {
     received.iter().map(|(_, at)| *at).collect()
 }
 
-/// Two bytes take 8 ps on each of the two links, so that 1,920 messages are there after 7.68 ns, and each has its
-/// overhead of 5 ns behind it then. A serial node takes 5 ns for each.
+/// Two bytes take 8 ps on each of the two links, so 1,920 messages have arrived after 7.68 ns, and each finishes its
+/// overhead of 5 ns later. A serial node takes 5 ns for each.
 #[test]
 fn a_serial_node_takes_its_overhead_for_each_of_many_messages() {
     let mut grid = Grid::plain(3, 1);
@@ -95,7 +96,7 @@ fn a_serial_node_takes_its_overhead_for_each_of_many_messages() {
     grid.nodes[1].is_serial = true;
     let expected: Vec<_> = (1..=1920).map(|number| ps(8 + number * 5000)).collect();
     assert_eq!(crowd(&grid, 1920), expected);
-    // Messages that come more slowly do not meet: 1,000 ps each with a header of 254 bytes, from each side.
+    // Messages that arrive more slowly do not meet: 1,000 ps each with a header of 254 bytes, from each side.
     grid.header_bytes = 254;
     grid.nodes[1].overhead = Span::from_ps(500);
     let last = crowd(&grid, 1920).last().copied();

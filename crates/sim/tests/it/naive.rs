@@ -1,4 +1,4 @@
-//! The rules of finite buffers done word by word: everything is looked at, at every instant.
+//! A literal implementation of the rules of finite buffers: every queue and link is examined at every instant.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,12 +14,12 @@ enum Action {
     Credit {
         link: usize,
     },
-    /// A flit reaches the serial node behind a link.
+    /// A flit reaches the serial node after a link.
     Reach {
         flit: usize,
         link: usize,
     },
-    /// A link is free: a time to look.
+    /// A link becomes free, so it is examined.
     Free,
 }
 
@@ -34,7 +34,7 @@ struct Link {
     free: u64,
     places: u32,
     served_last: Option<usize>,
-    /// Flits behind it, and flits that begin before it, each with when it asked.
+    /// Flits after the link, and flits that begin before it, each with its request time.
     behind: VecDeque<(usize, u64)>,
     source: VecDeque<(usize, u64)>,
 }
@@ -44,17 +44,17 @@ struct Naive<'a> {
     arbiter: Arbiter,
     routes: Vec<Vec<LinkId>>,
     headers: BTreeMap<(usize, usize), u64>,
-    /// When each node has processed the overheads so far.
+    /// Time at which each node has processed all overheads so far.
     processed: BTreeMap<usize, u64>,
     flits: Vec<Flit>,
     links: Vec<Link>,
-    /// What will happen: by time, then by what decides ties within a queue.
+    /// Future actions by time, then by the order of ties within a queue.
     pending: BTreeMap<(u64, usize, usize), Action>,
     arrivals: Vec<u64>,
     count: usize,
 }
 
-/// When each transfer is delivered. There must be no answers, and nodes that store.
+/// Returns the delivery time of each transfer. The traffic must have no answers and no store-and-forward nodes.
 pub(crate) fn delivered(traffic: &Traffic, places: u32, arbiter: Arbiter) -> Vec<u64> {
     let mut naive = Naive::new(traffic, places, arbiter);
     while let Some((&(now, ..), _)) = naive.pending.first_key_value() {
@@ -104,7 +104,7 @@ impl<'a> Naive<'a> {
         }
     }
 
-    /// Those that begin come first, and all others as they were ordered.
+    /// Flits that begin come first, and all others in the order in which they were scheduled.
     fn later(&mut self, time: u64, phase: usize, action: Action) {
         self.count += 1;
         self.pending.insert((time, phase, self.count), action);
@@ -126,7 +126,7 @@ impl<'a> Naive<'a> {
         }
     }
 
-    /// Who asks for a link: the input, 0 for those that begin, the flit, and since when.
+    /// Returns the requests for a link: the input (0 for flits that begin), the flit, and its request time.
     fn heads(&self, link: usize) -> Vec<(usize, usize, u64)> {
         let wants = |&(flit, _): &(usize, u64)| {
             let Flit { transfer, hop, .. } = self.flits[flit];
@@ -184,14 +184,14 @@ impl<'a> Naive<'a> {
         }
         let node = self.traffic.grid.nodes[spec.to.index()];
         if node.is_serial {
-            // Those that come at once come by the number of their link.
+            // Simultaneous arrivals are ordered by the number of their link.
             return self.later(arrived, 2 + link, Action::Reach { flit, link });
         }
         let header = *self.headers.entry((transfer, hop)).or_insert(arrived + node.overhead.ps());
         self.leave(flit, arrived.max(header));
     }
 
-    /// A serial node processes one overhead after the other.
+    /// A serial node processes one overhead after another.
     fn reach(&mut self, flit: usize, link: usize, now: u64) {
         let Flit { transfer, hop, .. } = self.flits[flit];
         let node = self.traffic.grid.links[link].to.index();

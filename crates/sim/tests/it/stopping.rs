@@ -1,4 +1,4 @@
-//! Why an engine stops.
+//! Reasons why an engine stops.
 
 use cubeyard_sim::{Asks, NodeId, NullObserver, Span, Stop, Time, TransferSpec, Waiter, Waiting};
 

@@ -38,7 +38,7 @@ fn a_signal_raised_before_the_wait_is_not_missed() {
     assert_eq!(engine.tasks().raised(signal), Some(Time::ZERO));
 }
 
-/// The key of a released signal once found the next signal in its place: a task waited for another's signal.
+/// The key of a released signal once referred to the next signal in its place: a task waited for another task's signal.
 #[test]
 fn a_released_signal_is_not_taken_for_the_next_one() {
     let mut engine = Grid::plain(2, 1).engine(true, NullObserver);

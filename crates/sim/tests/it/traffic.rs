@@ -1,4 +1,4 @@
-//! Random traffic on random grids, and what becomes of it.
+//! Random traffic on random grids, and its outcome.
 
 use cubeyard_sim::{
     Asks, Bandwidth, Engine, EngineConfig, Flit, NodeId, NullObserver, Observer, Span, Stop, Time,
@@ -20,7 +20,7 @@ pub(crate) struct Planned {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) bytes: u64,
-    /// How long after the call each flit asks; empty for all at once.
+    /// Delay of each flit's request after the call; empty if all are made at once.
     pub(crate) asks: Vec<u64>,
     pub(crate) answered: bool,
 }
@@ -34,7 +34,7 @@ fn grids() -> impl Strategy<Value = Grid> {
         (
             proptest::collection::vec((overheads, any::<bool>(), prop::bool::weighted(0.2)), nodes),
             proptest::collection::vec((speeds, prop_oneof![Just(0_u64), 0..50_u64]), links),
-            // Mostly without: serial nodes have no trains.
+            // Mostly off, since serial nodes exclude trains.
             prop::bool::weighted(0.2),
             prop_oneof![3 => Just(0_u64), 1 => 1..40_u64],
         )
@@ -72,7 +72,7 @@ pub(crate) fn traffic() -> impl Strategy<Value = Traffic> {
     })
 }
 
-/// What all diaries say, how busy each link was, and the hash of the order.
+/// Records of all nodes, busy time of each link, and the order hash.
 pub(crate) type Outcome = (Vec<(usize, Time)>, Vec<(usize, Flit)>, Vec<Span>, u64, u64);
 
 pub(crate) fn run<O: Observer<Box<Note>>>(
@@ -84,7 +84,7 @@ pub(crate) fn run<O: Observer<Box<Note>>>(
     run_with(traffic, EngineConfig { trains, buffers: None }, observer, pause, None)
 }
 
-/// Runs traffic as trains that keep at most this number of times, unless they are alone.
+/// Runs traffic as trains that keep at most `times` times, unless they are alone.
 pub(crate) fn run_limited(traffic: &Traffic, times: u64, pause: bool) -> Outcome {
     run_with(traffic, EngineConfig::default(), NullObserver, pause, Some(times))
 }
@@ -109,7 +109,7 @@ fn run_with<O: Observer<Box<Note>>>(
     longest.into_iter().for_each(|times| engine.limit_trains(times));
     order(&mut engine, traffic, 0);
     if pause {
-        // To look at the accounts in the middle must change nothing.
+        // Reading the figures in the middle of a run must change nothing.
         while engine.run_until(engine.now() + Span::from_ps(7777)) == Stop::Deadline {
             engine.busy();
         }
@@ -124,14 +124,14 @@ fn run_with<O: Observer<Box<Note>>>(
     (received, flits, engine.busy(), hops, hash)
 }
 
-/// What all diaries say of whole transfers.
+/// Returns the recorded deliveries of whole transfers.
 pub(crate) fn received<O: Observer<Box<Note>>>(engine: &Engine<Diary, O>) -> Vec<(usize, Time)> {
     let nodes = (0..engine.network().nodes().len()).map(NodeId::new);
     let diaries = nodes.map(|node| engine.component(node).unwrap());
     diaries.flat_map(|diary| diary.received.clone()).collect()
 }
 
-/// Orders the transfers, counted from a time on.
+/// Schedules the transfers relative to a start time.
 pub(crate) fn order<O: Observer<Box<Note>>>(
     engine: &mut Engine<Diary, O>,
     traffic: &Traffic,

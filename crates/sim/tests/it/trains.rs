@@ -1,4 +1,4 @@
-//! Trains against flits that move by themselves: the same to the picosecond.
+//! Trains against single flits: equal to the picosecond.
 
 use cubeyard_sim::{Crossing, EngineConfig, NullObserver, Observer, Span, Stop, Time};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use crate::grid::Grid;
 use crate::long_tests::cases;
 use crate::traffic::{Planned, Traffic, order, run, run_limited, traffic};
 
-/// Looks at every flit, so there are no trains; checks what must hold of each link.
+/// Observer that sees every flit, so that there are no trains; checks the invariants of each link.
 #[derive(Default)]
 struct Witness {
     last: Vec<Option<Crossing>>,
@@ -51,7 +51,7 @@ fn long_traffic() -> impl Strategy<Value = Traffic> {
         for (index, flits) in longer {
             index.get_mut(&mut traffic.transfers).bytes = flits * traffic.grid.flit_bytes;
         }
-        // In order, so that they can be trains.
+        // Sorted, so that the transfers can be trains.
         traffic.transfers.iter_mut().for_each(|planned| planned.asks.sort_unstable());
         traffic
     })
@@ -60,7 +60,8 @@ fn long_traffic() -> impl Strategy<Value = Traffic> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(1500)))]
 
-    /// A long train that is alone is not limited; where it meets another, its flits walk from where they are.
+    /// A long train that is alone is not limited; when it meets another, its flits continue one by one from their
+    /// positions.
     #[test]
     fn the_limit_of_trains_changes_no_result(traffic in long_traffic(), times in 1..2000_u64) {
         let walked = run(&traffic, false, NullObserver, false);
@@ -69,8 +70,8 @@ proptest! {
     }
 }
 
-/// The rows of times that a lone train does not keep were counted, too: on a way of 72 links, 96 MiB took 0.04 s of host
-/// time and 128 MiB a second, with an event for each flit and link.
+/// The rows that a lone train does not keep were counted as well: on a route of 72 links, 96 MiB took 0.04 s of host
+/// time and 128 MiB a second, with an event per flit and link.
 #[test]
 fn a_lone_transfer_is_one_event_however_long_it_is() {
     const FLITS: u64 = (128 << 20) / 256;
@@ -80,7 +81,7 @@ fn a_lone_transfer_is_one_event_however_long_it_is() {
     let mut engine = traffic.grid.engine_as(EngineConfig::default(), NullObserver);
     order(&mut engine, &traffic, 0);
     assert_eq!(engine.run_until(Time::from_ps(1)), Stop::Deadline);
-    // A nanosecond for each flit, and for the last one on each link but the first.
+    // A nanosecond per flit, and another for the last flit on each link except the first.
     assert_eq!(engine.next_time(), Some(Time::from_ps(1000 * (FLITS + 71))));
 }
 
@@ -106,11 +107,11 @@ fn another_simulation_on_a_second_thread_changes_nothing() {
         others.map(|other| other.join().unwrap())
     });
     assert_eq!(there, [here.clone(), here.clone()]);
-    // The same in debug and release, today and tomorrow.
+    // The hash is the same in debug and release builds, and in every version.
     assert_eq!(format!("{:016x}", here.4), "82fa8951ee5d8361");
 }
 
-/// Where many long transfers meet, trains are woven together again and again, and give up.
+/// Where many long transfers meet, trains are recomputed repeatedly until they are scattered.
 #[test]
 fn a_crowd_on_its_way_to_one_end_changes_no_result() {
     for (count, flits, apart) in [(4, 9, 700), (30, 9, 300), (30, 90, 2100), (60, 3, 10)] {
@@ -129,7 +130,7 @@ fn a_crowd_on_its_way_to_one_end_changes_no_result() {
     }
 }
 
-/// Who was delivered next was looked for among all trains to an end: twenty thousand commands took a minute.
+/// The next delivery was searched for among all trains to a destination: twenty thousand commands took a minute.
 #[test]
 fn thousands_on_their_way_to_one_end_change_no_result() {
     let mut grid = Grid::plain(3, 1);
@@ -147,17 +148,17 @@ fn thousands_on_their_way_to_one_end_change_no_result() {
     assert_eq!(run(&traffic, true, NullObserver, false), walked);
 }
 
-/// A cycle of the mesh that is in step with a clock, in picoseconds.
+/// Clock cycle of a synchronous mesh, in picoseconds.
 const CYCLE: u64 = 1000;
 
-/// A mesh where everything takes whole cycles, so that many flits ask in one instant.
+/// Returns a mesh in which everything takes whole cycles, so that many flits request links in one instant.
 fn in_step() -> Grid {
     let mut grid = Grid::plain(8, 8);
     grid.nodes.iter_mut().for_each(|node| node.overhead = Span::from_ps(4 * CYCLE));
     grid
 }
 
-/// Packets of a few flits between random nodes of that mesh.
+/// Packets of a few flits between random nodes of the mesh.
 fn packets() -> impl Strategy<Value = Traffic> {
     (1..17_u64, 100..2000_u64).prop_flat_map(|(flits, cycles)| {
         let packet = (0..cycles, 0..64_usize, 1..64_usize).prop_map(move |(cycle, from, away)| {
@@ -172,8 +173,8 @@ fn packets() -> impl Strategy<Value = Traffic> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(200)))]
 
-    /// A shortcut for trains that stay between the same others once gave other times than single flits: latencies of
-    /// meshes in `validate` were wrong by up to 0.004 %.
+    /// A shortcut for trains that stay between the same neighbours once gave different times from single flits:
+    /// latencies of meshes in `validate` were wrong by up to 0.004 %.
     #[test]
     fn packets_in_step_with_a_clock_arrive_as_single_flits_do(traffic in packets()) {
         let walked = run(&traffic, false, NullObserver, false);
@@ -181,8 +182,9 @@ proptest! {
     }
 }
 
-/// On one link the fourth packet was expected behind the seventh, then before it. The link was computed again up to the
-/// seventh, whose times stayed, and seemed occupied for as long as before, so that the last packet came a cycle late.
+/// On one link the fourth packet was expected after the seventh, then before it. The link was recomputed up to the
+/// seventh, whose times did not change, and seemed occupied for as long as before, so that the last packet arrived a
+/// cycle late.
 #[test]
 fn a_train_that_now_comes_before_another_is_no_longer_behind_it() {
     let packets = [

@@ -1,11 +1,11 @@
-//! Indices of the greatest or least elements of rows, whose tiles arrive from left to right.
+//! Indices of the greatest or least elements of rows whose tiles arrive from left to right.
 
 use cubeyard_runtime::dtype::DType;
 use smallvec::smallvec;
 
 use crate::numeric::{self, Array, Binary, NumericError, Reduce, Ternary, TileType};
 
-/// The greatest or least element of each row, as a column, and the column of its index in the row.
+/// The greatest or least element of each row, as a column, and a column of its index in the row.
 #[derive(Clone, Debug)]
 pub(super) struct Extremes {
     pub(super) indices: Array,
@@ -22,8 +22,8 @@ pub(super) fn element_of(reduce: Reduce) -> Option<Reduce> {
 }
 
 impl Extremes {
-    /// Finds the extremes of a tile that begins at column `first` of its rows. `reduce` finds indices and `element` the
-    /// elements there.
+    /// Finds the extremes of a tile that begins at column `first` of its rows. `reduce` finds the indices and `element`
+    /// the elements.
     pub(super) fn new(
         [reduce, element]: [Reduce; 2],
         tile: &Array,
@@ -35,7 +35,7 @@ impl Extremes {
         Ok(Self { indices, elements: numeric::reduce(element, tile, 1, true)? })
     }
 
-    /// Joins them with those of the columns to the right: of equal elements, the left one is kept.
+    /// Joins them with the extremes of the columns to the right; of equal elements, the left one is kept.
     pub(super) fn join(&self, reduce: Reduce, right: &Self) -> Result<Self, NumericError> {
         let TileType { dtype, shape } = self.elements.ty();
         let mut pairs =

@@ -27,7 +27,7 @@ use super::{Composite, CompositeKind, Epilogue, Source};
 use crate::numeric::{Reduce, Ternary, TileType, infer};
 use cost::Costs;
 
-/// A tiled operation that was issued, cut into tiles.
+/// An issued tiled operation, cut into tiles.
 #[derive(Debug)]
 pub struct Plan {
     pub(super) kind: CompositeKind,
@@ -35,7 +35,7 @@ pub struct Plan {
     pub(super) sources: Vec<PlanSource>,
     pub(super) epilogues: [Vec<PlanEpilogue>; 3],
     pub(super) rows: Vec<Reduce>,
-    /// Types of the results of these reductions.
+    /// Result types of the row reductions.
     columns: Vec<TileType>,
     costs: Costs,
     output: TileType,
@@ -43,9 +43,9 @@ pub struct Plan {
     ahead: u32,
     /// Indices of the operands that are loaded at each step.
     loaded: Vec<usize>,
-    /// The output's value if it stays in the TCM.
+    /// The output's value, if it stays in the TCM.
     pub(crate) value: Option<ValueId>,
-    /// Values of the reductions of rows.
+    /// Values of the row reductions.
     pub(crate) row_values: Vec<ValueId>,
 }
 
@@ -144,7 +144,7 @@ impl Plan {
         &self.output
     }
 
-    /// Returns type and shape of each reduction of rows.
+    /// Returns type and shape of each row reduction.
     pub(super) fn columns(&self) -> &[TileType] {
         &self.columns
     }
@@ -186,7 +186,7 @@ impl Plan {
         sources.chain(self.epilogues.iter().flatten().flat_map(PlanEpilogue::tiles))
     }
 
-    /// Returns a byte array as large as the tiles that are loaded ahead plus two output tiles under way.
+    /// Returns a byte array as large as the tiles loaded ahead plus two output tiles in flight.
     pub(super) fn buffers(&self) -> TileType {
         let [m, k, n] = self.grid.tile;
         let loads: u64 = self
@@ -244,13 +244,13 @@ impl PlanEpilogue {
         })
     }
 
-    /// Returns the types of its tiles.
+    /// Returns the types of the epilogue's tiles.
     fn types(&self) -> impl Iterator<Item = &TileType> {
         self.tiles().map(|input| &input.ty)
     }
 }
 
-/// Returns the types of the reductions of rows of a composite, of an intermediate result of this type.
+/// Returns the types of a composite's row reductions, for an intermediate result of this type.
 fn columns(composite: &Composite, result: &TileType) -> Result<Vec<TileType>, PlanProblem> {
     if composite.rows.is_empty() {
         return Ok(Vec::new());
@@ -274,7 +274,7 @@ fn column(reduce: Reduce, ty: &TileType) -> Result<TileType, PlanProblem> {
     infer::reduce(reduce, ty, 1, true).map_err(|error| PlanProblem::Text(error.to_string()))
 }
 
-/// Checks that a tile of an epilogue is a row or a column of the output, or has its shape.
+/// Checks that a tile of an epilogue is a row or a column of the output, or has the output's shape.
 fn check_operand(ty: &TileType, output: &TileType) -> Result<(), PlanProblem> {
     let [rows, columns] = [output.shape[0], output.shape[1]];
     let fits = match *ty.shape {

@@ -9,20 +9,20 @@ use super::plan::{Plan, PlanComputation, PlanEpilogue, PlanOperand, PlanSource, 
 use crate::input::{Input, ValueId};
 use crate::numeric::{self, Array, Binary, NumericError, Reduce, TileType};
 
-/// Tiles of a composite under way.
+/// Tiles of a composite in flight.
 #[derive(Debug, Default)]
 pub(crate) struct PlanRun {
     /// Loaded tiles that no step has used yet, by load.
     loaded: BTreeMap<u32, Array>,
-    /// Sums over the steps of output tiles under way: two, if the matrix engine runs ahead of the vector engine.
+    /// Sums over the steps of output tiles in flight: two, if the matrix engine runs ahead of the vector engine.
     sums: BTreeMap<u32, Array>,
-    /// Greatest or least elements of rows over the steps so far, of a reduction to their indices.
+    /// Greatest or least elements of rows over the steps so far, for a reduction to indices.
     elements: BTreeMap<u32, Array>,
     /// Output tiles that wait to be stored.
     outs: BTreeMap<u32, Array>,
     /// The whole output, if it stays in the TCM.
     whole: Option<Array>,
-    /// Reductions of rows: of the current row of tiles, and of all rows so far.
+    /// Row reductions of the current row of tiles, and of all rows so far.
     columns: Vec<[Option<Array>; 2]>,
 }
 
@@ -71,7 +71,7 @@ impl PlanRun {
         self.outs.remove(&out).expect("it was computed before").to_bytes()
     }
 
-    /// Removes and returns the values that stay in the TCM: the whole output, if it does, and reductions of its rows.
+    /// Removes and returns the values that stay in the TCM: the whole output, if it does, and its row reductions.
     pub(crate) fn results(&mut self, plan: &Plan) -> Vec<(ValueId, Array)> {
         let whole = plan.value.map(|value| (value, self.whole.take()));
         let columns = std::mem::take(&mut self.columns).into_iter().map(|[_, all]| all);
@@ -80,7 +80,7 @@ impl PlanRun {
         made.map(|(value, array)| (value, array.expect("all tiles were computed"))).collect()
     }
 
-    /// Reduces the rows of an output tile, and joins the result with those of the tiles to its left.
+    /// Reduces the rows of an output tile, and joins the result with the results of the tiles to its left.
     fn reduce_rows(&mut self, plan: &Plan, out: u32, number: usize) -> Result<(), NumericError> {
         let reduce = plan.rows[number];
         let part =
@@ -140,7 +140,7 @@ impl PlanRun {
         Ok(())
     }
 
-    /// Joins the extremes of a step with those of the steps before, and returns their indices.
+    /// Joins the extremes of a step with the extremes of earlier steps, and returns their indices.
     fn join_indices(
         &mut self,
         reduce: Reduce,
@@ -243,7 +243,7 @@ fn clipped(tile: &Array, start: [u64; 2], shape: [u64; 2]) -> Result<Array, Nume
     numeric::slice(tile, &start, &shape)
 }
 
-/// Combines a partial reduction with the one of the columns to its left, if any.
+/// Combines a partial reduction with the result of the columns to its left, if any.
 fn join(reduce: Reduce, left: Option<Array>, part: Array) -> Result<Array, NumericError> {
     let Some(left) = left else { return Ok(part) };
     let operation = match reduce {

@@ -1,4 +1,4 @@
-//! Chains: the operations of expressions in the order in which a pass runs them, their cost and their numbers.
+//! Chains: the operations of expressions in the order in which a pass runs them, their cost and their results.
 
 use std::rc::Rc;
 
@@ -13,18 +13,18 @@ use crate::input::{Input, ValueId};
 use crate::numeric::{Array, Constant, NumericError, TileType};
 use crate::op::Op;
 
-/// A chain in the making.
+/// A chain under construction.
 #[derive(Default)]
 pub(super) struct ChainBuilder {
     pub(super) chain: Chain,
-    /// Nodes of the expressions by step, so that a node that occurs twice is one step.
+    /// Nodes of the expressions by step, so that a node that occurs twice is a single step.
     seen: Vec<Rc<LazyNode>>,
     /// Tiles of the inputs.
     pub(super) tiles: Vec<Tile>,
 }
 
 impl ChainBuilder {
-    /// Adds a node and all below it that are not there, and returns where its value is.
+    /// Adds a node and its missing dependencies, and returns the location of its value.
     pub(super) fn add(&mut self, node: &Rc<LazyNode>) -> ChainSource {
         match &node.kind {
             LazyKind::Number(number) => ChainSource::Number(*number, node.ty.clone()),
@@ -57,9 +57,9 @@ impl ChainBuilder {
 #[derive(Debug, Default)]
 pub struct Chain {
     steps: Vec<ChainStep>,
-    /// Tiles that are read.
+    /// Tiles that the chain reads.
     inputs: Vec<Input>,
-    /// Steps whose results are stored, and the values that they become.
+    /// Steps whose results are stored, and the ids of these values.
     pub(super) outputs: Vec<usize>,
     pub(super) values: Vec<ValueId>,
 }
@@ -69,7 +69,7 @@ struct ChainStep {
     op: Op,
     operands: SmallVec<[ChainSource; 3]>,
     ty: TileType,
-    /// Length of the rows over which it spreads a reduction of the same pass, if it does.
+    /// Row length, if the step broadcasts a reduction of the same pass over its rows.
     row: Option<u64>,
 }
 
@@ -82,12 +82,12 @@ pub(super) enum ChainSource {
 }
 
 impl Chain {
-    /// Returns the tiles that are read.
+    /// Returns the tiles that the chain reads.
     pub(crate) fn inputs(&self) -> &[Input] {
         &self.inputs
     }
 
-    /// Returns the values that are computed.
+    /// Returns the values that the chain computes.
     pub(crate) fn values(&self) -> &[ValueId] {
         &self.values
     }
@@ -106,13 +106,13 @@ impl Chain {
         step.operands.iter().map(of).collect()
     }
 
-    /// Returns the elements of the largest operand of a step, or of its result.
+    /// Returns the number of elements of a step's largest operand, or of its result if that is larger.
     fn elements(&self, step: &ChainStep) -> u64 {
         let types = self.types(step);
         types.iter().map(|ty| ty.elements()).max().unwrap_or(0).max(step.ty.elements())
     }
 
-    /// Returns the number of strips: as few as hold the largest tile, and whole rows where a step spreads a reduction.
+    /// Returns the number of strips: as few as the largest tile needs, and whole rows if a step broadcasts a reduction.
     fn count(&self, strip: u64) -> u64 {
         let of = |step: &ChainStep| {
             let elements = self.elements(step);
@@ -124,7 +124,7 @@ impl Chain {
         self.steps.iter().map(of).max().unwrap_or(0).max(1)
     }
 
-    /// Returns the strips of the pass: each is fetched once, worked on by every operation, and stored once.
+    /// Returns the strips of the pass: each is fetched once, processed by every operation, and stored once.
     pub(super) fn cost(&self, core: &CoreSpec) -> Strips {
         let count = self.count(core.math.strip.into());
         let read: u64 = self.inputs.iter().map(|input| input.ty.nbytes()).sum();

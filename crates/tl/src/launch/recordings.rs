@@ -9,21 +9,21 @@ use cubeyard_runtime::{BoundArgument, Site};
 use crate::kernel::{Kernel, WeakKernel};
 use crate::program::Recording;
 
-/// Default limit on the steps of all kept recordings.
+/// Default maximum number of steps in all kept recordings.
 const MOST_STEPS: usize = 1 << 22;
 
-/// The recordings of a launcher, by kernel and by everything else on which they depend.
+/// The recordings of a launcher, by kernel and by everything else that they depend on.
 ///
-/// Those of a kernel are kept as long as the kernel or a clone of it is alive. Beyond a total limit the least
-/// recently used are dropped.
+/// The recordings of a kernel are kept as long as the kernel or a clone of it is alive. Above a total limit, the least
+/// recently used ones are dropped.
 #[derive(Debug)]
 pub(super) struct Recordings {
     /// Recordings by the identity of the kernel, which is not reused while it is a key here.
     kernels: BTreeMap<usize, OfKernel>,
-    /// Steps of all recordings, and their limit.
+    /// Number of steps in all recordings, and its limit.
     steps: usize,
     limit: usize,
-    /// Clock of uses: counts every lookup.
+    /// Logical clock, which counts every lookup.
     uses: u64,
 }
 
@@ -36,10 +36,10 @@ struct OfKernel {
 #[derive(Debug)]
 struct Kept {
     recording: Recording,
-    /// Times of the recording and of its last use, on the clock of uses.
+    /// Times of creation and last use, on the logical clock.
     made: u64,
     used: u64,
-    /// The tensors against which its accesses were last checked.
+    /// The tensors against which the recording's accesses were last checked.
     live: Rc<Vec<Range<u64>>>,
 }
 
@@ -54,8 +54,8 @@ impl Recordings {
         Self { limit: steps, ..self }
     }
 
-    /// Returns the recording of a kernel for a PE of a launch: a kept one, or a new one. The addresses of a
-    /// kept one are checked again, because tensors may have been freed.
+    /// Returns the recording of a kernel for a PE of a launch: a kept one, or a new one. The addresses of a kept
+    /// recording are checked again, because tensors may have been freed.
     pub(super) fn find(
         &mut self,
         kernel: &Kernel,
@@ -163,7 +163,7 @@ impl Kept {
     }
 }
 
-/// Returns a key of everything but the kernel on which a recording depends.
+/// Returns a key of everything that a recording depends on, except the kernel.
 fn key(site: &Site, arguments: &[BoundArgument]) -> String {
     let Site { pe, index, count, group, .. } = site;
     format!("{pe} {index:?} {count:?} {group} {arguments:?}")

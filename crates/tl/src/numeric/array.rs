@@ -11,7 +11,7 @@ use super::{Constant, NumericError, TileType, infer};
 
 /// A tile with its elements in row-major order.
 ///
-/// Two arrays are equal if their types and all elements are; NaN is equal to nothing.
+/// Two arrays are equal if their types and all elements are equal; NaN is equal to nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     ty: TileType,
@@ -19,7 +19,7 @@ pub struct Array {
 }
 
 impl Array {
-    /// Decodes little-endian bytes, as they are in memory. A bool is true for any byte but 0.
+    /// Decodes little-endian bytes, as stored in memory. A bool is true for any byte other than 0.
     pub fn from_bytes(ty: &TileType, bytes: &[u8]) -> Result<Self, NumericError> {
         let ty = ty.clone().checked()?;
         let found = bytes.len() as u64;
@@ -30,7 +30,7 @@ impl Array {
         Ok(Self { ty, data })
     }
 
-    /// Encodes the elements as little-endian bytes, as they are in memory.
+    /// Encodes the elements as little-endian bytes, as stored in memory.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (dtype, width) = (self.ty.dtype, self.ty.dtype.size());
         match &self.data {
@@ -135,12 +135,12 @@ impl Array {
         self.data
     }
 
-    /// Makes an array of elements that are already numbers of its type.
+    /// Creates an array of elements that are already numbers of its type.
     pub(super) fn new(ty: TileType, data: Data) -> Self {
         Self { ty, data }
     }
 
-    /// Makes an array of computed elements: rounded or wrapped to its type.
+    /// Creates an array of computed elements, which are rounded or wrapped to its type.
     pub(super) fn rounded(ty: TileType, mut data: Data) -> Self {
         let (format, width) = (Format::of(ty.dtype), Width::of(ty.dtype));
         match &mut data {
@@ -168,9 +168,9 @@ impl Array {
 
 /// Converts the elements to another type.
 ///
-/// Floats are rounded once, to nearest, ties to even; values too large become infinite, or NaN in `fp8_e4m3`.
-/// From float to integer the fraction is dropped, values out of range saturate, and NaN becomes 0. From integer
-/// to integer the upper bits are dropped. To bool, any value but 0 is true; from bool, the result is 0 or 1.
+/// Floats are rounded once, to nearest, ties to even; values too large become infinite, or NaN in `fp8_e4m3`. From
+/// float to integer the fraction is dropped, values out of range saturate, and NaN becomes 0. From integer to integer
+/// the upper bits are dropped. To bool, any value other than 0 is true; from bool, the result is 0 or 1.
 pub fn cast(a: &Array, dtype: DType) -> Result<Array, NumericError> {
     Ok(a.converted(infer::cast(a.ty(), dtype)?))
 }
@@ -181,7 +181,7 @@ pub fn bitcast(a: &Array, dtype: DType) -> Result<Array, NumericError> {
     Array::from_bytes(&ty, &a.to_bytes())
 }
 
-/// Replaces any NaN by the one quiet NaN.
+/// Replaces any NaN by the canonical quiet NaN.
 fn quiet(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value }
 }

@@ -14,7 +14,7 @@ use super::value::Data;
 /// Width of an integer type.
 #[derive(Clone, Copy)]
 pub(super) struct Width {
-    /// 64 less the number of bits.
+    /// Difference between 64 and the number of bits.
     missing: u32,
 }
 

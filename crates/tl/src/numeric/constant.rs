@@ -1,4 +1,4 @@
-//! Constants: numbers as elements of a type, and the type in which numbers and tiles meet.
+//! Constants: numbers as elements of a type, and the common type of numbers and tiles.
 
 use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
@@ -9,12 +9,12 @@ use super::NumericError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constant {
     dtype: DType,
-    /// Bytes of the element, and zeros.
+    /// Bytes of the element, padded with zeros.
     bytes: [u8; 8],
 }
 
 impl Constant {
-    /// Converts a number: floats round it once, integers and bools refuse what they do not hold.
+    /// Converts a number: floats are rounded once; integers and bools refuse numbers that they cannot represent.
     pub fn new(number: impl Into<Scalar>, dtype: DType) -> Result<Self, NumericError> {
         let mut encoded = Vec::with_capacity(dtype.width());
         number.into().encode(dtype, &mut encoded)?;
@@ -39,11 +39,11 @@ impl Constant {
     }
 }
 
-/// Returns the type in which tiles of `dtype` meet numbers, by NumPy's rules for numbers of Python.
+/// Returns the common type of tiles of `dtype` and numbers, by NumPy's rules for Python numbers.
 ///
-/// A number takes the type of the tile if that is of its kind or of a later one: bool, integer, float. Else the tile takes
-/// the default type of the number's kind: `i64` beside whole numbers, which only a tile of bools does, and `f64` beside
-/// floats.
+/// A number is converted to the type of the tile if the tile's kind is the same or a later one, in the order bool,
+/// integer, float. Otherwise the tile is converted to the default type of the number's kind: a bool tile with whole
+/// numbers to `i64`, and any tile with floats to `f64`.
 ///
 /// ```
 /// use cubeyard_runtime::dtype::DType;
@@ -63,7 +63,7 @@ pub fn promoted(dtype: DType, numbers: impl IntoIterator<Item = Scalar>) -> DTyp
     })
 }
 
-/// Returns the number that is `count` after another one.
+/// Returns `start` plus `count`.
 pub(super) fn moved(start: Scalar, count: u64) -> Scalar {
     match start {
         Scalar::Float(value) => Scalar::Float(value + count as f64),

@@ -23,21 +23,21 @@ impl<'a> Product<'a, Array> {
     }
 }
 
-/// Returns the product of an m×k and a k×n matrix, plus `accumulator` if there is one; or that of each pair of two batches
-/// of matrices.
+/// Returns the product of an m×k and a k×n matrix, plus `accumulator` if given; or the product of each pair of two
+/// batches of matrices.
 ///
-/// Both have the same element type, or one is an 8-bit float and the other an 8-bit or 16-bit one. Floats of at most 32 bits
-/// accumulate in `f32`, which is the result's type; `f64` gives `f64`; `i8`, `u8` and `i16` give `i32`, `u64` gives `u64`, and all
-/// other integers give `i64`. The order in which floats are summed depends on the host processor, so the last bits can
-/// differ between kinds of processors, but not between runs.
+/// Both operands have the same element type, or one is an 8-bit float and the other an 8-bit or 16-bit float. Floats of
+/// at most 32 bits accumulate in `f32`, which is the result's type; `f64` gives `f64`; `i8`, `u8` and `i16` give `i32`,
+/// `u64` gives `u64`, and all other integers give `i64`. The order in which floats are summed depends on the host
+/// processor, so the last bits can differ between kinds of processors, but not between runs.
 pub fn dot(a: &Array, b: &Array, accumulator: Option<&Array>) -> Result<Array, NumericError> {
     product(a, b, &Product { accumulator, ..Product::default() })
 }
 
-/// Returns a product as [`dot`] does, with options.
+/// Returns the same product as [`dot`], with options.
 ///
-/// Operands with scales are converted to `f32` and multiplied by them, each product rounded; then they accumulate in `f32`. A
-/// result of another type than the sum is rounded once.
+/// Operands with scales are converted to `f32` and multiplied by the scales, each product rounded; then they accumulate
+/// in `f32`. If the result's type differs from the sum's, it is rounded once.
 pub fn product(a: &Array, b: &Array, with: &Product<'_, Array>) -> Result<Array, NumericError> {
     let ty = infer::product(a.ty(), b.ty(), &with.types())?;
     let is_scaled = with.scales.iter().any(Option::is_some);
@@ -75,7 +75,7 @@ fn dequantised((array, scale): (&Array, Option<&Array>)) -> Data {
     Data::Single(values)
 }
 
-/// Returns the index of the block of an element, both in row-major order.
+/// Returns the index of an element's block, both in row-major order.
 fn block_of(index: usize, whole: &[u64], blocks: &[u64]) -> usize {
     let (mut rest, mut block, mut stride) = (index, 0, 1);
     for (&length, &count) in whole.iter().zip(blocks).rev() {
@@ -86,7 +86,7 @@ fn block_of(index: usize, whole: &[u64], blocks: &[u64]) -> usize {
     block
 }
 
-/// Dimensions of a product: the number of matrices, and those of each.
+/// Dimensions of a product: the number of matrices, and the dimensions of each.
 #[derive(Clone, Copy)]
 struct Dimensions {
     batch: usize,
@@ -151,7 +151,7 @@ impl Dimensions {
     }
 }
 
-/// Returns integers as signed ones of the same bits.
+/// Returns the bits of integers as signed integers.
 fn words(data: &Data) -> Vec<i64> {
     match converted(data, DType::I64) {
         Data::Signed(words) => words,

@@ -5,38 +5,38 @@ use thiserror::Error;
 
 use super::{MOST_DIMENSIONS, MOST_ELEMENTS, TileType};
 
-/// The error of an operation that has no result. Operands are unchanged; each variant says what to do instead.
+/// An operation that has no result. The operands are unchanged; each variant states what to do instead.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum NumericError {
     /// A tile would have too many dimensions. Merge some of them.
-    #[error("{tile} has {} dimensions, a tile at most {MOST_DIMENSIONS}", tile.shape.len())]
+    #[error("{tile} has {} dimensions; a tile has at most {MOST_DIMENSIONS}", tile.shape.len())]
     Dimensions {
         /// The type of the rejected tile.
         tile: TileType,
     },
     /// A tile would have too many elements. Split it into parts.
-    #[error("{tile} has too many elements, a tile has at most {MOST_ELEMENTS}")]
+    #[error("{tile} has too many elements; a tile has at most {MOST_ELEMENTS}")]
     TooLarge {
         /// The type of the rejected tile.
         tile: TileType,
     },
-    /// The number of bytes is not that of the elements. Pass exactly as many.
-    #[error("{tile} has {} bytes; found {found}", tile.nbytes())]
+    /// The number of bytes does not match the elements. Pass exactly that number.
+    #[error("{tile} needs {} bytes; found {found}", tile.nbytes())]
     Bytes {
         /// Type of the tile.
         tile: TileType,
         /// Number of bytes given.
         found: u64,
     },
-    /// The number of values is not that of the elements. Pass exactly as many.
-    #[error("{tile} has {} elements; found {found} values", tile.elements())]
+    /// The number of values does not match the elements. Pass exactly that number.
+    #[error("{tile} needs {} values; found {found}", tile.elements())]
     Values {
         /// Type of the tile.
         tile: TileType,
         /// Number of values given.
         found: u64,
     },
-    /// An integer type or bool does not hold a number. Choose another number or type.
+    /// An integer type or bool cannot represent a number. Choose another number or type.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
     /// The operation is not defined for this element type. Cast first.
@@ -47,12 +47,12 @@ pub enum NumericError {
         /// Type of the operand.
         tile: TileType,
     },
-    /// Bits of one type are not those of the other. Choose a type of the same size, or cast.
+    /// The two types differ in size. Choose a type of the same size, or cast.
     #[error("bitcast of {tile} to {dtype}: expected a type of {} bytes other than bool", tile.dtype.size())]
     Bitcast {
         /// Type of the operand.
         tile: TileType,
-        /// Type that was asked for.
+        /// The requested type.
         dtype: DType,
     },
     /// Operands have different element types. Cast one of them.
@@ -90,7 +90,7 @@ pub enum NumericError {
         operation: &'static str,
         /// Type of the operand.
         tile: TileType,
-        /// The axis asked for.
+        /// The requested axis.
         axis: usize,
     },
     /// A maximum or minimum along an axis of length 0. Use a sum, or a longer axis.
@@ -100,17 +100,17 @@ pub enum NumericError {
         operation: &'static str,
         /// Type of the operand.
         tile: TileType,
-        /// The axis asked for.
+        /// The requested axis.
         axis: usize,
     },
-    /// The operation takes another number of dimensions. Reshape first.
+    /// The operation needs another number of dimensions. Reshape first.
     #[error("{operation} of {tile}: it takes {expected} dimensions")]
     Rank {
         /// Name of the operation.
         operation: &'static str,
         /// Type of the operand.
         tile: TileType,
-        /// The number of dimensions that it takes, in words.
+        /// Required number of dimensions, as text.
         expected: &'static str,
     },
     /// The inner dimensions of a product differ. Transpose an operand, or choose other tiles.
@@ -121,30 +121,32 @@ pub enum NumericError {
         /// Type of the right matrix.
         b: TileType,
     },
-    /// One operand of a product is a matrix and the other a batch of them, or the batches differ. Reshape an operand.
-    #[error("dot of {a} and {b}: expected two matrices, or two batches of as many matrices")]
+    /// One operand of a product is a matrix and the other a batch, or the batches differ in size. Reshape an operand.
+    #[error(
+        "dot of {a} and {b}: expected two matrices, or two batches with the same number of matrices"
+    )]
     DotBatches {
         /// Type of the left operand.
         a: TileType,
         /// Type of the right operand.
         b: TileType,
     },
-    /// A product has no result of the type. Cast the result.
+    /// The product cannot have this type. Cast the result.
     #[error("dot into {out}: its sum is {sum}; only a sum in f32 may become f16 or bf16")]
     DotResult {
         /// Type in which products accumulate.
         sum: DType,
-        /// Type asked for.
+        /// The requested type.
         out: DType,
     },
-    /// Scales do not belong to blocks of their operand. Choose another shape or type.
+    /// The scales do not match blocks of their operand. Choose another shape or type.
     #[error(
-        "dot_scaled of {operand} with scales {scale}: expected f32, f16 or bf16, and lengths that divide those of the operand"
+        "dot_scaled of {operand} with scales {scale}: expected f32, f16 or bf16, and lengths that divide the operand's"
     )]
     Scale {
         /// Type of the operand.
         operand: TileType,
-        /// Type of its scales.
+        /// Type of the scales.
         scale: TileType,
     },
     /// The accumulator does not have the type of the product. Start with zeros of that type.
@@ -163,12 +165,12 @@ pub enum NumericError {
         /// The axes given.
         axes: Vec<usize>,
     },
-    /// A shape does not have as many elements as the tile.
+    /// The number of elements of the shape differs from the tile's.
     #[error("reshape of {tile} to {shape:?}: the number of elements differs")]
     Reshape {
         /// Type of the operand.
         tile: TileType,
-        /// The shape asked for.
+        /// The requested shape.
         shape: Vec<u64>,
     },
     /// A tile does not broadcast to a shape: a length other than 1 differs, or dimensions would be dropped.
@@ -176,11 +178,11 @@ pub enum NumericError {
     BroadcastTo {
         /// Type of the operand.
         tile: TileType,
-        /// The shape asked for.
+        /// The requested shape.
         shape: Vec<u64>,
     },
     /// A box is not within the tile, or has another number of dimensions.
-    #[error("{operation} of {tile}: {shape:?} from {start:?} on is not within it")]
+    #[error("{operation} of {tile}: the box {shape:?} at {start:?} is not within the tile")]
     Box {
         /// Name of the operation.
         operation: &'static str,
@@ -191,15 +193,15 @@ pub enum NumericError {
         /// Shape of the box.
         shape: Vec<u64>,
     },
-    /// A range of a type that cannot count. Count in integers and cast.
-    #[error("a range of {dtype}: not defined")]
+    /// The element type of a range cannot count. Count in integers and cast.
+    #[error("a range of {dtype} is not defined")]
     Range {
-        /// The element type asked for.
+        /// The requested element type.
         dtype: DType,
     },
 }
 
-/// Returns the length of a dimension counted from the end, from 1.
+/// Returns the length of a dimension, counted from the end, starting at 1.
 fn from_end(tile: &TileType, place: usize) -> u64 {
     tile.shape.len().checked_sub(place).map_or(1, |axis| tile.shape[axis])
 }

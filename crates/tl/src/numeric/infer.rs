@@ -1,6 +1,6 @@
 //! Result types of operations, or the errors.
 //!
-//! One function for each of [`numeric`](super), of the same name, on types instead of arrays.
+//! One function for each function of [`numeric`](super), of the same name, on types instead of arrays.
 
 mod product;
 mod shape;
@@ -20,7 +20,7 @@ pub use product::{dot, product};
 pub use shape::{broadcast_to, merge, paste, permute, reshape, slice, transpose};
 
 impl TileType {
-    /// Returns the type, unless it has too many dimensions or elements.
+    /// Creates the type; fails if it has too many dimensions or elements.
     pub fn new(dtype: DType, shape: &[u64]) -> Result<Self, NumericError> {
         Self { dtype, shape: shape.into() }.checked()
     }
@@ -174,7 +174,8 @@ pub fn cast(a: &TileType, dtype: DType) -> Result<TileType, NumericError> {
     a.with_dtype(dtype).checked()
 }
 
-/// Returns the result type of [`bitcast`](super::bitcast), which is defined between types of the same size but bool.
+/// Returns the result type of [`bitcast`](super::bitcast), which is defined between types of the same size other than
+/// bool.
 pub fn bitcast(a: &TileType, dtype: DType) -> Result<TileType, NumericError> {
     let is_bool = a.dtype == DType::Bool || dtype == DType::Bool;
     if a.dtype != dtype && (is_bool || a.dtype.size() != dtype.size()) {

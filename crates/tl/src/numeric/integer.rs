@@ -1,7 +1,7 @@
 //! Integer arithmetic in 64 bits; results are then wrapped to their own width.
 //!
-//! This equals arithmetic in their own width: sums, products and left shifts do not depend on the upper bits,
-//! quotients are in range except for one that wraps, and right shifts bring in the sign or zero extension.
+//! This equals arithmetic in the elements' own width: sums, products and left shifts do not depend on the upper bits,
+//! quotients are in range except for one that wraps around, and right shifts bring in the sign or zero extension.
 
 /// Implements [`Number`](super::value::Number) and [`Shift`](super::value::Shift).
 macro_rules! integers {
@@ -47,7 +47,7 @@ macro_rules! integers {
                 let (rest, zero) = (self.wrapping_rem(other), Self::default());
                 if rest != 0 && (rest < zero) != (other < zero) { rest.wrapping_add(other) } else { rest }
             }
-            /// Raises to a power by squaring. A negative power of anything but 1 and -1 is a fraction, and
+            /// Raises to a power by squaring. A negative power of anything other than 1 and -1 is a fraction, and
             /// becomes 0.
             fn pow(self, exponent: Self) -> Self {
                 let negative = exponent < Self::default();
@@ -77,7 +77,7 @@ macro_rules! integers {
             }
             fn shr(self, by: Self) -> Self {
                 let by = u32::try_from(by).ok().filter(|&by| by < 64);
-                // A shift by 64 would overflow, so it takes two.
+                // A shift by 64 would overflow, so it is done in two steps.
                 by.map_or(self >> 63 >> 1, |by| self >> by)
             }
         }

@@ -1,7 +1,7 @@
-//! Floats of at most 32 bits, held as `f32`: rounding to their format, encoding and decoding.
+//! Floats of at most 32 bits, stored as `f32`: rounding to their format, encoding and decoding.
 //!
-//! [`DType::encode`] does the same from `f64`, one element at a time; these functions have no branches, so that
-//! they vectorise.
+//! [`DType::encode`] does the same from `f64`, one element at a time; these functions are branch-free, so that they
+//! vectorise.
 
 use cubeyard_runtime::dtype::DType;
 
@@ -10,7 +10,7 @@ const INFINITY: u32 = 0x7f80_0000;
 /// A format, described by the bits of the `f32` that hold its values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Format {
-    /// Number of mantissa bits fewer than in `f32`.
+    /// Difference in the number of mantissa bits from `f32`.
     shift: u32,
     /// The least normal number, or 0 if subnormals are spaced as in `f32`.
     least: u32,
@@ -82,7 +82,7 @@ impl Format {
         }
     }
 
-    /// Returns the format of a type that is held as `f32`.
+    /// Returns the format of a type that is stored as `f32`.
     pub(super) fn of(dtype: DType) -> Self {
         match dtype {
             DType::F16 => F16,
@@ -111,7 +111,7 @@ impl Format {
         })
     }
 
-    /// Decodes a code. NaNs keep their payload where the format has infinities.
+    /// Decodes a code. NaNs keep their payload if the format has infinities.
     #[inline]
     pub(super) fn decode(self, code: u16) -> f32 {
         let (sign, magnitude) = (code & self.sign, code & (self.sign - 1));

@@ -41,7 +41,7 @@ operations!(
     Unary {
         /// Negation; also of integers.
         Neg = "neg",
-        /// Absolute value; also of integers, where that of the least number is itself.
+        /// Absolute value; also of integers, where the least number is unchanged.
         Abs = "abs",
         /// e to the power of x.
         Exp = "exp",
@@ -87,8 +87,7 @@ operations!(
         Mul = "mul",
         /// Quotient; rounded down for integers, and 0 for an integer division by 0.
         Div = "div",
-        /// Remainder of the quotient rounded down, with the sign of the divisor; 0 for an integer division by
-        /// 0.
+        /// Remainder of the floor division, with the sign of the divisor; 0 for an integer division by 0.
         Rem = "rem",
         /// The first operand to the power of the second.
         Pow = "pow",
@@ -128,7 +127,7 @@ operations!(
         Where = "where",
         /// a · b + c, rounded once to the type of computation; of floats and integers.
         Fma = "fma",
-        /// The first operand limited to the range from the second to the third, or NaN if one is NaN; of floats
+        /// The first operand clamped to the range from the second to the third, or NaN if any operand is NaN; of floats
         /// and integers.
         Clamp = "clamp",
     }
@@ -139,15 +138,15 @@ operations!(
     Reduce {
         /// Sum of floats or integers, in the element type; floats are rounded at the end.
         Sum = "sum",
-        /// The greatest element, or NaN if there is one.
+        /// The greatest element, or NaN if any element is NaN.
         Max = "max",
-        /// The least element, or NaN if there is one.
+        /// The least element, or NaN if any element is NaN.
         Min = "min",
         /// Index of the first greatest element, or of the first NaN, as an `i32`.
         Argmax = "argmax",
         /// Index of the first least element, or of the first NaN, as an `i32`.
         Argmin = "argmin",
-        /// Product of floats or integers, rounded as the sum is.
+        /// Product of floats or integers, rounded like the sum.
         Prod = "prod",
         /// Exclusive or of all elements, of integers and bools only.
         Xor = "xor",
@@ -155,7 +154,7 @@ operations!(
 );
 
 operations!(
-    /// Running reductions along an axis, each element included; of floats and integers.
+    /// Inclusive running reductions along an axis; of floats and integers.
     Scan {
         /// Running sum; floats carry the unrounded sum.
         Cumsum = "cumsum",

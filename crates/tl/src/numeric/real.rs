@@ -1,6 +1,6 @@
 //! Float arithmetic.
 //!
-//! Roots, rounding and the four operations are exactly specified, so they come from the standard library. Its
+//! Roots, rounding and the four basic operations are exactly specified, so they come from the standard library. Its
 //! exponentials and similar functions depend on the system, and it has no error function; `libm` is the same
 //! everywhere.
 
@@ -41,7 +41,7 @@ macro_rules! reals {
             fn div(self, other: Self) -> Self {
                 self / other
             }
-            /// Returns the remainder as Python's `%` does: with the sign of the divisor, even for a zero.
+            /// Returns the remainder like Python's `%`: with the sign of the divisor, even for zero.
             fn rem(self, other: Self) -> Self {
                 let rest = self % other;
                 if rest == 0.0 {

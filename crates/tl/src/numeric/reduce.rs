@@ -6,7 +6,7 @@ use super::tile::length;
 use super::value::{Data, Number, Ordered, Real, each};
 use super::{Array, NumericError, Reduce, Scan, TileType, infer};
 
-/// Number of partial results in a reduction of contiguous elements, which are then combined in order. Fixed on
+/// Number of partial results in a reduction of contiguous elements, which are then combined in order. It is the same on
 /// all hosts, because the sum of floats depends on it.
 const LANES: usize = 8;
 
@@ -102,7 +102,7 @@ pub fn reduce(
 ) -> Result<Array, NumericError> {
     let ty = infer::reduce(operation, a.ty(), axis, keep)?;
     if a.ty().elements() == 0 {
-        // Reductions of an empty axis other than sum, product and xor were rejected before.
+        // Reductions of an empty axis other than sum, product and xor were rejected earlier.
         return Array::full(ty, if operation == Reduce::Prod { 1.0 } else { 0.0 });
     }
     let along = Axis::of(a.ty(), axis);
@@ -176,7 +176,7 @@ fn number_scan<T: Number>(operation: Scan, values: &[T], along: Axis) -> Vec<T> 
     scanned
 }
 
-/// Returns exp(x - max) divided by the sum of these along an axis, rounded at the end.
+/// Returns exp(x - max) divided by its sum along an axis, rounded at the end.
 ///
 /// A row that contains NaN or +∞, or only -∞, becomes NaN.
 pub fn softmax(a: &Array, axis: usize) -> Result<Array, NumericError> {

@@ -1,4 +1,4 @@
-//! Edges, errors and rounding, beyond the comparison with NumPy in `python/tests/test_numeric.py`.
+//! Edge cases, errors and rounding, beyond the comparison with NumPy in `python/tests/test_numeric.py`.
 
 mod agreement;
 
@@ -132,7 +132,7 @@ fn sums_of_nothing_are_zero_and_greatest_elements_of_nothing_are_not() {
     assert_eq!(reduce(Reduce::Sum, &nothing, 0, false).unwrap().ty(), &tile(DType::F16, &[0]));
     let error = reduce(Reduce::Max, &nothing, 1, false).unwrap_err();
     assert_eq!(error.to_string(), "max of f16[2, 0] along axis 1: it has length 0");
-    // Axes of great length in a tile without elements take no time.
+    // Very long axes in a tile without elements take no time.
     let long = Array::full(tile(DType::F16, &[u64::MAX, 0]), 7.0).unwrap();
     assert_eq!(reduce(Reduce::Sum, &long, 0, false).unwrap().values(), [0.0; 0]);
     assert_eq!(transpose(&long).unwrap().ty().shape.as_slice(), [0, u64::MAX]);
@@ -143,8 +143,8 @@ fn sums_of_nothing_are_zero_and_greatest_elements_of_nothing_are_not() {
 #[test]
 fn a_tile_has_few_dimensions_and_elements() {
     let error = |shape: &[u64]| TileType::new(DType::F16, shape).unwrap_err().to_string();
-    assert_eq!(error(&[1; 5]), "f16[1, 1, 1, 1, 1] has 5 dimensions, a tile at most 4");
-    let too_many = "has too many elements, a tile has at most 268435456";
+    assert_eq!(error(&[1; 5]), "f16[1, 1, 1, 1, 1] has 5 dimensions; a tile has at most 4");
+    let too_many = "has too many elements; a tile has at most 268435456";
     assert_eq!(error(&[1 << 28, 2]), format!("f16[268435456, 2] {too_many}"));
     assert_eq!(error(&[u64::MAX; 4]), format!("f16{:?} {too_many}", [u64::MAX; 4]));
     let (scalar, far) = (TileType::scalar(DType::F16), tile(DType::F16, &[1 << 15, 1]));
@@ -158,15 +158,18 @@ fn a_tile_has_few_dimensions_and_elements() {
 #[test]
 fn values_that_an_integer_type_has_not_are_refused() {
     let error = Array::full(tile(DType::I8, &[2]), 128.0).unwrap_err();
-    assert_eq!(error.to_string(), "128 is no i8, which goes from -128 to 127");
+    assert_eq!(error.to_string(), "128 does not fit in i8, which ranges from -128 to 127");
     assert_eq!(Array::arange(DType::I8, 126.0, 2).unwrap().values(), [126.0, 127.0]);
     assert_eq!(Array::arange(DType::I8, 126.0, 3), Err(error));
     let error = Array::arange(DType::I8, 126.5, 1).unwrap_err();
-    assert_eq!(error.to_string(), "126.5 is no i8, which goes from -128 to 127 in whole numbers");
+    assert_eq!(
+        error.to_string(),
+        "126.5 does not fit in i8, which ranges from -128 to 127 in whole numbers"
+    );
     assert_eq!(Array::arange(DType::U8, -1.0, 0).unwrap().values(), [0.0; 0]);
     assert_eq!(Array::arange(DType::F16, 0.5, 3).unwrap().values(), [0.5, 1.5, 2.5]);
     let error = Array::arange(DType::Bool, 0.0, 2).unwrap_err();
-    assert_eq!(error.to_string(), "a range of bool: not defined");
+    assert_eq!(error.to_string(), "a range of bool is not defined");
 }
 
 #[test]
@@ -184,7 +187,10 @@ fn masks_and_boxes_are_held_to_the_tile() {
     );
     let mut whole = a.clone();
     let error = paste(&mut whole, &[1, 1], &a).unwrap_err();
-    assert_eq!(error.to_string(), "paste of i32[2, 2]: [2, 2] from [1, 1] on is not within it");
+    assert_eq!(
+        error.to_string(),
+        "paste of i32[2, 2]: the box [2, 2] at [1, 1] is not within the tile"
+    );
     assert_eq!(whole, a);
     slice(&a, &[u64::MAX, 0], &[2, 1]).unwrap_err();
     slice(&a, &[0], &[1]).unwrap_err();
@@ -237,7 +243,7 @@ fn products_are_accumulated_in_their_own_kind() {
 }
 
 proptest! {
-    /// The vectorised rounding agrees with that of the runtime's types.
+    /// The vectorised rounding agrees with the rounding of the runtime's types.
     #[test]
     fn floats_are_rounded_and_written_as_the_runtime_does(bits: u32, wide: u64) {
         for dtype in [DType::F16, DType::Bf16, DType::Fp8E4m3, DType::Fp8E5m2] {
@@ -255,7 +261,7 @@ proptest! {
         }
     }
 
-    /// Values just above and below a tie, for which rounding twice would give another result.
+    /// Values just above and below a tie, for which rounding twice would give a different result.
     #[test]
     fn a_double_is_rounded_once(code in 0_u16..0x7bff, steps in -1_i64..=1) {
         let value = |code: u16| DType::F16.decode(&code.to_le_bytes());

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 /// Maximum number of dimensions of a tile.
 pub const MOST_DIMENSIONS: usize = 4;
 
-/// Maximum number of elements of a tile: more than the memory of any PE holds, and few enough that an index is
-/// an `i32` and a tile fits in host memory.
+/// Maximum number of elements of a tile: more than the memory of any PE can hold, and few enough that an index is an
+/// `i32` and a tile fits in host memory.
 pub const MOST_ELEMENTS: u64 = 1 << 28;
 
 /// Length of each dimension; one or two are stored inline.
@@ -49,7 +49,7 @@ impl TileType {
         Self { dtype, shape: self.shape.clone() }
     }
 
-    /// Returns the number of elements as a `usize`; for types that were checked.
+    /// Returns the number of elements as a `usize`, for checked types.
     pub(super) fn count(&self) -> usize {
         length(self.elements())
     }

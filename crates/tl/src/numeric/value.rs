@@ -4,7 +4,7 @@ use std::ops::{BitAnd, BitOr, BitXor, Not};
 
 use super::{integer, real};
 
-/// The elements of a tile in the host type of their computation. Each is a number of the tile's element type.
+/// The elements of a tile in the host type used for computing. Each is a number of the tile's element type.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Data {
     /// Floats of at most 32 bits.
@@ -62,12 +62,12 @@ pub(super) trait Ordered: Copy + PartialOrd + Default {
         if self <= other || self.is_nan() { self } else { other }
     }
 
-    /// Returns whether it displaces `best`, an earlier element, as the greatest.
+    /// Returns whether the element displaces `best`, an earlier element, as the greatest.
     fn exceeds(self, best: Self) -> bool {
         !best.is_nan() && (self > best || self.is_nan())
     }
 
-    /// Returns whether it displaces `best`, an earlier element, as the least.
+    /// Returns whether the element displaces `best`, an earlier element, as the least.
     fn falls_below(self, best: Self) -> bool {
         !best.is_nan() && (self < best || self.is_nan())
     }
@@ -106,7 +106,7 @@ pub(super) trait Real: Number {
         Self::ONE.div(self.sqrt())
     }
 
-    /// Computes exp(x) / (1 + exp(x)) below 0, since exp(-x) would overflow there.
+    /// Uses exp(x) / (1 + exp(x)) below 0, since exp(-x) would overflow there.
     fn sigmoid(self) -> Self {
         let small = self.abs().neg().exp();
         let numerator = if self < Self::default() { small } else { Self::ONE };

@@ -50,7 +50,7 @@ impl KernelProgram {
         Ok(())
     }
 
-    /// Records the port from which a message came.
+    /// Records the port from which a message arrived.
     pub(super) fn choose(&mut self, command: CommandId, place: usize) -> Result<(), NumericError> {
         let tape = Rc::clone(&self.tape);
         let tape = tape.borrow();

@@ -1,4 +1,4 @@
-//! Defects of kernels that nevertheless ran to their ends.
+//! Defects of kernels that nevertheless ran to completion.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use cubeyard_device::request::PeRef;
 
-/// A defect of a kernel that ran to its end, such as a race.
+/// A defect of a kernel that ran to completion, such as a race.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Name of the kernel.
     pub kernel: String,
-    /// The PE that ran it.
+    /// The PE that ran the kernel.
     pub pe: PeRef,
     /// File name and line.
     pub place: String,
@@ -20,8 +20,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Returns whether another finding has the same kernel and line, and the same kind: many PEs do the same.
-    /// Conflicts with the host and conflicts with a kernel are different kinds.
+    /// Returns whether another finding has the same kernel, line and kind, since many PEs do the same. Conflicts with
+    /// the host and conflicts with a kernel are different kinds.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let begin = |what: &str| what.split(" bytes ").next().map(str::to_owned);
         let meets_host = |what: &str| what.contains(", which the host ");

@@ -5,7 +5,7 @@ use cubeyard_device::pe::{CommandPart, Dma, OpRecord, OpUnit, Work};
 use super::Recording;
 use crate::{Effect, Order};
 
-/// The command, part and line to which an operation of a unit belongs.
+/// The command, part and line of a unit's operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpDescription {
     /// The command, e.g. `load f16[64, 32]`.
@@ -60,7 +60,7 @@ fn part(order: &Order, work: &Work, part: CommandPart) -> Option<String> {
     }
 }
 
-/// Returns the access of a part, if it is one.
+/// Returns the access of a part, if the part is one.
 fn dma(work: &Work, part: CommandPart) -> Option<Dma> {
     match (work, part) {
         (Work::Dma(dma), CommandPart::Load(_) | CommandPart::Store(_)) => Some(*dma),

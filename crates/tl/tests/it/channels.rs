@@ -15,19 +15,19 @@ use crate::long_tests;
 
 const KINDS: [SlotKind; 3] = [SlotKind::Tcm, SlotKind::Sram, SlotKind::Hbm];
 
-/// Rows of a PE's tensor, and their elements: a row takes every HBM channel once.
+/// Number of rows of a PE's tensor; a row covers every HBM channel once.
 const ROWS: u64 = 32;
 const ROW: u64 = 512;
-/// Elements of a burst.
+/// Number of elements in a burst.
 const BURST: u64 = 64;
 
-/// Loads `rows` bursts of one HBM channel, one after the other.
+/// Loads `rows` bursts of one HBM channel, one after another.
 fn occupy(tl: &Tl, args: &Args, channel: u64, rows: u64) {
     let _tile = tl.load(&args.tensor(0).local().block(&[0, channel * BURST], &[rows, BURST]));
 }
 
-/// Runs a kernel on the first two PEs of a cube, each with rows to load, and returns the numbers that PE 1 stored in
-/// its part of a second tensor, which has `count` for each PE.
+/// Runs a kernel on the first two PEs of a cube, each with rows to load. Returns the numbers that PE 1 stored in its
+/// part of a second tensor, which has `count` elements per PE.
 fn received(config: &RingConfig, kernel: &Kernel, count: u64) -> Vec<f32> {
     let context = context("", true);
     let rows =
@@ -45,8 +45,8 @@ fn received(config: &RingConfig, kernel: &Kernel, count: u64) -> Vec<f32> {
     stored.read::<f32>().unwrap().known().unwrap().split_off(usize::try_from(count).unwrap())
 }
 
-/// A receiver that has just loaded 32 bursts of one HBM channel. A message into a slot of this channel waits for them;
-/// those into slots of other channels do not, and came out before it: 2, 3, 4, 1.
+/// The receiver has just loaded 32 bursts of one HBM channel. A message into a slot of this channel waits for them.
+/// Messages into slots of other channels did not, and arrived before it: 2, 3, 4, 1.
 #[test]
 fn a_message_does_not_overtake_another_whose_slot_is_written_later() {
     for (kind, channel) in KINDS.iter().flat_map(|&kind| (0..8).map(move |at| (kind, at))) {
@@ -80,12 +80,12 @@ enum Step {
     Occupy { channel: u64, rows: u64 },
 }
 
-/// A sequence of messages, and what the receiver does meanwhile.
+/// A sequence of messages, and the receiver's steps in the meantime.
 #[derive(Clone, Debug)]
 struct Case {
     slots: u32,
     slot_bytes: u64,
-    /// Elements of each message.
+    /// Number of elements of each message.
     lengths: Vec<u64>,
     steps: Vec<Step>,
 }
@@ -108,7 +108,7 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    /// The kernel of both PEs; message `i` has the number `i + 1` in all its elements.
+    /// Returns the kernel of both PEs; all elements of message `i` are `i + 1`.
     fn kernel(&self) -> Kernel {
         let Self { lengths, steps, .. } = self.clone();
         Kernel::new("case", move |tl, args| {
@@ -143,7 +143,7 @@ impl Case {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(long_tests::cases(300)))]
 
-    /// Messages of any lengths, through few slots that are used again and again, beside loads of the receiver.
+    /// Messages of any length, through a few slots that are reused, while the receiver also loads.
     #[test]
     fn messages_come_out_as_they_were_sent_from_every_memory(case in cases()) {
         let numbered = case.lengths.iter().zip(1_u16..);

@@ -6,7 +6,8 @@ use cubeyard_tl::{Dot, Tile, Tl};
 
 use crate::lab::{compute, context, kernel, one, place, run, tensors};
 
-/// Small whole numbers and halves, which every type of these tests has; sums of their products are exact in `f32`.
+/// Small whole numbers and halves, which every type in these tests can represent; sums of their products are exact in
+/// `f32`.
 fn values(count: u64, seed: u64, whole: bool) -> Vec<f32> {
     let value = |index: u64| {
         let bits = (index + seed * 1000 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 60;
@@ -16,7 +17,7 @@ fn values(count: u64, seed: u64, whole: bool) -> Vec<f32> {
     (0..count).map(value).collect()
 }
 
-/// A product of batches, element by element.
+/// Computes a product of batches, element by element.
 fn slow(left: &[f64], right: &[f64], [batch, m, k, n]: [usize; 4]) -> Vec<f64> {
     let mut out = Vec::new();
     for each in 0..batch {
@@ -35,7 +36,7 @@ fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().copied().map(f64::from).collect()
 }
 
-/// The number of a type nearest to a value, through its bits.
+/// Returns the nearest number of a type to a value, through its bits.
 fn rounded(dtype: DType, value: f64) -> f64 {
     let mut bytes = Vec::new();
     dtype.encode(value, &mut bytes).unwrap();
@@ -97,7 +98,7 @@ fn a_result_of_16_bits_is_the_sum_rounded_once() {
     }
 }
 
-/// Shapes of the scales of both operands, if they have any, for 4 × 12 and 12 × 6 matrices.
+/// Shapes of the scales of both operands, if present, for 4 × 12 and 12 × 6 matrices.
 const SCALES: [[Option<[u64; 2]>; 2]; 5] = [
     [Some([4, 1]), Some([1, 6])],
     [Some([4, 3]), Some([3, 6])],
@@ -157,7 +158,7 @@ fn a_batch_is_a_product_of_each_pair() {
     let inputs = [(&[3, 5, 7][..], a), (&[3, 7, 4][..], b)];
     for dtype in [DType::F16, DType::F32] {
         let found = compute("", &inputs, (&[3, 5, 4], DType::F32), move |tl, args| {
-            // A PE's part of a tensor is a matrix.
+            // A PE's part of a tensor is always a matrix.
             let [a, b] = [(0, [3, 5, 7]), (1, [3, 7, 4])].map(|(position, shape)| {
                 let tile = tl.cast(&tl.load(&args.tensor(position).local()), dtype);
                 tl.reshape(&tile, &shape)
@@ -168,7 +169,7 @@ fn a_batch_is_a_product_of_each_pair() {
     }
 }
 
-/// Time of a kernel that makes two tiles without loads and multiplies them.
+/// Returns the time of a kernel that creates two tiles without loads and multiplies them.
 fn time(shapes: [&'static [u64]; 2], product: fn(&Tl, &Tile, &Tile) -> Tile) -> u64 {
     let context = context("", false);
     let kernel = kernel("product", move |tl, _| {
@@ -183,16 +184,17 @@ fn time(shapes: [&'static [u64]; 2], product: fn(&Tl, &Tile, &Tile) -> Tile) -> 
 fn costs_of_products_are_those_of_the_page() {
     let tile = 16_384;
     let fetch = |bytes: u64| (bytes * 1000).div_ceil(512);
-    // 8 tiles, of which each fetches 8 KiB in 16 ns and works for longer.
+    // 8 tiles; each fetches 8 KiB in 16 ns and computes for longer.
     let plain = time([&[64, 128], &[128, 64]], Tl::dot);
     let narrow = time([&[64, 128], &[128, 64]], |tl, a, b| tl.dot_as(a, b, DType::Bf16));
-    // The store of the last tile: 64 × 64 × 4 / 8 or half of that.
+    // The store of the last tile: 64 × 64 × 4 / 8 bytes, or half of that.
     assert_eq!(plain - narrow, fetch(64 * 64 * 4 / 8) - fetch(64 * 64 * 2 / 8));
     let batch = time([&[4, 64, 128], &[4, 128, 64]], Tl::dot);
     let made = |elements: u64| 2 * (elements * 1000).div_ceil(256);
     let zeros = made(4 * 64 * 128) - made(64 * 128);
     assert_eq!(batch - plain, zeros + 3 * 8 * tile);
-    // Scales: 64 and 64 numbers of 4 bytes over 8 tiles; 8,192 + 64 bytes take 16,125 ps, still less than the work.
+    // Scales: 64 and 64 numbers of 4 bytes over 8 tiles; 8,192 + 64 bytes take 16,125 ps, still less than the
+    // computation.
     let scaled = time([&[64, 128], &[128, 64]], |tl, a, b| {
         let [rows, columns] = [[64, 1], [1, 64]].map(|shape| tl.zeros(&shape, DType::F32));
         tl.fence();

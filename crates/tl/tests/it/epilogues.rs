@@ -1,4 +1,4 @@
-//! Epilogues of composites with rows, columns and products, and reductions of rows as second results.
+//! Epilogues of composites with rows, columns and products, and row reductions as second results.
 
 use cubeyard_runtime::dtype::DType;
 use cubeyard_tl::kernel::Args;
@@ -23,7 +23,7 @@ fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().copied().map(f64::from).collect()
 }
 
-/// Inputs: A, B, a row, a column and a matrix of the output's shape.
+/// Returns the inputs: A, B, a row, a column and a matrix of the output's shape.
 fn inputs() -> [(&'static [u64], Vec<f32>); 5] {
     [
         (&[70, 100], whole(7000, 1)),
@@ -34,7 +34,7 @@ fn inputs() -> [(&'static [u64], Vec<f32>); 5] {
     ]
 }
 
-/// `(A B + row) * column + matrix * column`, as loops.
+/// Computes `(A B + row) * column + matrix * column` with loops.
 fn expected() -> Vec<f64> {
     let [a, b, row, column, matrix] = inputs().map(|(_, values)| wide(&values));
     let product = product(&a, &b, SHAPE);
@@ -46,7 +46,7 @@ fn expected() -> Vec<f64> {
     product.iter().enumerate().map(value).collect()
 }
 
-/// The same, with A in memory or pinned.
+/// Builds the same computation as a composite, with A in memory or pinned.
 fn composite(tl: &Tl, args: &Args, is_pinned: bool) -> Composite {
     let of = |position: usize| args.tensor(position).local();
     let [row, column, matrix] = [2, 3, 4].map(|position| tl.load(&of(position)));
@@ -81,7 +81,7 @@ fn rows_of_the_result_are_reduced_on_the_way() {
                 let composite = composite(tl, args, stores);
                 let composite = composite.rows(Reduce::Sum).rows(Reduce::Max).rows(Reduce::Min);
                 let rows = if stores {
-                    // Over what was a summand; its load came before.
+                    // The result overwrites an operand of the sum, which was loaded earlier.
                     composite.store_and_rows(&args.tensor(4).local()).1
                 } else {
                     composite.tile_and_rows(DType::F16).1
@@ -94,7 +94,7 @@ fn rows_of_the_result_are_reduced_on_the_way() {
     }
 }
 
-/// The end of computations that follow each other through the three stages of the engine, in ps.
+/// Returns the end of consecutive computations in the three stages of the engine, in ps.
 fn stream(computations: &[[u64; 3]]) -> u64 {
     let mut free = [0; 3];
     for each in computations {
@@ -144,7 +144,7 @@ fn epilogues_and_reductions_cost_what_the_page_says() {
     assert_eq!(longer(rows), each_tile(&reduction) - plain);
 }
 
-/// Attention of 40 queries to two blocks of 64 keys, as a kernel would do it block by block.
+/// Attention of 40 queries to two blocks of 64 keys, block by block.
 #[test]
 fn an_online_softmax_of_composites_is_the_softmax() {
     let (queries, keys, values) = (whole(40 * 32, 6), whole(32 * 128, 7), whole(128 * 32, 8));

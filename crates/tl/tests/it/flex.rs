@@ -24,7 +24,7 @@ fn device(context: &Context, function: SipFunction) -> FlexDevice {
     context.flex_function(sip(), function, FlexConfig::default()).unwrap()
 }
 
-/// A launch on the first PEs of a cube that is not where the blocks are.
+/// Returns a launch on the first PEs of a cube other than the cube of the blocks.
 fn launch(operands: &FlexOperands, pes: u32) -> Launch<'static> {
     let pes = (0..pes).map(|pe| PeId::new(pe).unwrap()).collect();
     let cubes = vec![CubeId::new(6).unwrap()];
@@ -47,7 +47,7 @@ fn matrix<'a>(block: &'a Allocation, shape: &[u64]) -> FlexArray<'a> {
     FlexArray::new(block, shape, DType::F32).unwrap()
 }
 
-/// Each PE makes 16 rows of the product of two matrices of 64 × 64.
+/// A kernel in which each PE computes 16 rows of the product of two matrices of 64 × 64.
 fn rows_of_a_product() -> Kernel {
     kernel("gemm", |tl, args| {
         let [a, b, c] = [0, 1, 2].map(|position| args.tensor(position).whole());
@@ -93,7 +93,7 @@ fn next() -> Kernel {
     })
 }
 
-/// The addresses of a first launch were once overwritten by those of the second.
+/// The addresses of the first launch were once overwritten by the addresses of the second.
 #[test]
 fn launches_of_one_program_that_are_under_way_together_have_their_own_operands() {
     for function in FUNCTIONS {
@@ -124,7 +124,7 @@ fn an_operand_over_two_slices_is_one_array_to_a_kernel() {
     let device = device(&context, SipFunction::Virtual { entries: 1 });
     let program = device.load(&[0; 512], 2).unwrap();
     let block = device.allocator().allocate(Bytes::gib(11)).unwrap();
-    // The border between the slices of PE 0 and PE 1, 6 GiB each.
+    // The boundary between the slices of PE 0 and PE 1, 6 GiB each.
     let into = Bytes::gib(6) - block.address().offset - Bytes::new(128);
     let numbers: Vec<f32> = (0..64_u8).map(f32::from).collect();
     device.write(&block, into, &f32::slice_to_bytes(&numbers)).unwrap();

@@ -1,4 +1,4 @@
-//! Fused chains: the numbers of the same operations one by one, in the time of one pass.
+//! Fused chains: the results of the same operations one by one, in the time of one pass.
 
 use cubeyard_device::topology::{CoreSpec, Topology};
 use cubeyard_runtime::dtype::DType;
@@ -20,7 +20,7 @@ fn values(seed: u64) -> Vec<f32> {
     (0..SHAPE.iter().product()).map(value).collect()
 }
 
-/// An operation of a random chain, on the value so far and one of two tiles.
+/// Applies an operation of a random chain to the value so far and one of two tiles.
 fn lazily(op: u8, x: &Lazy, other: &Tile) -> Lazy {
     match op % 9 {
         0 => x + other,
@@ -35,7 +35,7 @@ fn lazily(op: u8, x: &Lazy, other: &Tile) -> Lazy {
     }
 }
 
-/// The same with a command for each.
+/// Applies the same operation as a separate command.
 fn eagerly(tl: &Tl, op: u8, x: &Tile, other: &Tile) -> Tile {
     match op % 9 {
         0 => x + other,
@@ -50,7 +50,7 @@ fn eagerly(tl: &Tl, op: u8, x: &Tile, other: &Tile) -> Tile {
     }
 }
 
-/// Results of a chain and its row sums, fused or not.
+/// Returns the results of a chain and its row sums, fused or not.
 fn results(ops: &'static [u8], fused: bool) -> [Vec<f64>; 2] {
     let both = move |tl: &Tl, args: &Args| -> [Tile; 2] {
         let tiles = [0, 1].map(|position| tl.load(&args.tensor(position).local()));
@@ -94,13 +94,13 @@ fn core() -> CoreSpec {
     Topology::embedded().spec().pe.core.clone()
 }
 
-/// The time of strips through three stages, as the rules say it.
+/// Returns the time of strips through three stages, by the documented rules.
 fn pass(count: u64, stages: [Span; 3]) -> Span {
     let slowest = stages.into_iter().max().unwrap_or(Span::ZERO);
     stages.into_iter().sum::<Span>() + slowest * (count - 1)
 }
 
-/// Time of a kernel that loads two tiles, computes, and stores one.
+/// Returns the time of a kernel that loads two tiles, computes, and stores one.
 fn time(body: fn(&Tl, &Tile, &Tile) -> Tile) -> Span {
     let context = context("", false);
     let [a, b] = [1, 2].map(|seed| place(&context, SHAPE, &values(seed)));
@@ -148,7 +148,7 @@ fn what_expressions_have_in_common_is_computed_once() {
     assert!(shared < twice, "{shared} {twice}");
 }
 
-/// Softmax of rows as an expression of one pass.
+/// Returns the softmax of rows as an expression of one pass.
 fn softmax(x: &Tile) -> Lazy {
     let weights = (x.lazy() - &x.lazy().max_keep(1)).exp();
     &weights / &weights.sum_keep(1)
@@ -182,7 +182,7 @@ fn a_reduction_of_rows_that_fit_in_a_strip_stays_in_the_unit() {
     let [fetch, store] = [core.tcm_read.span(4 * elements), core.tcm_write.span(4 * elements)];
     let once = time(|tl, a, b| tl.eval(&softmax(&tl.eval(&(a.lazy() + b)))));
     let none = time(|_, a, b| a + b);
-    // One strip: the pass begins when the sum is stored, and its stages follow each other.
+    // One strip: the pass begins when the sum is stored, and its stages follow one another.
     assert_eq!(once - none, fetch + works + store);
 }
 
@@ -198,7 +198,7 @@ fn a_row_longer_than_a_strip_is_reduced_at_the_end() {
     assert!(error.contains("a row of 40 elements is longer than a strip, 39"), "{error}");
 }
 
-/// The error of a kernel.
+/// Returns the error of a kernel.
 fn refusal(body: fn(&Tl, &Tile) -> Tile) -> String {
     let context = context("", false);
     let a = place(&context, SHAPE, &values(1));

@@ -1,5 +1,5 @@
-//! Fused chains in random kernels, against a slow model of a PE. The model is written from the costs that
-//! `docs/kernel-costs.md` states, without the code that computes them.
+//! Fused chains in random kernels, against a slow model of a PE. The model is written from the costs stated in
+//! `docs/kernel-costs.md`, without the code that computes them.
 
 mod program;
 mod reference;
@@ -21,7 +21,7 @@ fn shape(of: Shape) -> Vec<u64> {
     of.to_vec()
 }
 
-/// The value of an operation on expressions.
+/// Returns the result of an operation on expressions.
 fn lazily(step: &ChainStep, tiles: &[Tile], done: &[Lazy]) -> Lazy {
     let lazy = |of: &From| match *of {
         From::Tile(tile) => tiles[tile].lazy(),
@@ -65,7 +65,7 @@ fn evaluate(tl: &Tl, steps: &[ChainStep], outputs: &[usize], tiles: &[Tile]) -> 
     }
 }
 
-/// Runs the commands. Every tile is held to the end, so that no place in the TCM is used twice.
+/// Runs the commands. Every tile is held to the end, so that no TCM range is reused.
 async fn perform(tl: Tl, args: Args, program: Rc<Program>) {
     let (mut tiles, mut held): (Vec<Tile>, Vec<Tile>) = Default::default();
     for command in &program.commands {
@@ -89,7 +89,7 @@ async fn perform(tl: Tl, args: Args, program: Rc<Program>) {
     }
 }
 
-/// Time of a kernel on one PE, and of each of its loads alone.
+/// Returns the time of a kernel on one PE, and of each of its loads alone.
 fn measured(costs: &Costs, program: &Rc<Program>) -> (u64, Vec<u64>) {
     let context = context(&costs.topology(), false);
     let place =
@@ -119,7 +119,7 @@ proptest! {
     }
 }
 
-/// The random kernels have what they are for.
+/// The random kernels cover all cases of interest.
 #[test]
 fn random_kernels_have_chains_of_every_kind() {
     let (mut counts, mut products) = ([0_u32; 5], [0_u32; 2]);

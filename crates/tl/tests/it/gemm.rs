@@ -1,4 +1,4 @@
-//! The single-PE GEMM whose times were published.
+//! The single-PE GEMM with published times.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::{CubeId, PeId, SipId};
@@ -69,7 +69,7 @@ fn products_are_right_in_every_staging_and_shape() {
     }
 }
 
-/// What a kernel that goes wrong is told, with two square matrices and room for their product.
+/// Returns the error of an invalid kernel, with two square matrices and room for their product.
 fn refusal(kernel: &Kernel) -> String {
     let context = Context::new(ContextConfig::default());
     let one = Placement::one(SipId::new(0).unwrap());
@@ -82,7 +82,7 @@ fn refusal(kernel: &Kernel) -> String {
     Launcher::new(&context).run(kernel, &launch).unwrap_err().to_string()
 }
 
-/// The tiles of a transposed matrix are many accesses each; only the first was made.
+/// The tiles of a transposed matrix need many accesses each; only the first was made.
 #[test]
 fn a_tiled_operation_refuses_what_it_cannot_load_tile_by_tile() {
     let kernel = Kernel::new("turned", |tl, args| {
@@ -96,7 +96,7 @@ fn a_tiled_operation_refuses_what_it_cannot_load_tile_by_tile() {
     assert!(error.contains("gemm.rs:"), "the line is that of the kernel: {error}");
 }
 
-/// It was given as a line of the language's own source.
+/// The error named a line of the language's own source.
 #[test]
 fn a_number_that_does_not_fit_is_told_with_the_line_of_the_kernel() {
     let kernel = Kernel::new("alone", |tl, _| {

@@ -1,4 +1,4 @@
-//! Epilogues of integer products: scales of a dequantisation are floats.
+//! Epilogues of integer products: dequantisation scales are floats.
 
 #![expect(clippy::many_single_char_names, reason = "names of matrices and their edges")]
 
@@ -12,13 +12,13 @@ use crate::lab::{context, kernel, one, place, run, tensors};
 
 const SHAPE: [usize; 3] = [40, 96, 50];
 
-/// Numbers of a quantised matrix, from -9 to 9.
+/// Returns the elements of a quantised matrix, from -9 to 9.
 fn quantised(count: usize, seed: usize) -> Vec<i8> {
     let number = |at: usize| i8::try_from((at * 31 + seed * 17) % 19).unwrap() - 9;
     (0..count).map(number).collect()
 }
 
-/// Scales, each with a fraction.
+/// Returns scales with fractional parts.
 fn scales(count: usize) -> Vec<f32> {
     (0..count).map(|at| (at % 13) as f32 * 0.0625 + 0.03125).collect()
 }
@@ -27,7 +27,7 @@ fn whole(args: &Args, position: usize) -> cubeyard_tl::Ref {
     args.tensor(position).local()
 }
 
-/// Arguments are A and B of i8, a scale for each row, one for each column, a bias of i32 and the result.
+/// Runs a kernel whose arguments are A and B of i8, a scale per row, a scale per column, a bias of i32 and the result.
 fn dequantised<T: Element>(finish: impl Fn(&Tl, &Args, Composite) + Copy + 'static) -> Vec<T> {
     let [m, k, n] = SHAPE;
     let mut results = Vec::new();
@@ -52,7 +52,7 @@ fn dequantised<T: Element>(finish: impl Fn(&Tl, &Args, Composite) + Copy + 'stat
     results.swap_remove(0)
 }
 
-/// The integer product, as loops.
+/// Computes the integer product with loops.
 fn sums() -> Vec<i32> {
     let [m, k, n] = SHAPE;
     let (a, b) = (quantised(m * k, 1), quantised(k * n, 2));
@@ -74,7 +74,7 @@ fn a_float_scale_makes_a_float_of_an_integer_product() {
     });
     assert_eq!(found, each(|_, _, sum| sum as f32 * 0.5));
     assert!(found.iter().any(|value| value.fract() != 0.0), "halves are among them");
-    // A float is one whatever its value, and the result stays one.
+    // A float stays a float whatever its value, and so does the result.
     let found = dequantised::<f32>(|_, args, gemm| {
         gemm.after_tile(Epilogue::Scale(Binary::Mul, 1.0.into()))
             .after_tile(Epilogue::Scale(Binary::Div, 4.into()))

@@ -1,4 +1,4 @@
-//! Short ways to run kernels in data mode.
+//! Helpers to run kernels in data mode.
 
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::Topology;
@@ -17,10 +17,10 @@ pub(crate) fn sip() -> SipId {
     SipId::new(0).unwrap()
 }
 
-/// A machine of one cube, which is made in little time.
+/// A machine of one cube, which is quick to build.
 pub(crate) const SMALL: &str = "sips: {count: 1}\ncubes: {w: 1, h: 1}\n";
 
-/// All in one PE.
+/// Returns the placement on a single PE.
 pub(crate) fn one() -> Placement {
     Placement::one(sip())
 }
@@ -30,18 +30,18 @@ pub(crate) fn context(text: &str, data: bool) -> Context {
     Context::new(ContextConfig { topology, data, ..ContextConfig::default() })
 }
 
-/// A kernel whose body does not wait.
+/// Returns a kernel whose body does not wait.
 pub(crate) fn kernel(name: &str, body: impl Fn(&Tl, &Args) + Copy + 'static) -> Kernel {
     Kernel::new(name, move |tl, args| Box::pin(async move { body(&tl, &args) }))
 }
 
-/// The product of two matrices, of m × k and k × n.
+/// Computes the product of two matrices, of m × k and k × n.
 pub(crate) fn product(left: &[f64], right: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
     let dot = |r: usize, c: usize| (0..k).map(|i| left[r * k + i] * right[i * n + c]).sum();
     (0..m).flat_map(|r| (0..n).map(move |c| (r, c))).map(|(r, c)| dot(r, c)).collect()
 }
 
-/// A launch on the first PEs of the first cube.
+/// Returns a launch on the first PEs of the first cube.
 pub(crate) fn launch(arguments: Vec<Argument<'_>>, pes: u8) -> Launch<'_> {
     let pes = (0..pes).map(|pe| PeId::new(pe.into()).unwrap()).collect();
     Launch::new(sip()).arguments(arguments).cubes(vec![CubeId::new(0).unwrap()]).pes(pes)
@@ -51,7 +51,7 @@ pub(crate) fn tensors<'a>(tensors: &[&'a Tensor]) -> Vec<Argument<'a>> {
     tensors.iter().map(|tensor| Argument::Tensor(tensor)).collect()
 }
 
-/// A tensor in one PE that holds this.
+/// Creates a tensor with these values on one PE.
 pub(crate) fn place<T: Element>(context: &Context, shape: &[u64], values: &[T]) -> Tensor {
     context.from_slice(shape, values).unwrap().to(&one()).unwrap()
 }
@@ -65,8 +65,8 @@ pub(crate) fn run(
     launcher.run(kernel, &launch(arguments, 1))
 }
 
-/// What a kernel makes of some matrices of f32, as a tensor of this shape and type, in both modes and in the
-/// same time.
+/// Returns the result of a kernel on matrices of f32, as a tensor of this shape and type. Both modes must give the same
+/// result in the same time.
 pub(crate) fn compute(
     text: &str,
     inputs: &[(&[u64], Vec<f32>)],
@@ -107,7 +107,7 @@ fn pe(number: u32) -> PeRef {
     PeRef { sip, cube, pe: PeId::new(number).unwrap() }
 }
 
-/// A ring of the first `count` PEs: east of each is the next, west the one before.
+/// Returns the channels of a ring of the first `count` PEs: the next PE is to the east, the previous one to the west.
 pub(crate) fn ring(count: u32) -> Vec<Channel> {
     let end = |number: u32, port: Port| ChannelEnd { pe: pe(number), port: port.of_group(0) };
     let channel =
@@ -115,7 +115,7 @@ pub(crate) fn ring(count: u32) -> Vec<Channel> {
     (0..count).map(channel).collect()
 }
 
-/// Each PE sends what it holds around the ring and adds what comes by.
+/// Each PE sends its part around the ring and adds the parts that arrive.
 fn sum_around(tl: &Tl, args: &Args) {
     let own = args.tensor(0).local();
     let mut passing = tl.load(&own);
@@ -132,7 +132,7 @@ pub(crate) fn around() -> Kernel {
     kernel("sum_around", sum_around)
 }
 
-/// One sends eight messages before the other, which works for long, takes the first.
+/// One PE sends eight messages before the other, which computes for a long time, receives the first.
 pub(crate) fn burst() -> Kernel {
     kernel("burst", |tl, args| {
         let own = args.tensor(0).local();

@@ -1,4 +1,4 @@
-//! What the language refuses, with the line; and that the context goes on afterwards.
+//! Errors of the language, with their lines; the context stays usable afterwards.
 
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{Argument, Context};
@@ -11,7 +11,7 @@ use expect_test::{Expect, expect};
 
 use crate::lab::{context, kernel, launch, place, run, tensors};
 
-/// The arguments: a matrix of f32[32, 32], a vector of f32[64], and 3.
+/// Checks an error. The arguments are a matrix of f32[32, 32], a vector of f32[64], and 3.
 fn refused_by(mode: Mode, kernel: &Kernel, expected: &Expect) {
     let context = context("", true);
     let (x, y) =
@@ -24,7 +24,7 @@ fn refused_by(mode: Mode, kernel: &Kernel, expected: &Expect) {
     };
     let error = run(&launcher, kernel, arguments()).unwrap_err().to_string();
     expected.assert_eq(&without_lines(&error));
-    // The context goes on, and nothing is lost.
+    // The context stays usable, and nothing is lost.
     let good = self::kernel("good", |tl, args| {
         tl.store(&args.tensor(1).local(), &tl.full(&[64], 5.0, DType::F32));
     });
@@ -35,7 +35,7 @@ fn refused_by(mode: Mode, kernel: &Kernel, expected: &Expect) {
     assert!(context.is_pristine());
 }
 
-/// Lines change with this file; that there is one is what counts.
+/// Removes line numbers, which change with this file; only their presence matters.
 fn without_lines(error: &str) -> String {
     let mut text = String::new();
     let mut rest = error;
@@ -128,7 +128,7 @@ fn shapes_and_types_that_do_not_go_together() {
     );
 }
 
-/// The first row of the first tile was taken for all of it.
+/// The first row of the first tile was considered the whole tile.
 #[test]
 fn a_composite_of_a_matrix_without_rows() {
     refused(
@@ -316,7 +316,7 @@ fn a_kernel_that_looks_runs_live_and_with_data() {
     assert_eq!(y.read::<f32>().unwrap(), [4.0; 64]);
 }
 
-/// The oldest command of a full window was taken for done: the kernel was given a value that was not there.
+/// The oldest command of a full window was considered done, and the kernel received a value that was not available.
 #[test]
 fn a_kernel_may_look_at_the_oldest_command_of_the_window() {
     let looks = Kernel::new("looks", |tl, args| {

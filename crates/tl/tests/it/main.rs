@@ -1,4 +1,4 @@
-//! Kernels on a machine: their numbers and their times.
+//! Kernels on a machine: their results and their times.
 
 #![allow(
     clippy::needless_raw_string_hashes,

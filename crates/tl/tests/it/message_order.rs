@@ -1,4 +1,4 @@
-//! Messages order what PEs do with memory that they share, if the kernels see to it.
+//! Messages order the accesses of PEs to shared memory, if the kernels use them correctly.
 
 use cubeyard_runtime::RingConfig;
 use cubeyard_runtime::dtype::DType;
@@ -10,7 +10,7 @@ use expect_test::expect;
 use crate::lab::ring;
 use crate::lab::{context, launch, place, tensors};
 
-/// What races there are when PEs of a ring run something with a tensor that they share, and what is in it then.
+/// Runs a body on the PEs of a ring with a shared tensor; returns the races and the contents of the tensor.
 fn races(pes: u8, body: impl AsyncFn(&Tl, &Args) + Copy + 'static) -> (Vec<String>, Vec<f32>) {
     let mut results = [Mode::Recorded, Mode::Live].map(|mode| {
         let context = context("", true);
@@ -39,19 +39,19 @@ fn receive_later(tl: &Tl) -> Tile {
     tl.recv_async(Port::W, &[1], DType::F32)
 }
 
-/// Stores to what all share.
+/// Stores to the shared tensor.
 fn store(tl: &Tl, args: &Args) {
     tl.store(&args.tensor(0).whole(), &tl.full(&[16], 2.0, DType::F32));
 }
 
-/// Stores, and tells the next PE when that is done.
+/// Stores, and notifies the next PE when the store is done.
 fn publish(tl: &Tl, args: &Args) {
     store(tl, args);
     tl.fence();
     tl.send(Port::E, &token(tl));
 }
 
-/// Adds one to what all share.
+/// Adds one to the shared tensor.
 fn increment(tl: &Tl, args: &Args) {
     let x = args.tensor(0).whole();
     tl.store(&x, &(&tl.load(&x) + 1.0));
@@ -129,7 +129,7 @@ fn what_was_loaded_and_sent_may_be_overwritten_by_its_receiver() {
     assert_eq!((found, values), (vec![], vec![6.0; 16]));
 }
 
-/// The second PE passes on a token: the one that came, or one of its own.
+/// The second PE passes on a token: the one it received, or its own.
 fn relay(own: bool) -> Vec<String> {
     let body = async move |tl: &Tl, args: &Args| match tl.program_id(0) {
         0 => {

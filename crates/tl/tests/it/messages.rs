@@ -1,4 +1,4 @@
-//! Messages between PEs: what comes out, when, and who waits when nothing does.
+//! Messages between PEs: contents, times, and the waiting PEs when nothing arrives.
 
 use cubeyard_device::pe::WaitMode;
 use cubeyard_memory::address::{CubeId, PeId, SipId};

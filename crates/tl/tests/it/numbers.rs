@@ -12,7 +12,7 @@ const ROWS: usize = 6;
 const COLUMNS: usize = 20;
 const SHAPE: &[u64] = &[6, 20];
 
-/// Numbers between 0.1 and 0.9 that differ.
+/// Returns distinct numbers between 0.1 and 0.9.
 fn values(seed: u64, count: usize) -> Vec<f32> {
     let value = |index: u64| {
         let bits = (index + seed * 1000 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
@@ -25,7 +25,7 @@ fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().copied().map(f64::from).collect()
 }
 
-/// What a function makes of two matrices, next to what it should.
+/// Compares the result of a function on two matrices with the expected result.
 fn element_wise(
     function: impl Fn(&Tl, &Tile, &Tile) -> Tile + Copy + 'static,
     expected: fn(f64, f64) -> f64,
@@ -42,7 +42,7 @@ fn element_wise(
     close(&found, &wanted, 2e-6);
 }
 
-/// The whole part of a multiple, as f32 has it.
+/// Returns the whole part of a multiple, computed in f32.
 #[expect(clippy::cast_possible_truncation, reason = "the numbers are f32's, and small")]
 fn whole(x: f64, by: f32) -> i32 {
     (x as f32 * by) as i32
@@ -73,7 +73,7 @@ fn functions_of_each_element() {
     element_wise(|tl, a, b| tl.not(&tl.lt(a, b)), |a, b| truth(a >= b));
 }
 
-/// The error function by its series, which is quick below 1.
+/// Computes the error function by its series, which converges quickly below 1.
 fn series_erf(x: f64) -> f64 {
     let (mut sum, mut term) = (0.0, x);
     for n in 0..40 {
@@ -137,7 +137,7 @@ fn functions_of_three_elements() {
     element_wise(|tl, a, _| tl.clamp(a, 0.3, 0.6), |a, _| a.clamp(0.3, 0.6));
 }
 
-/// What a function makes of a matrix, as a matrix of this shape.
+/// Compares the result of a function on a matrix, as a matrix of this shape, with the expected result.
 fn of_matrix(
     shape: &[u64],
     function: impl Fn(&Tl, &Tile) -> Tile + Copy + 'static,
@@ -272,7 +272,7 @@ fn casts() {
 
 #[test]
 fn masks_and_strides() {
-    // A mask of every third element, one that leaves nothing, and a transposed view.
+    // A mask of every third element, an empty mask, and a transposed view.
     of_matrix(SHAPE, |tl, x| tl.where_(&tl.lt(x, 2.0), x, 0.0), <[f64]>::to_vec);
     let x = values(4, ROWS * COLUMNS);
     let third = |at: usize, x: f64| if (at % COLUMNS).is_multiple_of(3) { x } else { -1.0 };
@@ -299,7 +299,7 @@ fn masks_and_strides() {
     close(&found, &transposed(&wide(&x)), 0.0);
 }
 
-/// A product of f32 matrices of 40 × 70 and 70 × 33, as a kernel makes it.
+/// Checks a product of f32 matrices of 40 × 70 and 70 × 33, as computed by a kernel.
 fn gemm(body: impl Fn(&Tl, &Args) + Copy + 'static, expected: fn(f64, usize, usize) -> f64) {
     let (a, b) = (values(5, 40 * 70), values(6, 70 * 33));
     let wanted = product(&wide(&a), &wide(&b), [40, 70, 33]);
@@ -322,7 +322,7 @@ fn products_with_epilogues() {
         },
         |value, _, _| 2.0 * value,
     );
-    // At the end of a tile: a row added, then a choice; memory and pinned operands.
+    // At the end of a tile: an added row, then a selection; operands in memory and pinned.
     gemm(
         |tl, args| {
             let b = tl.load(&args.tensor(1).local());
@@ -336,7 +336,7 @@ fn products_with_epilogues() {
         },
         |value, _, column| (value + column as f64 - 20.0).max(0.0),
     );
-    // After each of two steps of 64 and 6: doubled, so that the first counts four times.
+    // After each of two steps of 64 and 6: doubled, so that the first step counts four times.
     gemm(
         |tl, args| {
             let (a, b) = (args.tensor(0).local(), args.tensor(1).local());
@@ -347,12 +347,12 @@ fn products_with_epilogues() {
                 .gemm(&a, &b)
                 .after_step(Epilogue::Scale(Binary::Mul, 2.0.into()))
                 .tile(DType::F32);
-            // 4 s + 2 l, and l is known: (4 s + 2 l + 2 l) / 4.
+            // 4 s + 2 l, where l is known: (4 s + 2 l + 2 l) / 4.
             tl.store(&args.tensor(2).local(), &(&(&steps + &(&last * 2.0)) * 0.25));
         },
         |value, _, _| value,
     );
-    // At the end of all, with an output that stays.
+    // At the very end, with an output that stays in the TCM.
     gemm(
         |tl, args| {
             let [a, b] = [0, 1].map(|position| args.tensor(position).local());
@@ -431,7 +431,7 @@ fn indices_of_the_greatest_and_least_elements_count_from_the_start_of_the_row() 
     }
 }
 
-/// What a random kernel does next, of tiles that it has.
+/// Runs the next steps of a random kernel on the tiles it has.
 fn random(steps: &'static [(u8, usize, usize)]) -> impl Fn(&Tl, &Args) + Copy + 'static {
     move |tl, args| {
         let (x, out) = (args.tensor(0).local(), args.tensor(1).local());
@@ -462,14 +462,14 @@ trait TlSlice {
     fn tl_slice(&self, tl: &Tl) -> Tile;
 }
 
-/// A product of 6 × 6, made as wide as the other tiles.
+/// A product of 6 × 6, extended to the width of the other tiles.
 impl TlSlice for Tile {
     fn tl_slice(&self, tl: &Tl) -> Tile {
         tl.paste(&tl.zeros(SHAPE, DType::F32), &[0, 0], self)
     }
 }
 
-/// The same kernel with nothing under way beside anything else: no window, one engine.
+/// Runs the same kernel without overlap: a window of one command, and one engine.
 fn one_by_one(steps: &'static [(u8, usize, usize)]) -> Vec<f64> {
     let text = "pe:\n  core:\n    window: 1\n";
     compute(text, &[(SHAPE, values(9, ROWS * COLUMNS))], (SHAPE, DType::F32), random(steps))
@@ -478,8 +478,8 @@ fn one_by_one(steps: &'static [(u8, usize, usize)]) -> Vec<f64> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// However much of a kernel is under way at once, its numbers are those of one command at a time; and
-    /// recorded and live it takes the same time.
+    /// However much of a kernel overlaps, its results equal one command at a time; recorded and live runs take the same
+    /// time.
     #[test]
     fn random_kernels_give_the_same_whatever_overlaps(
         steps in proptest::collection::vec((0..7_u8, 0..9_usize, 0..9_usize), 1..20),

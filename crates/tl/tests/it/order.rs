@@ -1,4 +1,4 @@
-//! Memory and TCM in the order of a kernel's commands: each command sees what those before it have left.
+//! Memory and TCM in the order of a kernel's commands: each command sees the effects of the earlier ones.
 
 mod program;
 
@@ -36,8 +36,8 @@ fn four_times(
     })
 }
 
-/// The loads of a transposed matrix were a pipeline whose list of commands to wait for was empty: they read memory before
-/// the stores of the same kernel had reached it, and the sum was 2.
+/// The loads of a transposed matrix were a pipeline with an empty list of dependencies. They read memory before the
+/// stores of the same kernel had reached it, and the sum was 2.
 #[test]
 fn a_load_of_several_accesses_waits_for_the_stores_before_it() {
     assert_eq!(four_times(Ref::transposed, None), [4.0; 256]);
@@ -63,14 +63,14 @@ fn a_load_of_several_accesses_waits_for_the_stores_of_a_tiled_operation() {
 }
 
 fn time(body: impl Fn(&Tl, &Args) + Copy + 'static) -> u64 {
-    // Room for one of the two tiles.
+    // Room for only one of the two tiles.
     let context = context("pe: { core: { scratch_bytes: 48 KiB } }", false);
     let [x, y] = [0.0_f32, 1.0].map(|value| place(&context, &[64, 128], &vec![value; 64 * 128]));
     let report = run(&Launcher::new(&context), &kernel("time", body), tensors(&[&x, &y])).unwrap();
     report.max().ps()
 }
 
-/// A place of the TCM is taken over when the commands that use it are done, by a load of one access or of many.
+/// A TCM range is reused when the commands that use it are done, by a load of one access or of many.
 #[test]
 fn a_load_of_several_accesses_waits_for_its_place_in_the_tcm() {
     let sum = |tl: &Tl, args: &Args| {
@@ -89,11 +89,11 @@ fn a_load_of_several_accesses_waits_for_its_place_in_the_tcm() {
         let _waited = tl.wait_for(&sum(tl, args));
         tl.load(&args.tensor(1).local().transposed());
     });
-    // A wait is a call of its own; otherwise they do the same.
+    // A wait is an additional call; otherwise both kernels do the same.
     assert!(free <= waits && waits - free < 100_000, "{free} ps, with a wait {waits} ps");
 }
 
-/// Runs a program on memory that counts from 0 and returns the memory, if it has data, and the report.
+/// Runs a program on memory that counts from 0. Returns the memory, if the run has data, and the report.
 fn outcome(program: &Program, mode: Mode, data: bool) -> (Option<Vec<f32>>, LaunchReport) {
     let context = context(SMALL, data);
     let start: Vec<f32> = (0..MEMORY).map(|at| at as f32).collect();
@@ -111,8 +111,8 @@ fn outcome(program: &Program, mode: Mode, data: bool) -> (Option<Vec<f32>>, Laun
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(300)))]
 
-    /// Loads and stores of any form, with and without fences: memory is that of plain loops, bit by bit; time is the
-    /// same with and without data, recorded and live.
+    /// Loads and stores of any form, with and without fences: memory equals the result of plain loops, bit by bit; the
+    /// time is the same with and without data, recorded and live.
     #[test]
     fn commands_see_memory_as_if_each_ended_before_the_next(program in programs()) {
         let expected = program.expected();

@@ -1,4 +1,4 @@
-//! Tiled operations whose result lies in the memory of an operand.
+//! Tiled operations whose result overlaps an operand in memory.
 
 use cubeyard_runtime::dtype::DType;
 use cubeyard_tl::kernel::Args;
@@ -19,8 +19,8 @@ fn at(args: &Args, row: u64, column: u64, shape: [u64; 2]) -> Ref {
     args.tensor(0).local().block(&[row, column], &shape)
 }
 
-/// A tile of the result was stored while other tiles of the operand were still to be loaded: a third of the elements was
-/// wrong.
+/// A tile of the result was stored while other tiles of the operand were still to be loaded: a third of the elements
+/// were wrong.
 #[test]
 fn a_product_over_one_of_its_operands_is_refused() {
     let error = refused(|tl, args| {
@@ -30,7 +30,7 @@ fn a_product_over_one_of_its_operands_is_refused() {
     let error = error.expect("it is refused");
     let wanted = "gemm f32[128, 128]: its result overlaps operand A, f32[128, 128], in memory";
     assert!(error.contains(wanted) && error.contains("overlaps.rs"), "{error}");
-    // By one element, through another view of the memory, and as the other operand.
+    // An overlap of one element, through another view of the memory, and with the other operand.
     let error = refused(|tl, args| {
         let [a, b] = [0, 64].map(|row| at(args, row, 0, [64, 64]));
         tl.gemm(&a, &b).store(&args.tensor(0).local().at(127 * 128 + 63, &[64, 64]));
@@ -45,14 +45,14 @@ fn a_result_beside_its_operands_is_not_refused() {
             .map(|(row, column)| at(args, row, column, [64, 64]));
         tl.gemm(&a, &b).store(&right);
         tl.gemm(&a, &b).store(&below);
-        // Rows of another pitch, in the gaps between those of A.
+        // Rows of another pitch, in the gaps between the rows of A.
         let gaps = args.tensor(0).local().at(64, &[32, 64]).strided(&[256, 1]);
         tl.gemm(&at(args, 0, 0, [32, 64]), &b).store(&gaps);
     });
     assert_eq!(error, None);
 }
 
-/// A tile of an elementwise operation depends on the same tile of its operands alone.
+/// A tile of an elementwise operation depends only on the same tile of its operands.
 #[test]
 fn an_elementwise_operation_works_in_place_and_only_there() {
     let start: Vec<f32> = (0..64 * 96).map(|at| at as f32).collect();

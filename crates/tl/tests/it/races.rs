@@ -1,4 +1,4 @@
-//! What is wrong with kernels that run to their ends is found, with its line.
+//! Defects of kernels that run to completion are found, with their lines.
 
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
@@ -19,7 +19,7 @@ fn reads(name: &str) -> Kernel {
     kernel(name, |tl, args| drop(tl.load(&args.tensor(0).whole())))
 }
 
-/// What a launcher has found. The lines of the kernels above are part of it.
+/// Compares the findings of a launcher, which include the lines of the kernels above.
 fn check(launcher: &Launcher, expected: &Expect) {
     let lines: Vec<_> = launcher.findings().iter().map(ToString::to_string).collect();
     expected.assert_eq(&lines.join("\n"));
@@ -90,7 +90,7 @@ fn what_is_outside_every_tensor_is_refused() {
     expect!["beyond on sip0.cube0.pe0, races.rs:88: read of 256 bytes from 0x8000000000080 on: 0x8000000000100 is outside every tensor"].assert_eq(&error.to_string());
 }
 
-/// A load went to another engine than the store before it, and came first: the second round was lost.
+/// A load was issued to another engine than the preceding store and ran first: the second round was lost.
 #[test]
 fn kernels_that_keep_to_their_own_have_no_race() {
     let context = context("", true);
@@ -99,7 +99,7 @@ fn kernels_that_keep_to_their_own_have_no_race() {
     let x = context.from_slice(&[64, 8], &[1.0_f32; 512]).unwrap().to(&rows).unwrap();
     let shared = shared(&context);
     let own = kernel("own", |tl, args| {
-        // All read the same, and each writes its own; twice, so that it reads what it wrote.
+        // All PEs read the same data, and each writes its own part; twice, so that each reads what it wrote.
         let row = tl.reshape(&tl.load(&args.tensor(1).whole().at(0, &[8])), &[1, 8]);
         for _ in 0..2 {
             let x = args.tensor(0).local();
@@ -158,7 +158,7 @@ fn a_kernel_reads_what_it_has_written() {
     let (x, y) = (shared(&context), shared(&context));
     let through = kernel("through", |tl, args| {
         let (x, y) = (args.tensor(0).whole(), args.tensor(1).whole());
-        // Kept, so that no place in the TCM is used twice, which would order the commands as well.
+        // The tiles are kept, so that no TCM range is reused, which would also order the commands.
         let (seven, nine) = (tl.full(&[64], 7.0, DType::F32), tl.full(&[64], 9.0, DType::F32));
         tl.store(&x, &seven);
         let loaded = tl.load(&x);
@@ -183,7 +183,7 @@ fn what_the_host_reads_and_writes_while_a_launch_is_under_way_is_found() {
     let under_way = start(&writes("one"));
     x.rows(0..4).unwrap().write(&[2.0_f32; 4]).unwrap();
     under_way.wait().unwrap();
-    // In order: the host has seen the end of the launch.
+    // Ordered: the host has seen the end of the launch.
     x.rows(0..4).unwrap().write(&[2.0_f32; 4]).unwrap();
     let under_way = start(&reads("other"));
     x.rows(8..9).unwrap().write(&[2.0_f32]).unwrap();

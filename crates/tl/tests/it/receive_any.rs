@@ -1,4 +1,4 @@
-//! Messages from whichever of several ports has one.
+//! Messages from any of several ports.
 
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{RingConfig, RuntimeError};
@@ -12,8 +12,8 @@ use crate::lab::{context, launch, place, tensors};
 
 const BOTH: [Port; 2] = [Port::E, Port::W];
 
-/// Runs a kernel on a ring of three PEs, which have one row of 8 numbers. In the end the first has 8 numbers in
-/// it: the same in both modes, and in the same time.
+/// Runs a kernel on a ring of three PEs with one row of 8 numbers each. Returns the 8 numbers of the first PE, which
+/// must be the same in both modes, and in the same time.
 fn run(body: impl AsyncFn(&Tl, &Args) + Copy + 'static) -> Result<Vec<f32>, RuntimeError> {
     let mut results = Vec::new();
     for mode in [Mode::Recorded, Mode::Live] {
@@ -31,7 +31,7 @@ fn run(body: impl AsyncFn(&Tl, &Args) + Copy + 'static) -> Result<Vec<f32>, Runt
     Ok(results.swap_remove(0).0)
 }
 
-/// Is busy for a while.
+/// Computes for a while.
 async fn compute(tl: &Tl, rounds: u32) {
     let mut tile = tl.zeros(&[64, 64], DType::F32);
     for _ in 0..rounds {
@@ -40,12 +40,12 @@ async fn compute(tl: &Tl, rounds: u32) {
     tl.wait_for(&tile).await;
 }
 
-/// Stores a number at a place of what the first PE has.
+/// Stores a number at a position of the first PE's row.
 fn note(tl: &Tl, args: &Args, at: u64, tile: &cubeyard_tl::Tile) {
     tl.store(&args.tensor(0).whole().at(at, &[1]), &tl.cast(tile, DType::F32));
 }
 
-/// Two messages of each of the other PEs, which say who sent them and which it is.
+/// Each of the other PEs sends two messages, which contain the sender and the message number.
 fn send_two(tl: &Tl) {
     let rank = tl.program_id(0);
     let back = if rank == 1 { Port::W } else { Port::E };
@@ -54,7 +54,7 @@ fn send_two(tl: &Tl) {
     }
 }
 
-/// The first PE receives four messages, and notes where each came from and what it says.
+/// The first PE receives four messages, and stores the port and the contents of each.
 fn receive_four(tl: &Tl, args: &Args) {
     for turn in 0..4 {
         let (tile, from) = tl.recv_any(&BOTH, &[1], DType::F32);
@@ -89,7 +89,7 @@ fn ports_take_turns_where_several_have_something() {
     assert_eq!(values.unwrap(), [0.0, 1.0, 0.0, 1.0, 10.0, 20.0, 11.0, 21.0]);
 }
 
-/// A command gets what comes to its port before the commands after it do, of whichever kind they are.
+/// A command receives messages of its port before later commands, of either kind.
 #[test]
 fn receives_of_both_kinds_get_messages_in_the_order_of_the_kernel() {
     let values = run(async |tl, args| match tl.program_id(0) {

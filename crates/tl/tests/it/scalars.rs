@@ -1,4 +1,4 @@
-//! Numbers that meet tiles, and numbers that are arguments: each keeps its type.
+//! Numbers combined with tiles, and numbers as arguments: each keeps its type.
 
 use cubeyard_runtime::dtype::{DType, Element};
 use cubeyard_runtime::{Argument, Scalar};
@@ -9,7 +9,7 @@ use crate::lab::{context, kernel, one, place, run, tensors};
 
 const LARGE: i64 = (1 << 53) + 1;
 
-/// Returns the elements that a kernel makes of others, in both modes.
+/// Returns the elements that a kernel computes from others, in both modes.
 fn made<T: Element, U: Element>(
     x: &[T],
     body: impl Fn(&Tl, &Tile) -> Tile + Copy + 'static,
@@ -30,7 +30,7 @@ fn made<T: Element, U: Element>(
     results.swap_remove(0)
 }
 
-/// Numbers were 64-bit floats: 2⁵³ + 1 was added as 2⁵³, and equalled it.
+/// Numbers were 64-bit floats: 2⁵³ + 1 was added as 2⁵³, and compared equal to it.
 #[test]
 fn whole_numbers_beyond_2_to_the_53_are_exact() {
     let x = [0, -5, LARGE - 1, LARGE];
@@ -44,7 +44,7 @@ fn whole_numbers_beyond_2_to_the_53_are_exact() {
     assert_eq!(made::<u64, u64>(&[7], |tl, _| tl.full(&[1], u64::MAX, DType::U64)), [u64::MAX]);
 }
 
-/// Beside tiles of integers a fraction was cut off: `x * 0.5` was 0, and 2 was at least 2.5.
+/// With integer tiles a fraction was truncated: `x * 0.5` was 0, and 2 was at least 2.5.
 #[test]
 fn a_float_beside_integers_makes_f64_of_both() {
     let x = [-3, 0, 1, 2, 3];

@@ -1,4 +1,4 @@
-//! Kernels that are written in another language: their lines, and errors that do not unwind.
+//! Kernels written in another language: their lines, and errors that do not unwind.
 
 use cubeyard_tl::ScriptLine;
 use cubeyard_tl::kernel::Kernel;

@@ -1,4 +1,4 @@
-//! Messages that stay in their slots: looked at, or used there.
+//! Messages that stay in their slots: inspected, or used there.
 
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{LaunchReport, RingConfig, RuntimeError, SlotKind};
@@ -11,7 +11,7 @@ use crate::lab::{context, kernel, launch, place, ring, tensors};
 
 type Body = fn(&Tl, &Args);
 
-/// Runs what two PEs do, in both modes and in the same time: the report, and 8 numbers that they wrote.
+/// Runs two PEs, in both modes and in the same time. Returns the report, and the 8 numbers that they wrote.
 fn run(config: &RingConfig, bodies: [Body; 2]) -> Result<(LaunchReport, Vec<f32>), RuntimeError> {
     let mut results = Vec::new();
     for mode in [Mode::Recorded, Mode::Live] {
@@ -37,7 +37,7 @@ fn slots(slots: u32) -> RingConfig {
     RingConfig { slots, ..RingConfig::default() }
 }
 
-/// Time of each PE, in ps.
+/// Returns the time of each PE, in ps.
 fn times(config: &RingConfig, bodies: [Body; 2]) -> [u64; 2] {
     let report = run(config, bodies).unwrap().0;
     [0, 1].map(|pe: usize| report.pes[pe].1.ps())
@@ -67,7 +67,7 @@ fn note(tl: &Tl, args: &Args, tiles: &[&Tile]) {
     }
 }
 
-/// Length of some work, in ps: 200 commands of 64 × 64 elements at 64 G/s.
+/// Duration of a busy phase, in ps: 200 commands of 64 × 64 elements at 64 G/s.
 const BUSY: u64 = 200 * 64 * 1000;
 
 fn busy(tl: &Tl) -> Tile {
@@ -105,7 +105,7 @@ fn a_message_that_is_not_consumed_is_received_again() {
     }
 }
 
-/// A message that is looked at by an earlier command is not counted as taken by `recv_any`.
+/// A message that an earlier command inspected does not count as received by `recv_any`.
 #[test]
 fn what_was_looked_at_is_there_for_any_port() {
     let (_, found) = run(
@@ -163,7 +163,7 @@ fn a_slot_that_is_held_keeps_the_sender_waiting() {
     assert_eq!(run(&slots(1), [sends, held]).unwrap().1[1..2], [2.0]);
 }
 
-/// The sender uses slots in turn, so a slot behind one that is held does not help it.
+/// The sender uses slots in order, so a free slot after a held one does not help it.
 #[test]
 fn slots_become_free_in_turn() {
     let (report, found) = run(

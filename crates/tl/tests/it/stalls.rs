@@ -1,5 +1,5 @@
-//! The way back: a context after launches that could not go on, kernels without an end, accesses of nothing,
-//! tensors that are dropped while somebody looks at the machine, and messages that nobody received.
+//! Recovery: a context after launches that stalled, endless kernels, empty accesses, tensors dropped while the machine
+//! is borrowed, and messages that were not received.
 
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::{Placement, Split};
@@ -15,7 +15,7 @@ use cubeyard_tl::{Op, Port, Tl};
 use crate::lab::ring;
 use crate::lab::{context, kernel, launch, one, place, run, sip, tensors};
 
-/// A row of 64 for each of two PEs, which are wired as a ring.
+/// Creates a tensor with a row of 64 for each of two PEs, which are connected as a ring.
 fn two(context: &Context, kind: SlotKind) -> (Tensor, Channels) {
     let rows =
         Placement { pe: Split::RowWise, cubes: Some(1), pes: Some(2), ..Placement::default() };
@@ -25,7 +25,7 @@ fn two(context: &Context, kind: SlotKind) -> (Tensor, Channels) {
     (x, context.connect(&ring(2), &config).unwrap())
 }
 
-/// Each PE sends so many of its rows to the east, and receives so many from the west into its own.
+/// Each PE sends `sent` of its rows to the east, and receives `received` rows from the west into its own.
 fn exchange(name: &str, sent: [u64; 2], received: [u64; 2]) -> Kernel {
     Kernel::new(name, move |tl, args| {
         Box::pin(async move {
@@ -39,22 +39,22 @@ fn exchange(name: &str, sent: [u64; 2], received: [u64; 2]) -> Kernel {
     })
 }
 
-/// After a stall, every later call on the context returned the old stall: nothing could be read, launched or
-/// freed any more.
+/// After a stall, every later call on the context returned the old stall: nothing could be read, launched or freed any
+/// more.
 #[test]
 fn a_context_goes_on_after_launches_that_could_not() {
     for kind in [SlotKind::Tcm, SlotKind::Hbm] {
         let context = context("", true);
         let (x, channels) = two(&context, kind);
         let launcher = Launcher::new(&context);
-        // The second PE waits for two messages, of which one comes.
+        // The second PE waits for two messages, but only one arrives.
         let stalls = exchange("stalls", [1, 1], [1, 2]);
         let stuck =
             launcher.launch(&context.stream(), &stalls, &launch(tensors(&[&x]), 2)).unwrap();
         let error = stuck.wait().unwrap_err().to_string();
         assert!(error.starts_with("the machine has come to a stop: "), "{error}");
         assert!(error.contains("of stalls: a message from sip0.cube0.pe0"), "{error}");
-        // The launch is told the same again; memory holds what was written until then.
+        // Waiting again returns the same error; memory holds the data written until then.
         assert_eq!(stuck.wait().unwrap_err().to_string(), error);
         context.synchronize().unwrap();
         let swapped: Vec<f32> = (64..128_u8).chain(0..64).map(f32::from).collect();
@@ -72,7 +72,7 @@ fn a_context_goes_on_after_launches_that_could_not() {
     }
 }
 
-/// Two launches of a stream, the first of which stalls: the second runs, as it does after one that fails.
+/// Two launches on a stream, the first of which stalls: the second runs, as it does after a failed one.
 #[test]
 fn what_comes_after_a_stalled_launch_on_its_stream_runs() {
     let context = context("", true);
@@ -106,7 +106,7 @@ fn a_context_goes_on_after_a_deadline() {
     assert!(context.is_pristine());
 }
 
-/// Messages that nobody received stayed in their slots, and the next launch received them as its own.
+/// Messages that were not received stayed in their slots, and the next launch received them as its own.
 #[test]
 fn a_message_that_nobody_received_is_found_and_dropped() {
     for kind in [SlotKind::Tcm, SlotKind::Sram] {
@@ -123,7 +123,7 @@ fn a_message_that_nobody_received_is_found_and_dropped() {
         );
         assert!(finding.place.starts_with("stalls.rs:"), "{finding}");
         assert_eq!(finding.what, "send f32[1, 64] to E: sip0.cube0.pe1 never received it");
-        // The next launch has all slots, and gets its own messages.
+        // The next launch has all slots, and receives its own messages.
         x.write(&[7_f32; 128]).unwrap();
         launcher.run(&exchange("swaps", [4, 4], [4, 4]), &launch(tensors(&[&x]), 2)).unwrap();
         assert_eq!(x.read::<f32>().unwrap(), [7.0; 128]);
@@ -134,8 +134,8 @@ fn a_message_that_nobody_received_is_found_and_dropped() {
     }
 }
 
-/// Only commands were counted: a loop of fences, waits or reshapes took memory until there was none, and one of
-/// questions went on for ever.
+/// Only commands were counted: a loop of fences, waits or reshapes used up all memory, and a loop of queries never
+/// ended.
 #[test]
 fn a_kernel_without_an_end_is_one_whatever_it_calls() {
     type Body = fn(&Tl, &Args);
@@ -192,7 +192,7 @@ fn a_kernel_without_an_end_is_one_whatever_it_calls() {
     }
 }
 
-/// A load or store of no rows was an access of 0 bytes, which nobody answered.
+/// A load or store of zero rows was an access of 0 bytes, which was never answered.
 #[test]
 fn a_load_or_store_of_no_rows_moves_nothing() {
     for data in [true, false] {
@@ -220,7 +220,7 @@ fn a_load_or_store_of_no_rows_moves_nothing() {
     }
 }
 
-/// Reading, launching or freeing a tensor in a look at the machine panicked, as the machine was borrowed.
+/// Reading, launching or freeing a tensor while the machine was borrowed panicked.
 #[test]
 fn nothing_panics_while_the_machine_is_looked_at() {
     let context = context("", true);
@@ -244,7 +244,7 @@ fn nothing_panics_while_the_machine_is_looked_at() {
         looked(launcher.run(&swaps, &launch(tensors(&[&x]), 2)).map(drop));
         looked(context.connect(&ring(4)[2..3], &RingConfig::default()).map(drop));
         context.take_ops();
-        // A look within a look, and drops in both.
+        // A nested borrow, and drops in both.
         context.machine(|machine| {
             drop(other);
             assert_eq!(machine.now(), context.now());
@@ -286,7 +286,7 @@ fn an_interrupted_launch_stops_with_those_behind_it_and_the_context_goes_on() {
     assert_eq!(x.read::<f32>().unwrap(), vec![1.0; 128]);
     let report = launcher.run(&reads, &all).unwrap();
     assert_eq!(report.pes.len(), 128);
-    // A fresh context takes the same time: nothing of the interrupted launches is left.
+    // A fresh context takes the same time: nothing of the interrupted launches remains.
     let fresh = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
     let y = ones(&fresh);
     let alone = Launcher::new(&fresh).run(&reads, &Launch::new(sip()).arguments([&y])).unwrap();

@@ -10,7 +10,7 @@ use cubeyard_tl::launch::{Launcher, Mode};
 
 use crate::lab::{kernel, one, run, tensors};
 
-/// A copy from the first argument to the second.
+/// Returns a kernel that copies the first argument to the second.
 fn copies() -> Kernel {
     kernel("copies", |tl, args| {
         let (from, to) = (args.tensor(0).whole(), args.tensor(1).whole());
@@ -18,8 +18,8 @@ fn copies() -> Kernel {
     })
 }
 
-/// A tensor on the other SIP, so that no PE of the first maps it; one of the first SIP that lies at the physical
-/// address which is the other's virtual one, if those begin at 4 GiB; and an output.
+/// Creates a tensor on the other SIP, which no PE of the first maps; a tensor of the first SIP whose physical address
+/// equals the other's virtual address, if virtual addresses begin at 4 GiB; and an output.
 fn tensors_of(context: &Context) -> [Tensor; 4] {
     let there = Placement::one(SipId::new(1).unwrap());
     let elsewhere = context.full(&[64], DType::F32, 1.0).unwrap().to(&there).unwrap();
@@ -29,8 +29,8 @@ fn tensors_of(context: &Context) -> [Tensor; 4] {
     [elsewhere, below, victim, output]
 }
 
-/// The first virtual address was 4 GiB, which is a physical one, too. A kernel whose argument is mapped on another
-/// SIP read the tensor that happened to be there, and nothing was reported.
+/// The first virtual address was 4 GiB, which is also a physical one. A kernel whose argument is mapped on another SIP
+/// read the tensor that happened to be there, and nothing was reported.
 #[test]
 fn an_argument_that_is_mapped_elsewhere_is_refused_with_kernel_and_line() {
     for mode in [Mode::Recorded, Mode::Live] {
@@ -42,13 +42,13 @@ fn an_argument_that_is_mapped_elsewhere_is_refused_with_kernel_and_line() {
         let begin = "sip0.cube0.pe0.pe_dma: load f32[64] at strays.rs:";
         assert!(error.starts_with(begin), "{error}");
         assert!(error.contains("of copies: 0x8000000000000 is not mapped"), "{error}");
-        // The context goes on: on the SIP where it is mapped, it is read.
+        // The context stays usable: on the SIP where the tensor is mapped, it can be read.
         assert_eq!(output.read::<f32>().unwrap(), [0.0; 64]);
         assert_eq!(elsewhere.read::<f32>().unwrap(), [1.0; 64]);
     }
 }
 
-/// With the range of ADR-0048 restored, the fall-back of ADR-0011 is taken, and is a finding.
+/// With the range of ADR-0048 restored, the fall-back of ADR-0011 is taken, and reported as a finding.
 #[test]
 fn an_access_that_falls_through_to_another_tensor_is_found_with_kernel_and_line() {
     for (mode, data) in [(Mode::Recorded, true), (Mode::Recorded, false), (Mode::Live, true)] {
@@ -74,13 +74,13 @@ fn an_access_that_falls_through_to_another_tensor_is_found_with_kernel_and_line(
             "load f32[64] reads bytes 0x100000000 to 0x1000000ff, which are not mapped here and were taken for \
              physical addresses: no argument of the launch is there"
         );
-        // What is mapped here is no finding.
+        // An access to a mapped address is not a finding.
         run(&launcher, &copies(), tensors(&[&victim, &output])).unwrap();
         assert_eq!(launcher.findings().len(), 1);
     }
 }
 
-/// Where addresses are physical, all accesses fall through; those to other tensors than the arguments are found.
+/// With physical addresses, all accesses fall through; accesses to tensors other than the arguments are found.
 #[test]
 fn with_physical_addresses_what_is_of_no_argument_is_found() {
     let addressing = Addressing::Physical;
@@ -106,7 +106,7 @@ fn with_physical_addresses_what_is_of_no_argument_is_found() {
     assert!(finding.what.contains("no argument of the launch is there"), "{finding}");
 }
 
-/// The page of the MMU and the first address have to go together.
+/// The page size of the MMU and the first address must be consistent.
 #[test]
 fn a_virtual_range_that_begins_within_a_page_is_refused() {
     let virtual_base = cubeyard_memory::virtual_space::DeviceVa::new(0x1000_0000_0800);

@@ -1,4 +1,4 @@
-//! Views of tensors as arguments: a kernel sees the shape of the view, and each PE the part of the view that it holds.
+//! Views of tensors as arguments: a kernel sees the shape of the view, and each PE its part of the view.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -18,10 +18,10 @@ use crate::long_tests::cases;
 
 const PES: u8 = 4;
 
-/// Shape of the part of each PE, or none where a PE holds nothing.
+/// Shape of each PE's part; `None` if a PE holds nothing.
 type Parts = Rc<RefCell<Vec<Option<Vec<u64>>>>>;
 
-/// Notes the shape of each part, and adds 1000 to its elements.
+/// Records the shape of each part, and adds 1000 to its elements.
 fn mark(tl: &Tl, args: &Args, parts: &Parts) {
     let part = args.tensor(0).local_if_any();
     let pe = usize::try_from(tl.program_id(0)).unwrap();
@@ -31,7 +31,7 @@ fn mark(tl: &Tl, args: &Args, parts: &Parts) {
     }
 }
 
-/// Runs the kernel on a view; the error, or the shapes of the parts.
+/// Runs the kernel on a view; returns the shapes of the parts, or the error.
 fn marked(view: &Tensor, launcher: &Launcher) -> Result<Vec<Option<Vec<u64>>>, String> {
     let parts: Parts = Rc::new(RefCell::new(vec![None; PES.into()]));
     let noted = Rc::clone(&parts);
@@ -62,7 +62,7 @@ fn a_view_has_its_own_shape_in_a_kernel() {
     assert_eq!(shapes(&x), Some(vec![8, 2]));
 }
 
-/// A view of some rows was held by no PE, so that a kernel that asks did nothing.
+/// A view of some rows was held by no PE, so a kernel that checked for its part did nothing.
 #[test]
 fn a_view_of_rows_is_held_by_the_pes_that_hold_its_rows() {
     let context = context("", true);
@@ -85,7 +85,7 @@ fn a_view_of_columns_has_the_columns_of_each_pe() {
     assert_eq!(x.read::<f32>().unwrap().known().unwrap(), [1000.0; 48]);
 }
 
-/// A part that is no rectangle of the view has no shape; the kernel is not left to think that it holds nothing.
+/// A part that is not a rectangle of the view has no shape; the kernel must not conclude that it holds nothing.
 #[test]
 fn a_part_that_is_no_rectangle_is_refused() {
     let context = context("", true);
@@ -97,7 +97,7 @@ fn a_part_that_is_no_rectangle_is_refused() {
     assert!(error.contains(wanted), "{error}");
 }
 
-/// A random view: rows of a tensor, then another shape of them, and rows of that.
+/// A random view: some rows of a tensor, reshaped, and some rows of the result.
 #[derive(Clone, Debug)]
 struct Case {
     shape: Vec<u64>,
@@ -128,7 +128,7 @@ impl Case {
     }
 }
 
-/// Shapes with this number of elements, of one to three dimensions.
+/// Returns the shapes with this number of elements and one to three dimensions.
 fn shapes_of(elements: u64) -> Vec<Vec<u64>> {
     let divisors = |of: u64| (1..=of.max(1)).filter(move |by| of.is_multiple_of(*by));
     let mut shapes = vec![vec![elements]];
@@ -140,7 +140,8 @@ fn shapes_of(elements: u64) -> Vec<Vec<u64>> {
     shapes
 }
 
-/// Returns the part of a view of these dimensions that a range of its elements is; none if it is no rectangle.
+/// Returns the part of a view with these dimensions that a range of its elements forms; `None` if it is not a
+/// rectangle.
 fn rectangle(dimensions: &[u64], held: &Range<u64>) -> Option<Vec<u64>> {
     let count = held.end - held.start;
     let &[.., columns] = dimensions else { return None };
@@ -172,7 +173,7 @@ proptest! {
             let start: Vec<f32> = (0..elements).map(|at| at as f32).collect();
             let tensor = context.from_slice(&case.shape, &start).unwrap().to(&split(case.pe)).unwrap();
             let (view, range) = case.view(&tensor);
-            // The tensor is split by rows or not at all, so each PE holds a range of its elements.
+            // The tensor is split by rows or not at all, so each PE holds a contiguous range of its elements.
             let held: Vec<_> = (0..PES).map(|pe| {
                 let shards = tensor.layout().unwrap().shards();
                 let shard = shards.iter().find(|shard| shard.at.pe == PeId::new(pe.into()).unwrap())?;

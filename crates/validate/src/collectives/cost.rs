@@ -1,6 +1,6 @@
 //! Durations of the parts of a collective's step on an otherwise idle machine.
 //!
-//! Messages are one flit, or whole flits; a memory has enough channels to keep its link busy.
+//! The model assumes messages of one flit or of whole flits, and enough memory channels to saturate the link.
 
 use cubeyard_device::request::PeRef;
 use cubeyard_device::topology::{LinkId, NodeKind, Topology};
@@ -14,7 +14,7 @@ pub struct Cost<'t> {
 }
 
 impl<'t> Cost<'t> {
-    /// Makes the model for messages and tiles of `bytes` bytes of `f16`.
+    /// Creates the model for messages and tiles of `bytes` bytes of `f16`.
     pub fn new(topology: &'t Topology, bytes: u64) -> Self {
         Self { topology, bytes }
     }
@@ -25,7 +25,7 @@ impl<'t> Cost<'t> {
         core.dispatch + core.scheduler_overhead
     }
 
-    /// Returns the time of a message from the send until it arrives, before it is written to its slot.
+    /// Returns the time from the send of a message to its arrival, before it is written to its slot.
     pub fn message(&self, from: PeRef, to: PeRef) -> Span {
         let [from, to] = [from, to].map(|pe| self.topology.pe_dma(pe));
         let route = self.topology.route(from, to).expect("PEs reach each other");
@@ -55,19 +55,19 @@ impl<'t> Cost<'t> {
         self.topology.flight(&there) + self.burst() + self.carry(&back)
     }
 
-    /// Returns the time of storing a tile there, until the PE has the acknowledgement.
+    /// Returns the time of storing a tile there, until the PE receives the acknowledgement.
     pub fn store(&self, pe: PeRef) -> Span {
         let (there, back) = self.memory(pe);
         self.carry(&there) + self.burst() + self.topology.flight(&back)
     }
 
-    /// Returns the time that a tile occupies the PE's outgoing link; messages sent during a store wait for it.
+    /// Returns the time for which a tile occupies the PE's outgoing link; messages sent during a store wait for it.
     pub fn wire(&self) -> Span {
         let wire = self.topology.spec().pe.link.bandwidth;
         wire.span(self.flit()) * self.flits()
     }
 
-    /// Returns the time that a credit occupies that link.
+    /// Returns the time for which a credit of `bytes` bytes occupies that link.
     pub fn credit(&self, bytes: u64) -> Span {
         self.topology.spec().pe.link.bandwidth.span(bytes)
     }
@@ -98,8 +98,8 @@ impl<'t> Cost<'t> {
         route.split_inclusive(stores).map(|leg| self.cross(leg)).sum()
     }
 
-    /// Returns the time of one leg. The first flit pays every link and node. The last leaves a link after it
-    /// has arrived and crossed by itself, or after all flits have crossed behind the first.
+    /// Returns the time of one leg. The first flit pays every link and node. The last flit starts on a link once it has
+    /// arrived and all preceding flits have crossed.
     fn cross(&self, leg: &[LinkId]) -> Span {
         let (mut first, mut last) = (Span::ZERO, Span::ZERO);
         for &link in leg {

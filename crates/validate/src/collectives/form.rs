@@ -40,8 +40,8 @@ fn pe(sip: u64, cube: u64) -> PeRef {
     PeRef { sip, cube, pe: PeId::new(0).expect("the first PE") }
 }
 
-/// Returns the parts of every form, for a number of sequential messages and additions, of which some messages
-/// wait for a store and some for a credit.
+/// Returns the parts of every form, for a number of sequential messages and additions. Some messages wait for a store
+/// and some for a credit.
 fn parts(cost: &Cost<'_>, counts: Counts, messages: Vec<Part>) -> Vec<Part> {
     let [write, read] = cost.slots();
     let first = pe(0, 0);
@@ -94,8 +94,8 @@ pub fn lrab(topology: &Topology, bytes: u64) -> Vec<Part> {
         Part::of("messages between SIPs", around, sips),
     ];
     let counts = Counts {
-        // One per hop; one more where two sides meet; around a ring, those that follow the last tile, up to the
-        // root of a binary tree.
+        // One per hop; one more where two sides meet; around a ring, the additions after the last tile, up to the root
+        // of a binary tree.
         additions: cubes + meetings + rings.iter().map(|&side| depth(side)).sum::<u64>(),
         behind_stores: cubes,
         behind_credits: cubes + rings.iter().map(|side| side - 2).sum::<u64>(),
@@ -103,8 +103,8 @@ pub fn lrab(topology: &Topology, bytes: u64) -> Vec<Part> {
     parts(&cost, counts, messages)
 }
 
-/// Returns the hops from the corner along its row to the middle column, and along that to the middle; the cube
-/// there; and the number of places where sums from two sides meet.
+/// Returns the hops from the corner along its row to the middle column, and along the column to the middle; the cube
+/// there; and the number of positions where sums from two sides meet.
 fn to_the_middle(CubesSpec { w, h }: CubesSpec) -> (Vec<(u64, u64)>, u64, u64) {
     assert!([w, h].iter().all(|&side| side == 1 || side % 2 == 0), "{w} x {h} cubes");
     let (w, h) = (u64::from(w), u64::from(h));
@@ -115,8 +115,7 @@ fn to_the_middle(CubesSpec { w, h }: CubesSpec) -> (Vec<(u64, u64)>, u64, u64) {
     (along.chain(down).collect(), column + row * w, meetings)
 }
 
-/// Returns the parts of a ring of SIPs of one PE: parts travel around once to be added, and once more to be
-/// stored.
+/// Returns the parts of a ring of SIPs with one PE: parts travel around once to be added, and once more to be stored.
 pub fn ring(topology: &Topology, bytes: u64) -> Vec<Part> {
     let ranks = u64::from(topology.spec().sips.count);
     let steps = ranks - 1;
@@ -124,8 +123,8 @@ pub fn ring(topology: &Topology, bytes: u64) -> Vec<Part> {
     between(topology, bytes / ranks, 2 * steps, counts)
 }
 
-/// Returns the parts of the direct algorithm for two SIPs of one PE: a ring whose ranks load the part that they
-/// keep before the one that they send.
+/// Returns the parts of the direct algorithm for two SIPs with one PE: a ring whose ranks load the part that they keep
+/// before the part that they send.
 pub fn direct(topology: &Topology, bytes: u64) -> Vec<Part> {
     assert_eq!(topology.spec().sips.count, 2, "with more, messages share the wires of a rank");
     let mut parts = ring(topology, bytes);
@@ -134,7 +133,7 @@ pub fn direct(topology: &Topology, bytes: u64) -> Vec<Part> {
     parts
 }
 
-/// Returns the parts of two trees of SIPs of one PE, each with half of the bytes, up and down the deeper tree.
+/// Returns the parts of two trees of SIPs with one PE, each with half of the bytes, up and down the deeper tree.
 pub fn tree(topology: &Topology, bytes: u64) -> Vec<Part> {
     // Each step up doubles the lowest bit of a rank, until none is left.
     let depth = depth(topology.spec().sips.count.into());
@@ -142,7 +141,7 @@ pub fn tree(topology: &Topology, bytes: u64) -> Vec<Part> {
     between(topology, bytes / 2, 2 * depth, counts)
 }
 
-/// Returns the depth of a binary tree of at least two leaves: the logarithm, rounded up.
+/// Returns the depth of a binary tree with at least two leaves: the binary logarithm, rounded up.
 fn depth(leaves: u64) -> u64 {
     u64::from((leaves - 1).ilog2()) + 1
 }

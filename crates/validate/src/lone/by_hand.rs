@@ -1,9 +1,9 @@
 //! Latency of a transfer on an idle machine, derived from its route as one would by hand.
 //!
-//! The first flit takes the time of every link and every node. When the last of `n` flits leaves a link, it
-//! is `(n − 1)` flit times of that link behind the first; it then catches up by the overhead of each node
-//! that delays the first. At the end it is behind by the largest remainder over all links. This holds for
-//! whole flits, and if the channels of the memory keep up with every link, as on the default machine.
+//! The first flit takes the time of every link and every node. When the last of `n` flits leaves a link, it is
+//! `(n − 1)` flit times of that link behind the first. It then catches up by the overhead of each node that delays the
+//! first. At the end it is behind by the largest remainder over all links. This holds for whole flits, and if the
+//! channels of the memory keep up with every link, as on the default machine.
 
 use cubeyard_device::message::Direction;
 use cubeyard_device::topology::{LinkId, NodeId, NodeKind, Topology};
@@ -30,13 +30,13 @@ impl<'t> Way<'t> {
         Self { topology, start, there, back, posted: from.is_none() }
     }
 
-    /// Returns the latency in picoseconds, for so many whole flits.
+    /// Returns the latency in picoseconds, for `flits` whole flits.
     pub(super) fn latency(&self, direction: Direction, flits: u64) -> u64 {
         self.whole(direction, |route| self.data(route, |leg| self.behind(leg, route, flits)))
     }
 
-    /// Returns the latency if all flits keep the pace of the slowest link; `None` for a route with
-    /// store-and-forward nodes, which that form does not cover.
+    /// Returns the latency if all flits keep the pace of the slowest link; `None` for a route with store-and-forward
+    /// nodes, which that form does not cover.
     pub(super) fn latency_without_catching_up(
         &self,
         direction: Direction,
@@ -68,8 +68,8 @@ impl<'t> Way<'t> {
         route.iter().map(|&link| wire(link) + self.overhead(self.topology.link(link).to)).sum()
     }
 
-    /// Returns the time of a message with payload: that of the first flit, and the lag of the last one at the
-    /// end of each leg.
+    /// Returns the time of a message with payload: the time of the first flit, and the lag of the last flit at the end
+    /// of each leg.
     fn data(&self, route: &[LinkId], behind: impl Fn(&[LinkId]) -> u64) -> u64 {
         let legs = route.split_inclusive(|&link| self.stores(link));
         let first = |leg: &[LinkId]| -> u64 {
@@ -82,9 +82,8 @@ impl<'t> Way<'t> {
         legs.map(|leg| first(leg) + behind(leg)).sum()
     }
 
-    /// Returns the lag of the last flit behind the first at the end of a leg. Flits do not catch up at a node
-    /// that stores the whole transfer; they do at the end of the route, even if that node stores what it
-    /// forwards.
+    /// Returns the lag of the last flit behind the first at the end of a leg. Flits do not catch up at a node that
+    /// stores the whole transfer. They do at the end of the route, even if that node is store-and-forward.
     fn behind(&self, leg: &[LinkId], route: &[LinkId], flits: u64) -> u64 {
         let is_stored = leg.last() != route.last();
         let mut caught_up = 0;
@@ -98,8 +97,8 @@ impl<'t> Way<'t> {
         most
     }
 
-    /// Returns whether the last link of the data is as slow as any and no node after it adds latency, so that
-    /// the form without catching up is exact.
+    /// Returns whether the last link of the data is the slowest and no node after it adds latency, so that the form
+    /// without catching up is exact.
     pub(super) fn ends_slowest(&self, direction: Direction) -> bool {
         let data = if direction == Direction::Read { &self.back } else { &self.there };
         let slowest = data.iter().map(|&link| self.flit(link)).max();

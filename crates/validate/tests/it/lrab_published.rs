@@ -1,4 +1,4 @@
-//! `docs/lrab-published.md`: the published all-reduce beside ours, with the difference taken apart.
+//! `docs/lrab-published.md`: the published all-reduce next to ours, with an analysis of the difference.
 
 use cubeyard_runtime::SlotKind;
 use cubeyard_validate::collectives::form::{Part, lrab as form, total};
@@ -6,7 +6,7 @@ use cubeyard_validate::collectives::{PUBLISHED, PUBLISHED_NS as TIMES, lrab, pub
 
 const PAGE: &str = include_str!("../../../../docs/lrab-published.md");
 
-/// The row of a table that begins with these cells, without them.
+/// Returns the row of a table that begins with these cells, without them.
 #[track_caller]
 fn row(start: &str) -> Vec<&'static str> {
     let line =
@@ -14,7 +14,7 @@ fn row(start: &str) -> Vec<&'static str> {
     line[start.len()..].trim_matches('|').split('|').map(str::trim).collect()
 }
 
-/// With commas between thousands, and one decimal.
+/// Formats with commas between thousands, and one decimal.
 fn ns(value: f64) -> String {
     let text = format!("{value:.1}");
     let (whole, rest) = text.split_once('.').unwrap();
@@ -26,7 +26,7 @@ fn ns(value: f64) -> String {
     }
 }
 
-/// What a message pays for its slot, to write it or to read it: latency, and bytes at a rate in GB/s.
+/// Returns the cost of writing or reading a message's slot: latency, and bytes at a rate in GB/s.
 fn slot(kind: SlotKind, bytes: f64) -> f64 {
     match kind {
         SlotKind::Tcm => bytes / 512.0,
@@ -42,7 +42,7 @@ fn the_terms_of_the_page_add_up_to_all_that_was_published() {
             let bytes = bytes as f64;
             let messages = 11.0 * bytes / 128.0;
             let slots = (11.0 + 13.0) * slot(kind, bytes);
-            // The engine takes 256 elements a cycle, and a cycle at the least.
+            // The engine processes 256 elements per cycle, and takes at least one cycle.
             let additions = 9.0 * (bytes / 2.0 / 256.0).max(1.0);
             let ends = 2.0 * bytes / 256.0;
             let sum = 1633.04 + messages + slots + additions + ends;
@@ -53,7 +53,7 @@ fn the_terms_of_the_page_add_up_to_all_that_was_published() {
     }
 }
 
-/// The closed form is the simulation's time to the picosecond, and both are on the page.
+/// The closed form equals the simulated time to the picosecond, and both are on the page.
 #[test]
 fn ours_is_the_sum_of_its_parts() {
     let forms = PUBLISHED.map(|bytes| form(&published(), bytes));
@@ -81,7 +81,7 @@ fn ours_is_on_the_page_for_every_memory() {
     }
 }
 
-/// Nanoseconds for 128 bytes, from 16 to 64 KiB: what the page explains term by term.
+/// Nanoseconds per 128 bytes, from 16 to 64 KiB; the page explains them term by term.
 #[test]
 fn the_slopes_are_those_of_the_page() {
     for (kind, name, [.., at_16, at_64]) in TIMES {

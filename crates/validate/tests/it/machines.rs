@@ -1,14 +1,14 @@
-//! The checks of ours against what others say, and the verdicts on them.
+//! Our checks against external figures, and their verdicts.
 
 use std::sync::LazyLock;
 
 use cubeyard_device::topology::Topology;
 use cubeyard_validate::{Check, CheckKind, Expected, Row, Verdict};
 
-/// The default machine's, once for all tests.
+/// Rows of the default machine, computed once for all tests.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| cubeyard_validate::run(&Topology::embedded()));
 
-/// A made-up check.
+/// Returns a made-up row.
 fn row(kind: CheckKind, expected: Expected, ours: f64) -> Row {
     Check::new(kind, "made up", expected, "nobody", move || ours).run()
 }
@@ -40,7 +40,7 @@ fn nothing_is_out_of_tolerance_on_the_default_machine() {
     assert_eq!(count(rows, without_reason), 0, "indicative rows say why");
 }
 
-/// The figures that the machine was made to show.
+/// The figures that the machine was designed to reproduce.
 #[test]
 fn every_published_figure_has_its_row() {
     for figure in [77.0, 141.0, 82.0, 158.0, 230.0, 963.0, 573.0, 409.0, 545.0] {
@@ -94,25 +94,25 @@ fn what_is_not_a_number_fails() {
 #[test]
 fn bounds_hold_on_one_side_only() {
     let most = |ours| row(CheckKind::Exact, Expected::at_most(8.0, "flits"), ours);
-    assert_eq!((most(8.0).verdict, most(8.0).deviation()), (Verdict::Passed, Some(0.0)));
-    assert_eq!((most(1.0).verdict, most(1.0).deviation()), (Verdict::Passed, Some(0.0)));
-    assert_eq!((most(9.0).verdict, most(9.0).deviation()), (Verdict::Failed, Some(0.125)));
+    assert_eq!((most(8.0).verdict, most(8.0).deviation), (Verdict::Passed, Some(0.0)));
+    assert_eq!((most(1.0).verdict, most(1.0).deviation), (Verdict::Passed, Some(0.0)));
+    assert_eq!((most(9.0).verdict, most(9.0).deviation), (Verdict::Failed, Some(0.125)));
     let least = |ours| row(CheckKind::Predicted, Expected::at_least(100.0, "%"), ours);
     assert_eq!(least(98.0).verdict, Verdict::Passed);
     assert_eq!(least(97.9).verdict, Verdict::Failed);
-    assert_eq!(least(1000.0).deviation(), Some(0.0));
+    assert_eq!(least(1000.0).deviation, Some(0.0));
 }
 
 #[test]
 fn a_deviation_is_relative_to_what_was_expected() {
-    assert_eq!(row(CheckKind::Exact, Expected::ns(200.0), 201.0).deviation(), Some(0.005));
-    assert_eq!(row(CheckKind::Exact, Expected::ns(200.0), 199.0).deviation(), Some(-0.005));
-    assert_eq!(row(CheckKind::Exact, Expected::ns(0.0), 0.0).deviation(), Some(0.0));
-    assert_eq!(row(CheckKind::Exact, Expected::ns(0.0), 1.0).deviation(), None);
+    assert_eq!(row(CheckKind::Exact, Expected::ns(200.0), 201.0).deviation, Some(0.005));
+    assert_eq!(row(CheckKind::Exact, Expected::ns(200.0), 199.0).deviation, Some(-0.005));
+    assert_eq!(row(CheckKind::Exact, Expected::ns(0.0), 0.0).deviation, Some(0.0));
+    assert_eq!(row(CheckKind::Exact, Expected::ns(0.0), 1.0).deviation, None);
 }
 
-/// On machines of another shape, down to a single PE, the closed forms of a lone transfer still hold; what
-/// is about the default machine is left out.
+/// On machines of another shape, down to a single PE, the closed forms of a lone transfer still hold; checks of the
+/// default machine are left out.
 #[test]
 fn other_machines_are_held_to_the_closed_forms_alone() {
     let files = [
@@ -137,7 +137,7 @@ fn other_machines_are_held_to_the_closed_forms_alone() {
     }
 }
 
-/// Same input, same figures; and a file that changes nothing is the default machine.
+/// The same input gives the same figures; and a file that changes nothing is the default machine.
 #[test]
 fn two_runs_give_the_same_rows() {
     let same = Topology::read("same.yaml", "routers: {overhead_ns: 2}\n").unwrap();
@@ -165,7 +165,7 @@ fn a_machine_with_finite_buffers_is_measured_with_them() {
     }
 }
 
-/// The closed form knows no rows, and all rows failed for a sound machine.
+/// The closed form does not model rows, and all rows failed for a correct machine.
 #[test]
 fn a_machine_whose_hbm_has_rows_is_no_false_alarm() {
     let rows = "hbm: {rows: {banks: 16, row_bytes: 1 KiB, activate_ns: 14, precharge_ns: 14}}\n";
@@ -177,7 +177,7 @@ fn a_machine_whose_hbm_has_rows_is_no_false_alarm() {
     }
 }
 
-/// A closed form of ours that our engine agrees with says nothing about hardware, and the table did not tell.
+/// Agreement of our engine with our own closed form says nothing about hardware, and the table did not mark such rows.
 #[test]
 fn rows_that_hold_the_engine_to_our_own_arithmetic_are_marked() {
     let own = |family: &str| {
@@ -193,7 +193,7 @@ fn rows_that_hold_the_engine_to_our_own_arithmetic_are_marked() {
     assert_eq!(own("HBM"), (7, 10));
 }
 
-/// They were measured on a machine without rows: 32 GB/s for 30.4, and 14.02 ns for 42.
+/// These were measured on a machine without rows: 32 GB/s instead of 30.4, and 14.02 ns instead of 42.
 #[test]
 fn what_ramulator_says_of_rows_is_held_against_a_machine_with_rows() {
     let of_ramulator = |row: &&Row| row.source.starts_with("Ramulator 2.1, HBM2-2000");
@@ -201,11 +201,11 @@ fn what_ramulator_says_of_rows_is_held_against_a_machine_with_rows() {
     assert_eq!(rows.len(), 3);
     for row in rows {
         assert_eq!(row.verdict, Verdict::Passed, "{row:?}");
-        assert!(row.deviation().unwrap().abs() < 0.003, "{row:?}");
+        assert!(row.deviation.unwrap().abs() < 0.003, "{row:?}");
     }
 }
 
-/// What is counted and what is compared came from the same events, so that this law could not be broken.
+/// The counted and the compared figure came from the same events, so the law could not be violated.
 #[test]
 fn no_row_compares_a_count_with_itself() {
     assert!(ROWS.iter().all(|row| !row.name.contains("Little")));

@@ -86,7 +86,7 @@ static void devices(void) {
     EXPECT_OK(cubeyard_create_device(NULL, &device, &allocator));
     cubeyard_request request = {.size = 1};
     cubeyard_block block;
-    EXPECT_ERROR(TOO_BIG, cubeyard_allocate(allocator, &request, &block, NULL), "no region can be had");
+    EXPECT_ERROR(TOO_BIG, cubeyard_allocate(allocator, &request, &block, NULL), "no region can be acquired");
     EXPECT_OK(cubeyard_destroy(allocator));
 }
 

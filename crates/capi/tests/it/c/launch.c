@@ -91,7 +91,7 @@ static void launches(void) {
     EXPECT_ERROR(STALE, cubeyard_launch_begin(allocator, 0, arguments, 2, &first, NULL), "no such program");
     arguments[1].size = 4 * MIB;
     EXPECT_ERROR(ARGUMENT, cubeyard_launch_begin(allocator, program, arguments, 2, &first, NULL),
-                 "operand 1: 4.00 MiB from 1.00 MiB on are no part of a block of 4.00 MiB");
+                 "operand 1: 4.00 MiB from offset 1.00 MiB is not a part of a block of 4.00 MiB");
     arguments[1].size = 2 * MIB;
     EXPECT_OK(cubeyard_launch_begin(allocator, program, arguments, 2, &first, &info));
     arguments[1].offset = 2 * MIB;

@@ -40,7 +40,8 @@ fn behind(world: &World, depth: usize) -> usize {
 /// ranks behind that place.
 fn stage(world: &World, depth: usize, is_whole: bool) -> Stage {
     let orders = [false, true].map(|swapped| dimensions(world.grid.len(), swapped));
-    let times = world.grid[orders[0][depth]] - 1;
+    // Both halves share the steps of the longer dimension.
+    let times = orders.iter().map(|order| world.grid[order[depth]] - 1).max().unwrap_or(0);
     let along = |order: &Vec<usize>| {
         let dimension = order[depth];
         let within: usize = order[..=depth].iter().map(|&inner| world.grid[inner]).product();

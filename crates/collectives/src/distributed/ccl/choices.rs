@@ -1,15 +1,15 @@
 //! The algorithms that may be chosen at all.
 
 use cubeyard_device::topology::Topology;
-use cubeyard_sim::Span;
 
+use super::fastest::is_close;
 use super::{CclAlgorithm, CclConfig, Cost};
 use crate::collective::{Operation, ReduceOp};
 use crate::distributed::error::DistError;
 use crate::distributed::rank_map::RankMap;
 
 impl CclConfig {
-    /// Returns the names of the algorithms that are chosen for some operation of up to 2^`longest` bytes among
+    /// Returns the names of the algorithms that may be chosen for some operation of up to 2^`longest` bytes among
     /// `ranks` ranks. The root is taken to be rank 0; another makes little difference.
     pub(in crate::distributed) fn choices(
         &self,
@@ -25,10 +25,17 @@ impl CclConfig {
             let costs = costs.collect::<Result<Vec<_>, _>>()?;
             for size in (0..=longest).map(|power| 1_u64 << power) {
                 let known = all.iter().zip(&costs).filter(|(own, _)| own.bytes.contains(&size));
-                let timed = known.filter_map(|(own, cost)| Some((cost.as_ref()?.span(size), own)));
-                let ps = |span: &Option<Span>| span.map_or(u64::MAX, Span::ps);
-                let best = timed.min_by_key(|(span, _)| ps(span)).map(|(_, own)| &own.name);
-                chosen.extend(best.filter(|name| !chosen.contains(name)).cloned());
+                let timed: Vec<_> = known
+                    .filter_map(|(own, cost)| Some((cost.as_ref()?.span(size), &own.name)))
+                    .collect();
+                let shortest = timed.iter().filter_map(|(span, _)| *span).min();
+                for (_, name) in
+                    timed.iter().filter(|(span, _)| is_close(self.defaults.ranks, *span, shortest))
+                {
+                    if !chosen.contains(name) {
+                        chosen.push((*name).clone());
+                    }
+                }
             }
         }
         Ok(chosen)

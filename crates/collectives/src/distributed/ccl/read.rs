@@ -3,12 +3,12 @@
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use cubeyard_device::input::{Field, InputError, InputProblem, Map};
 use cubeyard_device::pe::WaitMode;
 use cubeyard_device::topology::SipTopology;
 use cubeyard_memory::Bytes;
 use cubeyard_runtime::{RingConfig, SlotKind};
 use cubeyard_sim::Span;
+use cubeyard_yaml::{Field, InputError, InputProblem, Map};
 
 use super::{CclAlgorithm, CclConfig, FindModule};
 use crate::collective::{Algorithm, algorithms};

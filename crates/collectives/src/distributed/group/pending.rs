@@ -1,6 +1,6 @@
 //! A collective under way, and its report.
 
-use cubeyard_runtime::{LaunchHandle, LaunchReport};
+use cubeyard_runtime::{LaunchHandle, LaunchReport, RuntimeError};
 use cubeyard_sim::{Span, Time};
 
 use crate::distributed::error::DistError;
@@ -42,8 +42,25 @@ impl Pending {
 
     /// Waits for all its launches.
     pub fn wait(self) -> Result<CollectiveReport, DistError> {
-        let launches: Result<Vec<_>, _> = self.handles.iter().map(LaunchHandle::wait).collect();
-        let launches = launches?;
+        Ok(self.report(LaunchHandle::wait)?)
+    }
+
+    /// Waits for all its launches, for at most `limit` of simulated time each; `None` if one is not done by then.
+    pub(in crate::distributed) fn wait_within(
+        self,
+        limit: Span,
+    ) -> Result<Option<CollectiveReport>, DistError> {
+        match self.report(|handle| handle.wait_within(limit)) {
+            Err(RuntimeError::Deadline { .. }) => Ok(None),
+            other => Ok(Some(other?)),
+        }
+    }
+
+    fn report(
+        &self,
+        wait: impl Fn(&LaunchHandle) -> Result<LaunchReport, RuntimeError>,
+    ) -> Result<CollectiveReport, RuntimeError> {
+        let launches = self.handles.iter().map(wait).collect::<Result<Vec<_>, _>>()?;
         let cores = || launches.iter().flat_map(|launch| &launch.cores);
         let started = cores().map(|(_, core)| core.started).min().unwrap_or(self.begun);
         let ended = cores().map(|(_, core)| core.ended).max().unwrap_or(self.begun);

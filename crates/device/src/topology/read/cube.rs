@@ -8,8 +8,8 @@ use cubeyard_memory::address::{PeId, Window};
 use super::super::spec::{HbmSpec, MCpuSpec, MmuSpec, PeSpec, RoutersSpec, SramSpec, UcieSpec};
 use super::super::{Position, mesh};
 use super::{Result, optional, wire};
-use crate::input::InputProblem;
-use crate::input::reader::Field;
+use cubeyard_yaml::Field;
+use cubeyard_yaml::InputProblem;
 
 /// Largest number of rows and of columns of routers.
 const MOST_ROUTERS: u32 = 16;

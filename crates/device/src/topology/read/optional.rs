@@ -6,9 +6,9 @@ use cubeyard_sim::{Arbiter, BufferSpec};
 
 use super::super::spec::HbmSpec;
 use super::Result;
-use crate::input::InputProblem;
-use crate::input::reader::{Field, Map};
 use crate::model::{RefreshSpec, RowsSpec};
+use cubeyard_yaml::InputProblem;
+use cubeyard_yaml::{Field, Map};
 
 /// Largest number of flits in a buffer.
 const MOST_PLACES: u32 = 1 << 20;

@@ -1,23 +1,22 @@
 //! The default file: documented, and every value with its source.
 
-use crate::input::yaml::{Tree, Value, join, parse};
+use cubeyard_yaml::{Document, Field, LONGEST};
+
 use crate::topology::DEFAULT;
 
-/// Every key of a tree with its value as it is written on one line.
-fn leaves(tree: &Tree<'_>, key: &str, found: &mut Vec<(String, String)>) {
-    let text = |tree: &Tree<'_>| match &tree.value {
-        Value::Scalar { text, .. } => text.clone(),
-        other => panic!("{key} holds {other:?}"),
-    };
-    match &tree.value {
-        Value::Map(entries) => {
-            entries.iter().for_each(|entry| leaves(&entry.tree, &join(key, &entry.key), found));
+/// Every key of a file with its value as it is written on one line.
+fn leaves(field: &Field<'_>, key: &str, found: &mut Vec<(String, String)>) {
+    let text = |field: &Field<'_>| field.text("a value").unwrap().to_owned();
+    if let Ok(mut map) = field.map() {
+        for (name, field) in map.each() {
+            let key = if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
+            leaves(&field, &key, found);
         }
-        Value::List(list) => {
-            let list: Vec<_> = list.iter().map(text).collect();
-            found.push((key.to_owned(), format!("[{}]", list.join(", "))));
-        }
-        Value::Scalar { .. } => found.push((key.to_owned(), text(tree))),
+    } else if let Ok(list) = field.list("values") {
+        let list: Vec<_> = list.iter().map(text).collect();
+        found.push((key.to_owned(), format!("[{}]", list.join(", "))));
+    } else {
+        found.push((key.to_owned(), text(field)));
     }
 }
 
@@ -25,7 +24,8 @@ fn leaves(tree: &Tree<'_>, key: &str, found: &mut Vec<(String, String)>) {
 fn the_documentation_has_every_key_with_its_default() {
     let page = include_str!("../../../../../docs/topology.md");
     let mut found = Vec::new();
-    leaves(&parse("default", DEFAULT).unwrap(), "", &mut found);
+    let document = Document::parse("default", DEFAULT, LONGEST).unwrap();
+    leaves(&document.root(), "", &mut found);
     for (key, value) in &found {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{key}` |")));
         let row = row.unwrap_or_else(|| panic!("docs/topology.md has no row for {key}"));

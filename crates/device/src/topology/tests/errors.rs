@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::Topology;
-use crate::input::{InputError, InputProblem};
+use cubeyard_yaml::{InputError, InputProblem};
 
 fn refused(text: &str) -> InputError {
     match Topology::read("my.yaml", text) {

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::Topology;
-use crate::input::PlainValue;
+use cubeyard_yaml::PlainValue;
 
 fn pairs(given: &[(&str, &str)]) -> Vec<(String, PlainValue)> {
     let value = |text: &str| PlainValue::read("value", &format!("value: {text}")).unwrap();

@@ -1,10 +1,10 @@
-//! Tiles: an operand a piece at a time.
+//! Tiles: stepping through an operand piece by piece.
 
 use super::LaunchError;
 use crate::Bytes;
 use crate::flex::VirtualAddress;
 
-/// The tiles of an operand, one after the other: the region stays, the offset moves.
+/// Iterator over the tiles of an operand: the region stays the same, the offset advances.
 #[derive(Clone, Debug)]
 pub struct Tiles {
     next: VirtualAddress,
@@ -13,7 +13,7 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// Creates tiles of `tile` bytes, `stride` bytes apart, in the `size` bytes from `base` on.
+    /// Creates tiles of `tile` bytes, `stride` bytes apart, in the `size` bytes from `base`.
     pub fn new(
         base: VirtualAddress,
         size: Bytes,

@@ -7,18 +7,18 @@ use crate::flex::tag::Tag;
 use crate::index::{Block, BlockKey, Extent};
 use crate::policy::Request;
 
-/// The calls to the device that give a block its memory. Parts are offsets and sizes.
+/// The device calls that provide the memory of a block. Parts are offsets and sizes.
 #[derive(Debug)]
 pub(crate) struct CommitPlan {
     pub(crate) handle: RegionHandle,
     pub(crate) missing: Vec<(Bytes, Bytes)>,
-    /// Parts to be decommitted before; they already count as such.
+    /// Parts to decommit first; they already count as decommitted.
     pub(crate) idle: Vec<(Bytes, Bytes)>,
 }
 
 impl RegionState {
-    /// Places a request where the region has memory already, whatever the strategy prefers. Takes
-    /// O(n) time in the number of blocks of a growable region.
+    /// Places a request where the region already has memory, whatever the strategy prefers. Takes O(n) time in the
+    /// number of blocks of a growable region.
     pub(crate) fn place_backed(&mut self, request: &Request) -> Option<Block> {
         let region = self.region.as_mut()?;
         region.index.join_quick();
@@ -36,8 +36,8 @@ impl RegionState {
         Some(block)
     }
 
-    /// Plans the commit for a block. With `recycle`, granules that are idle elsewhere are decommitted
-    /// for it, and count as such at once: no other request may rely on them.
+    /// Plans the commit for a block. With `recycle`, idle granules elsewhere are decommitted for it. They count as
+    /// decommitted at once, so that no other request relies on them.
     pub(crate) fn plan_commit(&mut self, key: BlockKey, recycle: bool) -> CommitPlan {
         let block = self.block(key);
         let region = self.region_mut();
@@ -50,8 +50,8 @@ impl RegionState {
         CommitPlan { handle, missing, idle }
     }
 
-    /// Completes a block for which `committed` was committed; where memory is still missing, the block
-    /// is removed and nothing is returned.
+    /// Completes a block after `committed` was committed. If memory is still missing, the block is removed and `None`
+    /// returned.
     pub(crate) fn finish_commit(
         &mut self,
         key: BlockKey,
@@ -97,8 +97,8 @@ impl Region {
         })
     }
 
-    /// Marks committed granules that lie wholly in free ranges as not committed, from the highest
-    /// down, until there are `wanted` bytes of them, and returns them.
+    /// Marks committed granules that lie entirely in free ranges as decommitted, from the highest down, until they add
+    /// up to `wanted` bytes. Returns these granules.
     fn take_idle(&mut self, wanted: Bytes) -> Vec<(Bytes, Bytes)> {
         self.index.join_quick();
         let Some(granules) = &mut self.granules else { return Vec::new() };

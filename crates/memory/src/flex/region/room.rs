@@ -1,11 +1,11 @@
-//! Room that compaction takes for blocks, and the blocks that move into it.
+//! Room that compaction reserves for blocks, and the blocks that move into it.
 
 use super::{Note, RegionState};
 use crate::Bytes;
 use crate::flex::tag::Tag;
 use crate::index::{Block, BlockKey, Extent, Fit};
 
-/// State that a block keeps when it moves to another place.
+/// State of a block that moves with it.
 #[derive(Debug)]
 pub(crate) struct Moving {
     tag: Tag,
@@ -13,8 +13,8 @@ pub(crate) struct Moving {
 }
 
 impl RegionState {
-    /// Takes room for a block that is to move here, at the lowest place that holds it, below `limit`
-    /// if there is one. The room has no owner until the block has moved into it.
+    /// Reserves room for a block that is to move here, at the lowest place that fits, below `limit` if given. The room
+    /// has no owner until the block has moved into it.
     pub(crate) fn reserve_room(
         &mut self,
         block: &Block,
@@ -54,7 +54,7 @@ impl RegionState {
         free.then_some(alignment)
     }
 
-    /// Frees a block that moves elsewhere, and returns its stream and what it keeps.
+    /// Frees a block that moves elsewhere, and returns its stream and the state that moves with it.
     pub(crate) fn move_out(&mut self, key: BlockKey) -> (u32, Moving) {
         let (_, tag) = self.owned(key).expect("a movable block is live");
         let stream = self.stream(key, tag);

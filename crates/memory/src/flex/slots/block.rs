@@ -40,7 +40,7 @@ impl Slot {
         Ok((state.region.region().address(block.offset), block))
     }
 
-    /// Removes a pin; the last one frees a block that its owner has freed before.
+    /// Removes a pin; the last pin frees a block that its owner has already freed.
     pub(crate) fn unpin(self: &Arc<Self>, key: BlockKey) {
         let orphan = self.with(|region| region.unpin(key));
         if orphan {
@@ -49,8 +49,8 @@ impl Slot {
     }
 }
 
-/// Calls `act` on the block of a handle at its present place; if compaction moves the block meanwhile,
-/// once more at its new place.
+/// Calls `act` on a handle's block at its current place. If compaction moves the block in the meantime, `act` is called
+/// again at the new place.
 pub(crate) fn follow<T>(
     slot: &Arc<Slot>,
     key: BlockKey,
@@ -82,7 +82,7 @@ pub(crate) fn free_now(slot: Arc<Slot>, key: BlockKey) {
         } else {
             match slot.free(key) {
                 Ok(()) => return,
-                // Compaction was faster; the table of moved blocks has the new place.
+                // Compaction moved the block first; the table of moved blocks has the new place.
                 Err(_) if moves.contains(place) => {}
                 Err(error) => panic!("a handle's block is live: {error}"),
             }

@@ -10,7 +10,7 @@ use crate::policy::Request;
 use crate::sync::Arc;
 
 impl Slot {
-    /// Places a request here, or changes nothing where there is no room, or no memory for it.
+    /// Places a request in this slot; changes nothing if there is no room, or no memory for it.
     pub(crate) fn try_allocate(self: &Arc<Self>, request: &Request) -> Option<SlotBlock> {
         let mut state = self.enter();
         let placed = self.place(&mut state.region, request)?;
@@ -20,7 +20,7 @@ impl Slot {
         Some((spare.unwrap_or_else(|| Arc::clone(self)), key))
     }
 
-    /// Places a request where the region has memory already: the last resort when the device has none.
+    /// Places a request where the region already has memory: the last resort when the device has none left.
     pub(crate) fn try_backed(self: &Arc<Self>, request: &Request) -> Option<SlotBlock> {
         let mut state = self.enter();
         let placed = self.place_backed(&mut state.region, request)?;
@@ -28,7 +28,7 @@ impl Slot {
         Some(placed)
     }
 
-    /// Places a request as [`try_backed`](Self::try_backed) does, in a slot that is locked.
+    /// Does the same as [`try_backed`](Self::try_backed) in a slot that is already locked.
     pub(crate) fn place_backed(
         self: &Arc<Self>,
         state: &mut RegionState,
@@ -41,7 +41,7 @@ impl Slot {
 
     #[inline]
     pub(super) fn place(&self, state: &mut RegionState, request: &Request) -> Option<PlacedBlock> {
-        // More than the device has could never be committed, and would have very many granules.
+        // More than the device's total memory could never be committed, and would need a huge number of granules.
         if request.size > self.shared.total && state.get().is_some_and(Region::is_growable) {
             return None;
         }
@@ -52,15 +52,15 @@ impl Slot {
         Some(placed)
     }
 
-    /// Commits the memory that a placed block lacks; without memory the block is removed.
+    /// Commits the memory that a placed block lacks; removes the block if there is none.
     pub(crate) fn complete_place(self: &Arc<Self>, placed: PlacedBlock) -> Option<BlockKey> {
         (placed.backed || self.commit(placed.key)).then_some(placed.key)
     }
 
-    /// Returns whether there was memory; without, the block is gone.
+    /// Returns whether there was enough memory; if not, the block has been removed.
     fn commit(self: &Arc<Self>, key: BlockKey) -> bool {
         let Some(turn) = self.turn.take() else {
-            // This thread commits to the region already: the device is not called twice at a time.
+            // This thread is already committing to the region; the device is not called recursively.
             return self.finish_commit(key, &[]);
         };
         let plan = self.plan_commit(key);
@@ -90,7 +90,7 @@ impl Slot {
         placed.is_some()
     }
 
-    /// Records parts of a region that memory was committed to or decommitted from.
+    /// Records the parts of a region that were committed or decommitted.
     pub(super) fn record_parts(&self, action: Action, region: &Region, parts: &[(Bytes, Bytes)]) {
         for &(offset, size) in parts {
             self.shared.journal.record(action, region.base + offset.get(), size, 0);
@@ -99,7 +99,7 @@ impl Slot {
 }
 
 impl Shared {
-    /// Calls the device as planned, and returns whether it had the memory.
+    /// Makes the planned calls to the device, and returns whether it had the memory.
     fn call_commit(&self, CommitPlan { handle, missing, idle }: &CommitPlan) -> bool {
         let decommit =
             |&(offset, size): &(Bytes, Bytes)| self.device.decommit(handle, offset, size);

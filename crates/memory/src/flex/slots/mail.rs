@@ -1,11 +1,11 @@
-//! Mail: blocks that a thread frees in a slot that is another thread's own.
+//! Mailboxes: blocks that one thread frees in the slot of another thread.
 //!
-//! The thread collects such blocks in its *outbox* and passes them on, a batch at a time, to the
-//! *inboxes* of their slots. The next thread that locks a slot frees what its inbox holds.
+//! A thread collects such blocks in its *outbox* and passes them on in batches to the *inboxes* of their slots. The
+//! next thread that locks a slot frees the blocks in the slot's inbox.
 //!
-//! All boxes of an allocator are in one array, by the numbers of the slots, and a thread keeps a
-//! reference to it. So passing a block on touches no reference count and no cache line that the other
-//! thread writes, except those of its inbox, once for a batch.
+//! All mailboxes of an allocator are in one array, indexed by slot number, and a thread keeps a reference to it.
+//! Passing a block on therefore touches no reference count. It touches no cache line that the other thread writes
+//! except the inbox, and that once per batch.
 
 use std::cell::RefCell;
 
@@ -17,12 +17,12 @@ const OUTBOX: usize = 64;
 
 pub(crate) type Mail = Arc<[Mailbox]>;
 
-/// Blocks that a slot's thread frees in other slots, and blocks that arrive for the slot.
+/// Blocks that a slot's thread frees in other slots (outbox), and blocks that arrive for the slot (inbox).
 #[derive(Default)]
 pub(crate) struct Mailbox {
     outbox: Apart<Mutex<Vec<SlotBlock>>>,
     inbox: Apart<Mutex<Vec<SlotBlock>>>,
-    /// Whether the inbox holds anything. Apart from it, since every entry to the slot reads this.
+    /// Whether the inbox holds a block. It is on a separate cache line, since every entry to the slot reads it.
     arrived: Apart<AtomicBool>,
 }
 
@@ -33,15 +33,15 @@ impl Mailbox {
         self.arrived.load(Ordering::Acquire)
     }
 
-    /// Takes what has arrived, in exchange for an empty box.
+    /// Takes the contents of the inbox and replaces them by an empty vector.
     pub(crate) fn take(&self, empty: Vec<SlotBlock>) -> Vec<SlotBlock> {
         let mut inbox = lock(&self.inbox);
         self.arrived.store(false, Ordering::Release);
         std::mem::replace(&mut *inbox, empty)
     }
 
-    /// Calls `act` unless a block has arrived, and so that it cannot arrive meanwhile. Returns whether
-    /// it was called.
+    /// Calls `act` unless a block has arrived, and prevents it from arriving in the meantime. Returns whether `act` was
+    /// called.
     pub(crate) fn unless_arrived(&self, key: BlockKey, act: impl FnOnce()) -> bool {
         let inbox = lock(&self.inbox);
         let arrived = inbox.iter().any(|post| post.1 == key);
@@ -53,12 +53,12 @@ impl Mailbox {
 }
 
 thread_local! {
-    /// The boxes that this thread used last: holding them, it need not count itself in and out for
-    /// every block, in a count that all threads would share.
+    /// The mailboxes that this thread used last. Keeping the reference avoids an update of a reference count, shared by
+    /// all threads, for every block.
     static MAIL: RefCell<Option<Mail>> = const { RefCell::new(None) };
 }
 
-/// Collects a block of another thread's slot, which this thread, whose own slot is `home`, frees.
+/// Collects a freed block of another thread's slot; `home` is the slot of this thread.
 pub(crate) fn post(block: SlotBlock, home: usize) {
     let mut post = Some(block);
     let held = MAIL.try_with(|held| {
@@ -71,7 +71,7 @@ pub(crate) fn post(block: SlotBlock, home: usize) {
     if let Some(post) = post {
         let mail = Arc::clone(&post.0.shared.mail);
         left = post_in(&mail, post, home);
-        // Fails while the thread ends, and under the model checker, whose threads share it.
+        // Fails while the thread exits, and under the model checker, whose threads share the variable.
         let _ = MAIL.try_with(|held| held.try_borrow_mut().map(|mut held| held.replace(mail)));
     }
     if !left.is_empty() {
@@ -79,11 +79,11 @@ pub(crate) fn post(block: SlotBlock, home: usize) {
     }
 }
 
-/// Delivers the blocks of all outboxes. Returns the slots that they went to.
+/// Delivers the blocks of all outboxes. Returns the slots that received blocks.
 pub(crate) fn collect(mail: &[Mailbox]) -> Vec<Arc<Slot>> {
     let mut slots = Vec::new();
     for Mailbox { outbox, .. } in mail {
-        // Under the lock until all of it has arrived: the next thread must find it there.
+        // The lock is held until all blocks have arrived: the next thread must find them there.
         let mut posts = lock(outbox);
         slots.extend(posts.iter().map(|(slot, _)| Arc::clone(slot)));
         let left = deliver(mail, &mut posts);
@@ -93,24 +93,24 @@ pub(crate) fn collect(mail: &[Mailbox]) -> Vec<Arc<Slot>> {
     slots
 }
 
-/// Puts a block into an outbox, and delivers a full one. Returns the blocks to be freed at once.
+/// Puts a block into an outbox, and delivers the outbox if it is full. Returns the blocks to be freed at once.
 #[inline]
 fn post_in(mail: &[Mailbox], post: SlotBlock, home: usize) -> Vec<SlotBlock> {
     let mut outbox = lock(&mail[home].outbox);
     let closed = post.0.shared.is_closed();
     outbox.push(post);
     if closed {
-        // The allocator has just gone, and nobody would look into an inbox again.
+        // The allocator was just dropped, so no thread would look into an inbox again.
         return std::mem::take(&mut *outbox);
     }
     if outbox.len() < OUTBOX { Vec::new() } else { deliver(mail, &mut outbox) }
 }
 
-/// Puts blocks into the inboxes of their slots. Returns those that compaction has moved meanwhile. (An
-/// inbox is locked under an outbox, and the table of moved blocks under an inbox.)
+/// Puts blocks into the inboxes of their slots. Returns the blocks that compaction has moved in the meantime. (An inbox
+/// is locked under an outbox, and the table of moved blocks under an inbox.)
 fn deliver(mail: &[Mailbox], posts: &mut Vec<SlotBlock>) -> Vec<SlotBlock> {
     let mut moved = Vec::new();
-    // Mostly all of them belong to one slot, which takes them all.
+    // Usually all blocks belong to one slot, which receives them in one step.
     while let Some((slot, _)) = posts.last() {
         let number = slot.number;
         let Mailbox { inbox, arrived, .. } = &mail[number];

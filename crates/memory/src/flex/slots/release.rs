@@ -1,4 +1,4 @@
-//! Giving memory back to the device: idle regions, and idle granules of growable ones.
+//! Returning memory to the device: idle regions, and idle granules of growable ones.
 
 use super::{Shared, Slot, SlotState};
 use crate::Bytes;
@@ -7,7 +7,7 @@ use crate::flex::history::Action;
 use crate::flex::region::Region;
 use crate::sync::{Arc, MutexGuard, Ordering, TurnGuard, lock};
 
-/// The right to acquire and release regions. Its end performs releases that were put off until then.
+/// The right to acquire and release regions. Dropping it performs the releases that were deferred.
 pub(crate) struct RegionTurn<'a> {
     shared: &'a Shared,
     turn: Option<TurnGuard<'a>>,
@@ -23,7 +23,7 @@ impl Drop for RegionTurn<'_> {
 }
 
 impl Shared {
-    /// Waits for the turn. Refuses a thread that has it, which is inside a call to the device.
+    /// Waits for the turn. Refuses a thread that already has it, since the thread is inside a call to the device.
     pub(crate) fn take_turn(&self) -> Option<RegionTurn<'_>> {
         let turn = Some(self.turn.take()?);
         Some(RegionTurn { shared: self, turn })
@@ -41,8 +41,8 @@ impl Shared {
         self.release_idle(idle);
     }
 
-    /// Releases idle memory if the configuration says so, now or at the end of another thread's turn:
-    /// a device that frees a block while it is called must not wait for itself.
+    /// Releases idle memory if configured, now or at the end of another thread's turn. A device that frees a block
+    /// during a call must not wait for itself.
     pub(super) fn release_idle(&self, idle: bool) {
         if idle && self.config.release != Release::Never {
             self.release_wanted.store(true, Ordering::SeqCst);
@@ -68,8 +68,8 @@ impl Shared {
         slots.iter().filter_map(Slot::idle_bytes).sum::<Bytes>() > limit
     }
 
-    /// Releases idle regions and decommits idle granules, and returns how many bytes that was. In a
-    /// call of the device, that happens when it has returned, and zero is returned.
+    /// Releases idle regions and decommits idle granules, and returns the number of bytes. Inside a call to the device,
+    /// the work is deferred until the call has returned, and zero is returned.
     pub(crate) fn trim(&self) -> Bytes {
         self.collect_posts();
         let slots = self.slots();
@@ -80,8 +80,8 @@ impl Shared {
         self.give_back(&slots, true, true)
     }
 
-    /// Decommits idle granules, and with `regions` releases idle regions; needs the turn. With `wait`,
-    /// it waits for threads that commit to a region.
+    /// Decommits idle granules, and with `regions` releases idle regions; needs the turn. With `wait`, it waits for
+    /// threads that are committing to a region.
     pub(crate) fn give_back(&self, slots: &[Arc<Slot>], regions: bool, wait: bool) -> Bytes {
         self.journal.tick();
         let mut given = Bytes::ZERO;
@@ -96,7 +96,7 @@ impl Shared {
         given
     }
 
-    /// Releases a slot's region if it is idle, and returns how much memory it had; needs the turn.
+    /// Releases a slot's region if it is idle, and returns the size of its memory; needs the turn.
     pub(crate) fn release(&self, slot: &Arc<Slot>) -> Option<Bytes> {
         let region = slot.take_idle_region()?;
         let bytes = region.reserved();
@@ -107,12 +107,12 @@ impl Shared {
         Some(bytes)
     }
 
-    /// Ends an allocator, whose blocks may stay. Leaked ones cannot be freed any more, and only the
-    /// owners of the others will poll the streams.
+    /// Closes an allocator; its blocks may remain. Leaked blocks cannot be freed any more, and only the owners of the
+    /// other blocks will poll the streams.
     pub(super) fn close(&self, slots: &[Arc<Slot>]) {
         self.closed.store(true, Ordering::Release);
         self.collect_posts();
-        // What is in an inbox holds its slot, as spare references do; entering the slot empties it.
+        // Blocks in an inbox and spare references keep their slot alive; entering the slot empties the inbox.
         slots.iter().for_each(|slot| slot.enter().spare.clear());
         self.synchronize();
         for (slot, key) in self.moves.all() {
@@ -136,8 +136,8 @@ impl Slot {
         Some(region)
     }
 
-    /// Decommits idle granules, and returns how many bytes they were. Without `wait` nothing happens
-    /// while a thread commits: that may be this very thread, in a device that frees blocks.
+    /// Decommits idle granules, and returns the number of bytes. Without `wait` it does nothing while a thread is
+    /// committing: that may be this very thread, in a device that frees blocks.
     fn shrink(self: &Arc<Self>, wait: bool) -> Bytes {
         let turn = if wait { self.turn.take() } else { self.turn.try_take() };
         let Some(turn) = turn else { return Bytes::ZERO };

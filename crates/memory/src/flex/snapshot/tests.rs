@@ -1,4 +1,4 @@
-//! What PyTorch's viewers need of a snapshot.
+//! Requirements of PyTorch's viewers on a snapshot.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::device::{Card, CardSpec};
 use crate::policy::Request;
 use cubeyard_pickle::{Document, Limits, Value};
 
-/// An allocator with every kind of event behind it, on a virtual function.
+/// Returns an allocator on a virtual function that has produced every kind of event.
 fn busy(config: &str) -> FlexAllocator {
     let card = Arc::new(Card::new(CardSpec::virtual_function(Bytes::mib(64), 8)));
     let config = config.parse().unwrap();
@@ -64,8 +64,7 @@ fn segments_agree_with_the_statistics() {
     }
 }
 
-/// The viewer undoes events from the last to the first and takes for granted that it finds what
-/// they were about.
+/// The viewer undoes events from last to first, and assumes that the block of each event exists.
 #[test]
 fn undoing_all_events_leaves_nothing() {
     for config in CONFIGS {
@@ -197,7 +196,7 @@ fn a_history_can_begin_and_end_at_any_time_and_names_call_sites() {
             (Alloc, 3),
             (FreeRequested, 3),
             (FreeCompleted, 3),
-            // It was allocated before the history began.
+            // The block was allocated before the history began.
             (FreeRequested, 0),
             (FreeCompleted, 0)
         ]

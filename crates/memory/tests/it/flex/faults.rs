@@ -1,4 +1,4 @@
-//! A device that fails at every possible call, once or from then on.
+//! A device that fails at every possible call, once or permanently.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::{Strict, allocator};
 
 type Device = Strict<Faulty<Card>>;
 
-/// The state that a refused request must leave as it was.
+/// State that a refused request must leave unchanged.
 #[derive(Debug, PartialEq, Eq)]
 struct State {
-    /// What is there now, of every quantity.
+    /// Current value of every quantity.
     current: Vec<u64>,
     segments: Vec<SnapshotSegment>,
     info: MemoryInfo,
@@ -31,8 +31,8 @@ fn state(allocator: &FlexAllocator, device: &Device) -> State {
     State { current: current(&allocator.stats()), segments, info: device.info() }
 }
 
-/// A day in the life of an allocator: tensors, programs, frees in another order, trims. Says how
-/// many requests were refused.
+/// Runs a typical workload: tensors, programs, frees in a different order, trims. Returns the number of refused
+/// requests.
 fn workload(allocator: &FlexAllocator, device: &Device) -> usize {
     let mut live: Vec<Option<Allocation>> = Vec::new();
     let mut refused = 0;
@@ -44,7 +44,7 @@ fn workload(allocator: &FlexAllocator, device: &Device) -> usize {
             live.push(Some(block));
         } else {
             refused += 1;
-            // Wholly free memory may have gone back to the device; nothing else changes.
+            // Idle memory may have been returned to the device; nothing else changes.
             let after = state(allocator, device);
             if after.info == before.info {
                 assert_eq!(after, before, "a refusal changes nothing");
@@ -87,7 +87,7 @@ fn faults(config: &str, growable: bool) {
             allocator.trim();
             assert_eq!(device.info().free, device.info().total, "{config}, {fault:?}");
             assert_eq!(device.regions(), 0, "{config}, {fault:?}");
-            // The device works again, and so does the allocator.
+            // The device works again, and so must the allocator.
             allocator.allocate(Bytes::mib(1)).unwrap();
             drop(allocator);
             assert_eq!(device.info().free, device.info().total, "{config}, {fault:?}");

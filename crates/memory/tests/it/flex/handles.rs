@@ -1,4 +1,4 @@
-//! Handles, tokens and addresses: who may free what, and what is refused.
+//! Handles, tokens and addresses: the frees that are allowed, and those that are refused.
 
 use std::sync::Arc;
 use std::thread;
@@ -23,7 +23,7 @@ fn mib(count: u64) -> Bytes {
     Bytes::mib(count)
 }
 
-/// Runs something that must change nothing.
+/// Runs an action that must change nothing.
 fn unchanged<T>(allocator: &FlexAllocator, act: impl FnOnce() -> T) -> T {
     let before: (Stats, _) = (allocator.stats(), allocator.snapshot().segments);
     let answer = act();

@@ -1,5 +1,5 @@
-//! Limits of an allocator: how many regions it may have, what it keeps, and what it says when it runs
-//! out. Each test is a bug that was, with its story.
+//! Limits of an allocator: the number of regions, the memory it keeps, and its report when memory runs out. Each test
+//! describes a fixed bug.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn refused(result: Result<Allocation, AllocateError>) -> OutOfMemory {
     }
 }
 
-/// The advice was to use a device with more memory, of which the device had a terabyte left.
+/// The advice was to use a device with more memory, although the device had a terabyte left.
 #[test]
 fn advice_at_max_regions_is_to_raise_it() {
     let allocator = allocator(card(Bytes::gib(1024)), "fallback_sizes:[64MiB],max_regions:2");
@@ -34,7 +34,7 @@ fn advice_at_max_regions_is_to_raise_it() {
     assert!(!advice.contains("a device with more"), "{advice}");
 }
 
-/// Likewise where the firmware's table has no entry left: more memory would not help either.
+/// The same for a full firmware table: more memory would not help either.
 #[test]
 fn advice_at_a_full_firmware_table_is_to_use_larger_regions() {
     let card = Arc::new(Card::new(CardSpec::virtual_function(Bytes::gib(1024), 2)));
@@ -46,7 +46,7 @@ fn advice_at_a_full_firmware_table_is_to_use_larger_regions() {
     assert!(!advice.contains("a device with more") && !advice.contains("max_regions"), "{advice}");
 }
 
-/// Where both are reached, raising `max_regions` alone would not help.
+/// If both limits are reached, raising `max_regions` alone would not help.
 #[test]
 fn advice_at_both_limits_goes_by_the_table() {
     let card = Arc::new(Card::new(CardSpec::virtual_function(Bytes::gib(1024), 2)));
@@ -62,7 +62,7 @@ fn advice_at_both_limits_goes_by_the_table() {
     drop((own, other));
 }
 
-/// Fragments every other MiB of a region of 8 MiB and asks for two in a piece.
+/// Frees every other MiB of a region of 8 MiB and requests two contiguous MiB.
 fn fragmented(device: Arc<dyn DeviceMemory>, config: &str) -> String {
     let allocator = allocator(device, config);
     let blocks: Vec<_> = (0..8).map(|_| allocator.allocate(mib(1)).unwrap()).collect();
@@ -72,7 +72,7 @@ fn fragmented(device: Arc<dyn DeviceMemory>, config: &str) -> String {
     report.advice()
 }
 
-/// Best fit was recommended to who used it already.
+/// Best fit was recommended to users who already had it.
 #[test]
 fn advice_does_not_name_what_is_on_already() {
     let first = fragmented(card(mib(8)), "fallback_sizes:[8MiB]");
@@ -85,7 +85,7 @@ fn advice_does_not_name_what_is_on_already() {
     assert!(!growable.contains("`growth:growable`"), "{growable}");
 }
 
-/// Compaction was recommended where it could move nothing.
+/// Compaction was recommended when it could not move anything.
 #[test]
 fn advice_names_compaction_only_where_a_block_can_move() {
     let allocator = allocator(card(mib(4)), "fallback_sizes:[4MiB]");
@@ -100,8 +100,8 @@ fn advice_names_compaction_only_where_a_block_can_move() {
     drop(pins);
 }
 
-/// Regions that were wholly free went back to the device when a request failed, though the
-/// configuration says that they never do but by `trim`.
+/// Idle regions were returned to the device when a request failed, although under `release:never` only `trim` may
+/// release them.
 #[test]
 fn a_failed_allocation_keeps_idle_regions_under_release_never() {
     let card = card(mib(96));
@@ -116,7 +116,7 @@ fn a_failed_allocation_keeps_idle_regions_under_release_never() {
     assert_eq!(allocator.trim(), mib(32), "`trim` gives back what is idle");
 }
 
-/// With nothing given back by itself, a request that idle regions stand in the way of has to be told.
+/// Idle regions are not released automatically here, so the advice must mention them if they block a request.
 #[test]
 fn advice_names_trim_where_idle_regions_are_in_the_way() {
     let allocator = allocator(card(mib(64)), "fallback_sizes:[64MiB],own_regions:[program]");
@@ -127,7 +127,7 @@ fn advice_names_trim_where_idle_regions_are_in_the_way() {
     allocator.load_program(mib(1), 0).expect("what was idle went back");
 }
 
-/// Who has leaked a block has nothing but its address, which compaction made wrong.
+/// The owner of a leaked block has only its address, and compaction made that address invalid.
 #[test]
 fn compaction_leaves_blocks_known_by_address_alone_where_they_are() {
     let allocator = allocator(card(mib(64)), "fallback_sizes:[64MiB]");
@@ -142,7 +142,7 @@ fn compaction_leaves_blocks_known_by_address_alone_where_they_are() {
     assert_eq!(allocator.stats().allocated(), Bytes::ZERO);
 }
 
-/// The same where the block is leaked between the plan and the commit.
+/// The same if the block is leaked between the plan and the commit.
 #[test]
 fn a_block_leaked_under_a_plan_stays_at_its_address() {
     let allocator = allocator(card(mib(64)), "fallback_sizes:[64MiB]");
@@ -156,8 +156,8 @@ fn a_block_leaked_under_a_plan_stays_at_its_address() {
     allocator.deallocate(address).expect("the block is where its address says");
 }
 
-/// The RFC's workflow 4: `regions.size() == MAX_REGIONS` sets `regions_locked`. It was set only when
-/// one more was asked for.
+/// The RFC's workflow 4: `regions.size() == MAX_REGIONS` sets `regions_locked`. It was set only by the next request for
+/// a region.
 #[test]
 fn the_last_region_that_may_be_locks_the_regions() {
     let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB],max_regions:2");
@@ -173,7 +173,7 @@ fn the_last_region_that_may_be_locks_the_regions() {
     drop(second);
 }
 
-/// The device expects addresses at multiples of 128 bytes; less was accepted.
+/// The device requires addresses at multiples of 128 bytes, but smaller alignments were accepted.
 #[test]
 fn an_alignment_below_the_hardwares_is_refused() {
     for text in ["alignment:64", "alignment:1"] {
@@ -185,6 +185,6 @@ fn an_alignment_below_the_hardwares_is_refused() {
     let error = FlexAllocator::builder(card(mib(64))).config(config).build().unwrap_err();
     let text = error.to_string();
     assert!(text.contains("`alignment`") && text.contains("64"), "{text}");
-    assert!(text.contains("a power of two from 128"), "{text}");
+    assert!(text.contains("a power of two and at least 128"), "{text}");
     assert!("alignment:128".parse::<FlexConfig>().is_ok(), "the edge from the other side");
 }

@@ -1,5 +1,5 @@
-//! The RFC's allocator over again, as plainly as it can be said: lists that are searched from the
-//! front, and accounts that are added up anew after every step.
+//! A reference model of the RFC's allocator, as simple as possible: lists with linear search, and accounts that are
+//! recomputed after every step.
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::conformance::Naive;
@@ -7,12 +7,12 @@ use cubeyard_memory::flex::{Acquire, FlexConfig, Shortage};
 use cubeyard_memory::index::Fit;
 use cubeyard_memory::stats::{Counters, Pool, Quantity, Stat};
 
-/// The sums of one moment: for every quantity the figures of the small and the large pool.
+/// Sums at one moment: for every quantity, the figures of the small and the large pool.
 type Sums = [[u64; 2]; 9];
 
-/// One region: its size in bytes, its free list in granules, its blocks.
+/// One region: its size in bytes, its free list in granules, and its blocks.
 pub(super) struct Region {
-    /// The number of the acquisition that it came from.
+    /// Number of the acquisition that created the region.
     pub(super) number: usize,
     size: u64,
     naive: Naive,
@@ -20,7 +20,7 @@ pub(super) struct Region {
     blocks: Vec<(u64, u64, u64)>,
 }
 
-/// Where the model puts a block: the acquisition that its region came from, and the offset.
+/// Position of a block in the model: the number of its region's acquisition, and the offset.
 pub(super) type Place = (usize, u64);
 
 pub(super) struct Model {
@@ -29,14 +29,14 @@ pub(super) struct Model {
     memory: u64,
     pub(super) regions: Vec<Region>,
     acquired: usize,
-    /// The device has refused all sizes.
+    /// Whether the device has refused all sizes.
     pub(super) refused: bool,
     pub(super) counters: Counters,
-    /// As `[small, large, all]`.
+    /// Statistics as `[small, large, all]`.
     stats: [[Stat; 3]; 9],
 }
 
-/// What the model says of a request that it refuses.
+/// The model's report for a refused request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) shortage: Shortage,
@@ -92,12 +92,12 @@ impl Model {
         Err(Refusal { shortage, free, largest: largest.unwrap_or(0), locked: self.locked() })
     }
 
-    /// Whether no further region is acquired.
+    /// Returns whether no more regions are acquired.
     pub(super) fn locked(&self) -> bool {
         self.refused || self.regions.len() == self.config.max_regions
     }
 
-    /// Where a block is: the region's place among those there are, the oldest first, and the offset.
+    /// Returns the position of a block: the index of its region among the existing ones, oldest first, and the offset.
     pub(super) fn position(&self, (number, offset): Place) -> (usize, u64) {
         let place = self.regions.iter().position(|region| region.number == number);
         (place.expect("a region with a block stays"), offset)
@@ -176,7 +176,7 @@ impl Model {
         self.account(&before);
     }
 
-    /// Gives wholly free regions back.
+    /// Returns idle regions to the device.
     pub(super) fn trim(&mut self) {
         self.refused = false;
         while let Some(index) = self.regions.iter().position(|region| region.blocks.is_empty()) {
@@ -198,12 +198,12 @@ impl Model {
         }
     }
 
-    /// Each region's quantities, from nothing but its blocks.
+    /// Computes each region's quantities from its blocks alone.
     fn sums_of_all(&self) -> Vec<(usize, Sums)> {
         self.regions.iter().map(|region| (region.number, sums(region))).collect()
     }
 
-    /// Books what has changed since `before`, region by region.
+    /// Accounts for the changes since `before`, region by region.
     fn account(&mut self, before: &[(usize, Sums)]) {
         let now = self.sums_of_all();
         let none = [[0; 2]; 9];
@@ -228,7 +228,7 @@ impl Model {
         self.stats.iter_mut().flatten().for_each(|stat| stat.peak = stat.peak.max(stat.current));
     }
 
-    /// All 122 keys with their values.
+    /// Returns all 122 keys with their values.
     pub(super) fn entries(&self) -> Vec<(String, i64)> {
         let mut entries = Vec::new();
         let mut push = |prefix: String, stat: Stat| {
@@ -260,7 +260,7 @@ impl Model {
         entries
     }
 
-    /// The free ranges of every region, the oldest first.
+    /// Returns the free ranges of every region, oldest region first.
     pub(super) fn holes(&self) -> Vec<Vec<(u64, u64)>> {
         let ranges = |region: &Region| {
             let ranges = region.naive.ranges().into_iter();

@@ -1,5 +1,5 @@
-//! Random histories: of the RFC's allocator against its model, which foretells every place and every
-//! figure; and of all others against what must hold for any.
+//! Random histories. The RFC's allocator is compared with its model, which predicts every position and every figure;
+//! all other configurations are checked for general invariants.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ enum Step {
     ResetAccumulated,
 }
 
-/// Around the pools' limit and the regions' sizes; mostly small.
+/// Sizes around the limit of the pools and the sizes of regions; mostly small.
 fn sizes() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 1_u64..2000,
@@ -74,7 +74,7 @@ fn fixed_configs() -> impl Strategy<Value = (String, u64)> {
     )
 }
 
-/// The history as a script that people can read and keep.
+/// Formats the history as a readable trace script.
 fn as_trace(config: &str, memory: u64, steps: &[Step]) -> String {
     let mut trace = format!("# {config}\nspace {memory}\ngranule 128\n");
     let mut live: Vec<usize> = Vec::new();
@@ -98,7 +98,7 @@ fn as_trace(config: &str, memory: u64, steps: &[Step]) -> String {
     trace
 }
 
-/// Runs a history; a panic becomes a failed case with the history as a trace.
+/// Runs a history; a panic becomes a failed case, with the history as a trace.
 fn hold(
     (config, memory): &(String, u64),
     steps: &[Step],
@@ -112,7 +112,7 @@ fn hold(
     })
 }
 
-/// What the histories did, so that a property that was never put to the test is noticed.
+/// Counts of what the histories did; they show whether a property was exercised.
 #[derive(Debug, Default)]
 struct Seen {
     cases: Cell<u32>,
@@ -198,7 +198,7 @@ fn against_the_model((config, memory): &(String, u64), steps: &[Step], seen: &Se
     assert_eq!(card.info().free.get(), *memory, "everything comes back");
 }
 
-/// The place of a block's region among all, the oldest first, and the block's offset.
+/// Returns the index of a block's region among all regions, oldest first, and the block's offset.
 fn position_of(allocator: &FlexAllocator, block: &Allocation) -> (usize, u64) {
     let address = block.address();
     let regions = allocator.regions();
@@ -206,8 +206,8 @@ fn position_of(allocator: &FlexAllocator, block: &Allocation) -> (usize, u64) {
     (place, address.offset.get())
 }
 
-/// Parts follow each other, fill their segment, and no two that touch are free; returns the free
-/// ranges of every segment.
+/// Checks that the blocks of a segment are contiguous and fill it, and that no two adjacent ones are free. Returns the
+/// free ranges of every segment.
 fn parts_are_whole(snapshot: &Snapshot) -> Vec<Vec<(u64, u64)>> {
     let mut holes = Vec::new();
     for segment in &snapshot.segments {
@@ -270,7 +270,7 @@ fn any_configs() -> impl Strategy<Value = (String, u64)> {
         })
 }
 
-/// The most that was seen of each quantity after any step.
+/// Maximum of each quantity after any step.
 type Peaks = [u64; 9];
 
 fn in_general((config, memory): &(String, u64), steps: &[Step], streams: bool, seen: &Seen) {
@@ -350,7 +350,7 @@ impl Books<'_> {
             assert_eq!(all.allocated, small.allocated + large.allocated, "{quantity:?}");
             let peak = &mut peaks[quantity as usize];
             *peak = (*peak).max(all.current);
-            // A plan of moves holds more for a moment.
+            // A plan of moves temporarily holds more memory.
             if matches!(self.reset, Step::Compact) {
                 *peak = all.peak;
             }

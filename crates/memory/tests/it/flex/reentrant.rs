@@ -1,5 +1,4 @@
-//! Devices and streams that call the allocator while it calls them, on the same thread. Each of these
-//! waited for itself for ever.
+//! Devices and streams that call the allocator while it calls them, on the same thread. Each of these cases deadlocked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -102,7 +101,7 @@ fn a_device_that_allocates_in_acquire_gets_what_is_there_or_a_refusal() {
     drop(again);
 }
 
-/// What a device asks to be given back while it is called goes back when it has returned.
+/// A trim requested during a call to the device is performed after the call returns.
 #[test]
 fn a_trim_in_a_call_of_the_device_is_done_after_it() {
     let device = Calling::new(mib(256));
@@ -164,8 +163,7 @@ fn streams_that_allocate_while_they_are_waited_for_are_refused() {
     drop((block, other));
 }
 
-/// A callback that allocates and finds no room called the callbacks, which called it, until the stack
-/// was full.
+/// A callback that allocated and found no room called the callbacks again, until the stack overflowed.
 #[test]
 fn a_callback_that_allocates_is_not_called_for_that() {
     let allocator = allocator(card(mib(64)), "fallback_sizes:[64MiB]");

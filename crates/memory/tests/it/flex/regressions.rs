@@ -1,4 +1,4 @@
-//! Bugs that were, each with its story.
+//! Fixed bugs, each with its description.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
@@ -27,8 +27,7 @@ fn out_of_memory(result: Result<Allocation, AllocateError>) -> OutOfMemory {
     }
 }
 
-/// A region without a kind of its own was counted once for every kind, so the limit seemed to be
-/// passed at a third of it.
+/// A region without a kind was counted once per kind, so the limit seemed to be exceeded at a third of its value.
 #[test]
 fn when_idle_counts_each_idle_region_once() {
     let card = card(Bytes::gib(1));
@@ -40,8 +39,8 @@ fn when_idle_counts_each_idle_region_once() {
     assert_eq!(card.info().free, Bytes::gib(1), "128 MiB are more than 100 MiB");
 }
 
-/// The blocks of a region were counted once for every kind, so no region ever seemed to consist of
-/// movable blocks only, and none was emptied.
+/// The blocks of a region were counted once per kind. So no region ever seemed to consist of movable blocks only, and
+/// none was emptied.
 #[test]
 fn compaction_empties_a_region_into_another() {
     let card = card(Bytes::gib(1));
@@ -59,7 +58,7 @@ fn compaction_empties_a_region_into_another() {
     assert_eq!(card.regions(), 1);
 }
 
-/// The note that a pin leaves on a block was never taken off.
+/// The note that a pin leaves on a block was never removed.
 #[test]
 fn a_block_that_was_pinned_once_can_be_moved_again() {
     let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB]");
@@ -71,7 +70,7 @@ fn a_block_that_was_pinned_once_can_be_moved_again() {
     assert_eq!(high.address().offset, Bytes::ZERO);
 }
 
-/// Compaction put blocks at the next granule, whatever alignment had been asked for.
+/// Compaction aligned blocks to the granule, whatever alignment was requested.
 #[test]
 fn compaction_keeps_the_alignment_that_was_asked_for() {
     let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB]");
@@ -88,7 +87,7 @@ fn compaction_keeps_the_alignment_that_was_asked_for() {
     assert_eq!(aligned.address().offset, Bytes::ZERO);
 }
 
-/// The room of a plan had a copy of the block's tag from when the plan was made.
+/// The room of a plan kept a copy of the block's tag from the time of planning.
 #[test]
 fn a_block_leaked_between_plan_and_commit_is_freed_by_its_token() {
     let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB]");
@@ -103,8 +102,7 @@ fn a_block_leaked_between_plan_and_commit_is_freed_by_its_token() {
     assert_eq!(allocator.stats().allocated(), Bytes::ZERO);
 }
 
-/// The room that one plan had taken was a block like any other to the next plan, which moved it away
-/// under the first.
+/// The second plan treated the room reserved by the first plan as an ordinary block, and moved it away.
 #[test]
 fn two_plans_at_once_do_not_move_each_others_room() {
     let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB]");
@@ -125,7 +123,7 @@ fn two_plans_at_once_do_not_move_each_others_room() {
     assert_eq!(allocator.regions()[0].largest, mib(64));
 }
 
-/// While a plan was there, the blocks that it may move were counted twice as allocations.
+/// As long as a plan existed, the blocks that it might move were counted twice as allocations.
 #[test]
 fn the_room_of_a_plan_is_active_but_no_allocation() {
     let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB]");
@@ -143,8 +141,8 @@ fn the_room_of_a_plan_is_active_but_no_allocation() {
     drop(high);
 }
 
-/// A moved block that was freed by its address stayed in the table of moved blocks, which kept its
-/// region alive for ever.
+/// A moved block that was freed by its address stayed in the table of moved blocks, which kept its region alive
+/// forever.
 #[test]
 fn a_moved_block_freed_by_address_leaves_nothing_behind() {
     let card = card(Bytes::gib(1));
@@ -159,7 +157,7 @@ fn a_moved_block_freed_by_address_leaves_nothing_behind() {
     assert_eq!(card.info().free, Bytes::gib(1));
 }
 
-/// A leaked block that had been moved kept its region alive after everybody had gone.
+/// A leaked block that had been moved kept its region alive after the allocator and all owners were gone.
 #[test]
 fn a_moved_and_leaked_block_goes_with_the_allocator() {
     let card = card(Bytes::gib(1));
@@ -173,7 +171,7 @@ fn a_moved_and_leaked_block_goes_with_the_allocator() {
     assert_eq!(card.info().free, Bytes::gib(1));
 }
 
-/// A region in which no block ever was dropped out of the statistics when it was given back.
+/// A region that never held a block dropped out of the statistics when it was released.
 #[test]
 fn a_region_that_was_never_used_stays_in_the_statistics() {
     let allocator = allocator(card(Bytes::gib(1)), "fallback_sizes:[64MiB],acquire:eager(2)");
@@ -182,8 +180,8 @@ fn a_region_that_was_never_used_stays_in_the_statistics() {
     assert_eq!((segments.current, segments.peak, segments.allocated, segments.freed), (0, 2, 2, 2));
 }
 
-/// Such a region was acquired for a request that its usable part could not hold, and its odd end was
-/// missing from snapshots.
+/// Such a region was acquired for a request that its usable part could not hold, and its remainder was missing from
+/// snapshots.
 #[test]
 fn a_region_that_is_no_multiple_of_the_granule_is_used_as_far_as_it_goes() {
     let card = Arc::new(Strict::new(Card::new(CardSpec::physical(Bytes::gib(1)))));
@@ -214,7 +212,7 @@ fn a_tie_goes_to_the_older_region_even_after_a_release() {
     assert_eq!(allocator.allocate(mib(1)).unwrap().address().region_id, older);
 }
 
-/// Blocks that waited for a stream when the last owner went kept themselves and their regions alive.
+/// Blocks that waited for a stream when the last owner was dropped kept themselves and their regions alive.
 #[test]
 fn blocks_that_wait_for_streams_do_not_outlive_everybody() {
     let card = card(Bytes::gib(1));
@@ -232,8 +230,7 @@ fn blocks_that_wait_for_streams_do_not_outlive_everybody() {
     assert!(streams.waits() > 0, "the memory went back when the stream was done with it");
 }
 
-/// A block that another thread had left for the owner of its region was not seen to wait for a
-/// stream, so memory seemed to have run out.
+/// A block mailed to the owner of its region was not known to wait for a stream, so memory seemed to have run out.
 #[test]
 fn blocks_left_for_their_owner_are_waited_for_when_memory_runs_out() {
     let streams = Arc::new(ManualStreams::default());
@@ -245,7 +242,7 @@ fn blocks_left_for_their_owner_are_waited_for_when_memory_runs_out() {
     allocator.allocate(mib(60)).unwrap();
 }
 
-/// Streams with large numbers were cut to 27 bits, and events recorded on streams that do not exist.
+/// Large stream numbers were truncated to 27 bits, and events were recorded on streams that do not exist.
 #[test]
 fn events_are_recorded_on_the_very_stream_however_large_its_number() {
     let streams = Arc::new(ManualStreams::default());
@@ -272,7 +269,7 @@ fn a_moved_block_waits_for_its_very_stream_however_large_its_number() {
     let below = allocator.allocate_for(&on(large)).unwrap();
     let _moved = allocator.allocate_for(&on(large)).unwrap();
     drop(below);
-    // A second stream: from now on blocks wait, and the first stream is waited for once.
+    // A second stream appears: from now on blocks wait, and the first stream is waited for once.
     drop(allocator.allocate_for(&on(2)).unwrap());
     allocator.synchronize();
     let before = streams.recorded().len();
@@ -280,7 +277,7 @@ fn a_moved_block_waits_for_its_very_stream_however_large_its_number() {
     assert_eq!(streams.recorded()[before..], [large]);
 }
 
-/// Only the text form of a configuration was checked; a struct with such values made calls panic.
+/// Only the text form of a configuration was checked; invalid values in a struct made calls panic.
 #[test]
 fn an_impossible_configuration_is_refused_when_the_allocator_is_made() {
     let build = |change: fn(&mut FlexConfig)| {
@@ -296,8 +293,7 @@ fn an_impossible_configuration_is_refused_when_the_allocator_is_made() {
     assert!(build(|config| config.fallback_sizes.clear()).is_err());
 }
 
-/// The granules of such a block were looked at one by one before anybody asked whether the device
-/// has that much memory.
+/// The granules of such a block were checked one by one before the request was compared with the device's memory.
 #[test]
 fn more_than_the_device_has_is_refused_at_once_in_a_huge_growable_region() {
     let allocator = allocator(card(Bytes::gib(1)), "growth:growable(4194304TiB)");
@@ -306,7 +302,7 @@ fn more_than_the_device_has_is_refused_at_once_in_a_huge_growable_region() {
     assert_eq!(report.longest_block, Bytes::gib(1));
 }
 
-/// A fallback size that the device does not have at all was taken for one that might be had.
+/// A fallback size beyond the device's total memory was considered possible.
 #[test]
 fn more_than_the_device_has_is_too_big_for_any_region() {
     let allocator = allocator(card(Bytes::gib(8)), "");
@@ -314,8 +310,8 @@ fn more_than_the_device_has_is_too_big_for_any_region() {
     assert_eq!((report.shortage, report.longest_block), (Shortage::TooLarge, Bytes::gib(8)));
 }
 
-/// First fit chose a low place without memory, which could not be had, while there was room in
-/// memory that the region had.
+/// First fit chose a low place without memory, which could not be committed, although the region had room in committed
+/// memory.
 #[test]
 fn a_full_device_still_serves_from_what_is_committed() {
     let allocator = allocator(card(mib(4)), "growth:growable(64MiB)");
@@ -334,8 +330,8 @@ fn a_full_device_still_serves_from_what_is_committed() {
     drop((taken, high));
 }
 
-/// Tables of two virtual functions have the same numbers, so a foreign operand was resolved to some
-/// place of this allocator.
+/// The tables of two virtual functions use the same indices, so a foreign operand was resolved to an address of this
+/// allocator.
 #[test]
 fn an_operand_of_another_allocator_is_refused_in_vf_mode_too() {
     let vf = || Arc::new(Card::new(CardSpec::virtual_function(Bytes::gib(16), 8)));
@@ -350,7 +346,7 @@ fn an_operand_of_another_allocator_is_refused_in_vf_mode_too() {
     assert!(matches!(elsewhere, LaunchError::ForeignProgram { .. }), "{elsewhere}");
 }
 
-/// The offset of a tile left 64 bits.
+/// The offset of a tile exceeded 64 bits.
 #[test]
 fn tiles_beyond_64_bits_are_refused() {
     let base = VirtualAddress { region_id: RegionId::new(0), offset: Bytes::new(u64::MAX - 10) };
@@ -358,7 +354,7 @@ fn tiles_beyond_64_bits_are_refused() {
     assert!(matches!(tiles, Err(LaunchError::BadTile { .. })));
 }
 
-/// A region that became idle when a stream passed was not seen to.
+/// A region that became idle when a stream passed was not noticed.
 #[test]
 fn when_idle_also_sees_regions_that_streams_leave_idle() {
     let card = card(Bytes::gib(1));
@@ -378,7 +374,7 @@ fn when_idle_also_sees_regions_that_streams_leave_idle() {
     assert_eq!(card.regions(), 0);
 }
 
-/// Regions without memory give nothing back, but their slot was needed.
+/// Regions without memory have nothing to return, but their slot was needed.
 #[test]
 fn an_empty_region_of_one_kind_makes_way_for_one_of_another() {
     let config =
@@ -394,7 +390,7 @@ fn an_empty_region_of_one_kind_makes_way_for_one_of_another() {
     assert_eq!(card.regions(), 1);
 }
 
-/// The clock of the history was called under the region's lock, so it could not look at the allocator.
+/// The clock of the history was called under the region's lock, so it could not query the allocator.
 #[test]
 fn the_clock_may_look_at_the_allocator() {
     let seen = Arc::new(OnceLock::<FlexAllocator>::new());
@@ -417,7 +413,7 @@ fn the_clock_may_look_at_the_allocator() {
     assert!(times.is_sorted(), "{times:?}");
 }
 
-/// A device with a cache of blocks, which it lets go when it is asked for memory.
+/// A device with a cache of blocks, which it frees when it is asked for memory.
 struct Caching {
     card: Card,
     cached: std::sync::Mutex<Vec<Allocation>>,
@@ -459,7 +455,7 @@ impl DeviceMemory for Caching {
     }
 }
 
-/// The same while memory is committed to a region: giving back what is idle waited for that.
+/// The same during a commit: returning idle memory waited for the commit.
 #[test]
 fn a_device_may_free_blocks_while_it_is_asked_to_commit() {
     let card = Card::new(CardSpec::physical(mib(64)));
@@ -475,8 +471,8 @@ fn a_device_may_free_blocks_while_it_is_asked_to_commit() {
     assert_eq!(device.info().free, mib(64));
 }
 
-/// A device that lets go of a cached block when it is asked for memory: the free wanted to give the
-/// region back, for which it waited until the acquisition was over, which waited for it.
+/// A device frees a cached block when it is asked for memory. The free tried to release the region and waited for the
+/// end of the acquisition, which in turn waited for the free.
 #[test]
 fn a_device_may_free_blocks_while_it_is_asked_for_memory() {
     let card = Card::new(CardSpec::physical(mib(64)));
@@ -491,7 +487,7 @@ fn a_device_may_free_blocks_while_it_is_asked_for_memory() {
     assert!(device.cached.lock().unwrap().is_empty());
 }
 
-/// Every thread that found no room acquired a region, though the first one's had room for all.
+/// Every thread that found no room acquired a region, although the first new region had room for all.
 #[test]
 fn threads_that_start_at_once_share_one_new_region() {
     let card = Arc::new(Strict::new(Card::new(CardSpec::physical(Bytes::gib(1)))));
@@ -512,8 +508,8 @@ fn threads_that_start_at_once_share_one_new_region() {
     }
 }
 
-/// An allocator whose device had failed once, before it gave anything, was locked for ever: there was
-/// no region whose release would have unlocked it.
+/// An allocator whose device failed before it provided any region was locked forever: there was no region whose release
+/// would have unlocked it.
 #[test]
 fn a_trim_unlocks_an_allocator_without_regions() {
     let device = Arc::new(Faulty::new(Card::new(CardSpec::physical(Bytes::gib(16)))));
@@ -527,7 +523,7 @@ fn a_trim_unlocks_an_allocator_without_regions() {
     allocator.allocate(mib(1)).unwrap();
 }
 
-/// Calls that the device refused were counted as if it had served them.
+/// Calls refused by the device were counted as successful.
 #[test]
 fn only_what_the_device_gave_counts_as_given() {
     let allocator = allocator(card(mib(40)), "fallback_sizes:[128MiB;64MiB;32MiB]");

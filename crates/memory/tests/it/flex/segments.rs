@@ -1,4 +1,4 @@
-//! The segment table, the firmware's table, and what belongs to one launch.
+//! The segment table, the firmware's table, and the resources of a launch.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ fn mib(count: u64) -> Bytes {
     Bytes::mib(count)
 }
 
-/// A virtual function with regions of 64 MiB and a table of so many entries.
+/// Returns a virtual function with regions of 64 MiB and a table of `entries` entries.
 fn vf(entries: usize) -> Arc<Card> {
     Arc::new(Card::new(CardSpec::virtual_function(Bytes::gib(1), entries)))
 }
 
-/// Every region that came and went left an entry behind, so the table outgrew any firmware's.
+/// Every released region left an entry behind, so the table outgrew any firmware table.
 #[test]
 fn the_segment_table_is_as_long_as_the_firmwares() {
     let allocator = allocator(vf(3), "fallback_sizes:[64MiB]");
@@ -32,8 +32,8 @@ fn the_segment_table_is_as_long_as_the_firmwares() {
     assert_eq!(allocator.segment_table().entries().len(), 3);
 }
 
-/// A program had room for the addresses of one launch, which the next launch overwrote while the
-/// first still ran.
+/// A program had room for the addresses of only one launch, and the next launch overwrote them while the first was
+/// still running.
 #[test]
 fn two_launches_of_one_program_have_corrections_of_their_own() {
     let allocator = allocator(vf(8), "fallback_sizes:[64MiB]");
@@ -45,7 +45,7 @@ fn two_launches_of_one_program_have_corrections_of_their_own() {
     assert_ne!(first.corrections().1.bytes(), second.corrections().1.bytes());
 }
 
-/// One operand for three parameters passed, and the program found what was there before.
+/// One operand for three parameters was accepted, and the program read stale addresses.
 #[test]
 fn a_launch_takes_as_many_operands_as_its_program_declares() {
     let allocator = allocator(vf(8), "fallback_sizes:[64MiB]");
@@ -61,8 +61,8 @@ fn segment(allocator: &FlexAllocator, block: &Allocation) -> SegmentId {
     allocator.segment_table().get(block.address().region_id).unwrap().0
 }
 
-/// The entry of a region that went is another region's only when no launch carries it to the device;
-/// until then the table can be full with fewer regions than entries, and the report says so.
+/// The entry of a released region is reused only when no launch holds it. Until then the table can be full with fewer
+/// regions than entries, and the report must say so.
 #[test]
 fn an_entry_that_a_launch_knows_is_not_used_again() {
     let allocator = allocator(vf(2), "fallback_sizes:[64MiB]");
@@ -85,8 +85,8 @@ fn an_entry_that_a_launch_knows_is_not_used_again() {
     assert_eq!(segment(&allocator, &next), SegmentId(1), "the entry is in use again");
 }
 
-/// The firmware of a virtual function finds a region's memory by its index; the simulated card had
-/// indices and no addresses behind them.
+/// The firmware of a virtual function finds a region's memory by its index; the simulated card had indices without
+/// addresses.
 #[test]
 fn a_region_id_of_a_virtual_function_resolves_through_the_cards_table() {
     let card = vf(2);
@@ -141,7 +141,7 @@ fn an_operand_may_be_a_part_of_a_block_and_a_token() {
     assert_eq!(launch(Argument::from(token)), Some(stale));
 }
 
-/// The block for the corrections of a launch is its own, and goes with it.
+/// The block for the corrections belongs to one launch, and is freed with it.
 #[test]
 fn corrections_go_with_their_launch() {
     let allocator = allocator(vf(8), "fallback_sizes:[64MiB]");

@@ -24,7 +24,7 @@ fn on(stream: u32, size: Bytes) -> Request {
     Request { stream, ..Request::new(size) }
 }
 
-/// Bytes of allocations, and of all that is in use.
+/// Returns the bytes of allocations and the bytes in use.
 fn figures(allocator: &FlexAllocator) -> (u64, u64) {
     let stats = allocator.stats();
     let current = |quantity| stats.get(quantity, Pool::All).current >> 20;

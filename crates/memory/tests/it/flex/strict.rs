@@ -1,4 +1,4 @@
-//! A device that believes nothing: every call is held against what it handed out.
+//! A strict device: it checks every call against the regions it handed out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -9,19 +9,19 @@ use cubeyard_memory::device::{
     AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo,
 };
 
-/// Wraps a device and panics when the allocator breaks the contract of [`DeviceMemory`]: a size of
-/// zero, parts outside a region or off the granule, memory committed twice or taken away twice, two
-/// calls at a time that must follow each other.
+/// Wraps a device and panics when the allocator violates the contract of [`DeviceMemory`]: a size of zero, parts
+/// outside a region or not aligned to the granule, memory committed or decommitted twice, or concurrent calls that must
+/// be sequential.
 pub(crate) struct Strict<D> {
     inner: D,
     regions: Mutex<BTreeMap<RegionId, Region>>,
-    /// Somebody acquires, reserves or releases.
+    /// Whether a thread is acquiring, reserving or releasing.
     busy: AtomicBool,
 }
 
 struct Region {
     size: Bytes,
-    /// None for a region that has all its memory from the start.
+    /// Committed granules; `None` for a region that has all its memory from the start.
     committed: Option<BTreeSet<u64>>,
     busy: bool,
 }
@@ -31,12 +31,12 @@ impl<D: DeviceMemory> Strict<D> {
         Self { inner, regions: Mutex::default(), busy: AtomicBool::new(false) }
     }
 
-    /// The device inside.
+    /// Returns the wrapped device.
     pub(crate) fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// How many regions are out.
+    /// Returns the number of live regions.
     pub(crate) fn regions(&self) -> usize {
         self.regions.lock().unwrap().len()
     }
@@ -58,7 +58,7 @@ impl<D: DeviceMemory> Strict<D> {
         assert!(before.is_none(), "{} is handed out twice", handle.id);
     }
 
-    /// Begins a change of committed memory: `present` is whether all of it must be there before.
+    /// Starts a change of committed memory; `present` is the required state before the change.
     fn begin(&self, handle: &RegionHandle, offset: Bytes, size: Bytes, present: bool) {
         let granule = self.inner.granule().expect("only growable devices commit").get();
         assert!(offset.get().is_multiple_of(granule) && size.get().is_multiple_of(granule));

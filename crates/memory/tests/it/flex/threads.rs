@@ -13,14 +13,14 @@ use super::{Strict, allocator};
 
 const GRANULE: u64 = 4096;
 
-/// Who owns every granule of every region, to see at once when two own one.
+/// Owner of every granule of every region; detects at once when two threads own one granule.
 struct Owners {
     map: Vec<AtomicU64>,
     region: u64,
 }
 
 impl Owners {
-    /// For up to 8 regions of a virtual function.
+    /// Creates a table for up to 8 regions of a virtual function.
     fn new(region: u64) -> Self {
         let map = (0..8 * region / GRANULE).map(|_| AtomicU64::new(0)).collect();
         Self { map, region }
@@ -32,7 +32,7 @@ impl Owners {
         &self.map[start as usize..(start + block.size().get() / GRANULE) as usize]
     }
 
-    /// Notes that `who` has a block now.
+    /// Records that `who` now owns a block.
     fn hold(&self, block: Allocation, who: u64) -> Held<'_> {
         for granule in self.granules(&block) {
             assert_eq!(granule.swap(who, Ordering::AcqRel), 0, "two blocks overlap");
@@ -41,7 +41,7 @@ impl Owners {
     }
 }
 
-/// A block that is noted as somebody's until it is dropped.
+/// A block that is recorded as owned until it is dropped.
 struct Held<'a> {
     owners: &'a Owners,
     who: u64,
@@ -72,8 +72,8 @@ fn device() -> Arc<Device> {
     Arc::new(Strict::new(Card::new(CardSpec::virtual_function(Bytes::mib(128), 8))))
 }
 
-/// Threads allocate, keep, pass on and free blocks; some trim and look at the statistics. Says how
-/// many blocks there were.
+/// Runs threads that allocate, keep, pass on and free blocks; some trim and read the statistics. Returns the number of
+/// blocks.
 fn hammer(device: &Arc<Device>, config: &str, rounds: u64) -> u64 {
     let region = Bytes::mib(16);
     let allocator = allocator(device.clone(), config);
@@ -109,7 +109,7 @@ fn worker<'a>(
             placed.fetch_add(1, Ordering::Relaxed);
             let block = owners.hold(block, who);
             match random.below(3) {
-                // The other one may have finished; then the block comes back and is freed here.
+                // The other thread may have finished; then the block comes back and is freed here.
                 0 => drop(next.send(block)),
                 _ => kept.push(block),
             }
@@ -152,8 +152,8 @@ fn own_regions_with_foreign_frees() {
     assert!(blocks > 8000, "{blocks}");
 }
 
-/// A slot keeps references to itself that came with its mail, for its next blocks; they must not keep
-/// it when the allocator and the last block are gone.
+/// A slot keeps references to itself that arrived with its mail, for its next blocks. They must not keep the slot alive
+/// when the allocator and the last block are gone.
 #[test]
 fn regions_go_although_other_threads_have_freed_their_blocks() {
     let device = device();
@@ -189,7 +189,7 @@ fn regions_that_go_when_idle_under_contention() {
     assert!(blocks > 4000, "{blocks}");
 }
 
-/// Handles are moved under their owners' feet; a pin keeps a block in its place.
+/// Blocks are moved while their owners use them; a pin keeps a block in place.
 #[test]
 fn compaction_while_blocks_come_and_go() {
     let device = device();
@@ -202,7 +202,7 @@ fn compaction_while_blocks_come_and_go() {
             scope.spawn(move || {
                 let mut random = Random(who);
                 let mut kept: Vec<Allocation> = Vec::new();
-                // Until both sides have had their turn, however the threads are scheduled.
+                // Repeat until both sides have run, however the threads are scheduled.
                 let enough = |round| round > 1000 && moved.load(Ordering::Relaxed) > 20;
                 for _ in (0..1_000_000).take_while(|&round| !enough(round)) {
                     kept.extend(allocator.allocate(Bytes::new(1 + random.below(200_000))));
@@ -227,7 +227,7 @@ fn compaction_while_blocks_come_and_go() {
     nothing_is_left(&allocator, &device);
 }
 
-/// Everybody needs what a cache holds; callbacks on several threads at once empty it.
+/// All threads need memory held by a cache; callbacks on several threads at once empty it.
 #[test]
 fn callbacks_under_contention() {
     let device = device();
@@ -238,10 +238,10 @@ fn callbacks_under_contention() {
     allocator.on_pressure(move |report| {
         assert!(report.rounded >= report.requested);
         counted.fetch_add(1, Ordering::Relaxed);
-        // Others wait until all of it is free, and do not find an empty cache and full memory.
+        // Other threads wait until the whole cache is freed, so that none finds an empty cache and full memory.
         let mut cache = inside.lock().unwrap();
         let all = std::mem::take(&mut *cache);
-        // Half of it on this thread, half on another.
+        // Half of the blocks are freed on this thread, half on another.
         let (here, there): (Vec<_>, Vec<_>) =
             all.into_iter().enumerate().partition(|(place, _)| place % 2 == 0);
         let other = thread::spawn(move || drop(there));
@@ -252,7 +252,7 @@ fn callbacks_under_contention() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..300 {
-                    // Others may have been faster after the callback, though hardly ever.
+                    // In rare cases, other threads take the memory after the callback.
                     let block = (0..100).find_map(|_| allocator.allocate(Bytes::mib(3)).ok());
                     let block = block.expect("the cache makes room");
                     cache.lock().unwrap().push(block);

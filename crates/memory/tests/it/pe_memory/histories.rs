@@ -1,4 +1,4 @@
-//! Random histories on which our lists and the seed's give the same answers.
+//! Random histories for which our lists and the seed's lists give the same results.
 
 use std::cell::Cell;
 
@@ -16,19 +16,19 @@ use crate::long_tests::cases;
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Allocate(u64),
-    /// All of one allocation.
+    /// Frees a whole allocation.
     Free(Index),
-    /// A part of one allocation, between two of its bytes.
+    /// Frees a part of an allocation, between two of its bytes.
     FreePart(Index, Index, Index),
-    /// One allocation together with the one that follows it directly, if one does.
+    /// Frees an allocation together with its direct successor, if there is one.
     FreePair(Index),
-    /// Anything at all, which is nearly always wrong.
+    /// Frees an arbitrary range, which is nearly always invalid.
     FreeAnything(u64, u64),
-    /// The right place with some size.
+    /// Frees a valid start with an arbitrary size.
     Resize(Index, u64),
 }
 
-/// Mostly small, so that lists become long; now and then something that seldom fits.
+/// Mostly small sizes, so that lists become long; occasionally a size that seldom fits.
 fn sizes() -> impl Strategy<Value = u64> {
     prop_oneof![8 => 1_u64..40, 1 => 1_u64..CAPACITY]
 }
@@ -56,7 +56,7 @@ fn checked_steps() -> impl Strategy<Value = Step> {
     prop_oneof![5 => allocate(), 3 => free(), 2 => anything, 1 => resize]
 }
 
-/// What the histories did, so that a property that was never put to the test is noticed.
+/// Counts of what the histories did; they show whether a property was exercised.
 #[derive(Debug, Default)]
 struct Seen {
     refused: Cell<u32>,
@@ -72,7 +72,7 @@ fn count(counter: &Cell<u32>) {
     counter.set(counter.get() + 1);
 }
 
-/// Both lists side by side, and what is allocated as `(offset, size)`.
+/// Both lists side by side, and the allocations as `(offset, size)`.
 struct Pair<'a> {
     ours: FreeList,
     seed: SeedList,
@@ -147,8 +147,8 @@ impl<'a> Pair<'a> {
         count(&self.seen.pairs);
     }
 
-    /// Refused for the reason that the definition of that reason gives; `run` sees that nothing
-    /// changed, for the seed's list is not told of it.
+    /// The refusal must match the definition of its reason. `run` checks that nothing changed, since the seed's list
+    /// does not see this call.
     fn free_anything(&mut self, offset: u64, size: u64) {
         let answer = self.ours.free(Bytes::new(offset), Bytes::new(size));
         if let Some(at) = self.live.iter().position(|&live| live == (offset, size)) {
@@ -219,8 +219,7 @@ fn a_checked_list_gives_the_seed_s_answers_and_refuses_what_the_seed_would_not_s
 const PAGE: u64 = 4096;
 const BASE: u64 = 0x1_0000_0000;
 
-/// A space of 64 pages, the seed's list in units of pages, and what is allocated as
-/// `(page, address, bytes)`.
+/// A space of 64 pages, the seed's list in units of pages, and the allocations as `(page, address, bytes)`.
 struct Pages {
     ours: VirtualAllocator,
     seed: SeedList,

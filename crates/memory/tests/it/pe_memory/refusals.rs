@@ -1,4 +1,4 @@
-//! What is refused, in which words, and that nothing changes by it.
+//! Refused operations: their messages, and that they change nothing.
 
 use cubeyard_memory::address::{CubeId, PeId, SipId};
 use cubeyard_memory::free_list::{FreeCause, FreeError};
@@ -11,7 +11,7 @@ use expect_test::{Expect, expect};
 
 use super::{SPEC, cube_sram, holes, layout, pe_memory, place};
 
-/// The texts of what was refused, a line each.
+/// Messages of refused operations, one per line.
 #[derive(Default)]
 struct Texts(String);
 
@@ -189,13 +189,13 @@ fn sizes_that_do_not_go_together_are_refused() {
     texts.add(with(|spec| spec.tcm_bytes_per_pe = Bytes::kib(1)));
     texts.add(with(|spec| spec.sram_bytes_per_cube = Bytes::MAX));
     texts.are(&expect![[r#"
-        hbm_bytes_per_cube is 138512695296 B (129.00 GiB), but addresses have room for 137438953472 B (128.00 GiB)
-        hbm_bytes_per_cube is 7 B, less than a byte for each of 8 slices
+        hbm_bytes_per_cube is 138512695296 B (129.00 GiB), but its address window has only 137438953472 B (128.00 GiB)
+        hbm_bytes_per_cube is 7 B, less than one byte for each of 8 slices
         hbm_slices_per_cube is 0, but must be from 1 to 64
         hbm_slices_per_cube is 65, but must be from 1 to 64
-        tcm_bytes_per_pe is 1073741824 B (1.00 GiB), but addresses have room for 536870912 B (512.00 MiB)
-        tcm_scheduler_reserved_bytes is 1048576 B (1.00 MiB), but tcm_bytes_per_pe only 1024 B (1.00 KiB)
-        sram_bytes_per_cube is 18446744073709551615 B (16.00 EiB), but addresses have room for 34359738368 B (32.00 GiB)
+        tcm_bytes_per_pe is 1073741824 B (1.00 GiB), but its address window has only 536870912 B (512.00 MiB)
+        tcm_scheduler_reserved_bytes is 1048576 B (1.00 MiB), but tcm_bytes_per_pe is only 1024 B (1.00 KiB)
+        sram_bytes_per_cube is 18446744073709551615 B (16.00 EiB), but its address window has only 34359738368 B (32.00 GiB)
     "#]]);
 }
 
@@ -208,7 +208,7 @@ fn a_pe_without_an_hbm_slice_has_no_memory() {
     assert!(memory(7).is_ok());
     texts.add(memory(8));
     texts.are(&expect![[r#"
-        there is no HBM slice for PE 8: numbers of that kind are below 8
+        there is no HBM slice for PE 8: the number must be below 8
     "#]]);
 }
 
@@ -244,6 +244,6 @@ fn a_virtual_range_must_consist_of_pages() {
         va 0x1000 is not a multiple of the page of 2097152 B (2.00 MiB)
         a size of 4096 B (4.00 KiB) is not a positive multiple of the page of 2097152 B (2.00 MiB)
         a size of 0 B is not a positive multiple of the page of 2097152 B (2.00 MiB)
-        a range of 18446744073707454464 B (16.00 EiB) from va 0x200000 leaves 64 bits
+        a range of 18446744073707454464 B (16.00 EiB) from va 0x200000 exceeds the 64-bit address space
     "#]]);
 }

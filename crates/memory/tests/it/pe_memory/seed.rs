@@ -1,4 +1,4 @@
-//! The seed's `_FreeList`, step for step: the model that ours is held to.
+//! The seed's `_FreeList`, step by step: the reference for our free list.
 
 /// Free ranges as `(start, size)`, sorted by start and searched from the front.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Layouts that a person can work out, and what is refused.
+//! Layouts that can be worked out by hand, and refused placements.
 
 use cubeyard_device::topology::Topology;
 
@@ -67,7 +67,7 @@ fn pes_without_rows_hold_nothing_and_still_see_everything() {
     let layout = resolve(&splits(Split::Replicate, Split::RowWise, Split::RowWise), "3");
     let at: Vec<_> = layout.shards().iter().map(|shard| shard.at).collect();
     assert_eq!(at, [pe(0, 0, 0), pe(0, 1, 0), pe(0, 2, 0)]);
-    // SIPs replicate, so only those of the one SIP see it.
+    // SIPs replicate, so only PEs of the one SIP see it.
     let groups = layout.mapping_groups();
     assert_eq!(
         (groups.len(), groups[0].pes.len(), &groups[0].shards[..]),
@@ -129,12 +129,9 @@ fn what_is_refused() {
     let cases = [
         (
             Placement { cubes: Some(17), ..base() },
-            "a placement over 17 cubes needs as many, and the machine has 16",
+            "the placement needs 17 cubes, but the machine has 16",
         ),
-        (
-            Placement { pes: Some(9), ..base() },
-            "a placement over 9 PEs needs as many, and the machine has 8",
-        ),
+        (Placement { pes: Some(9), ..base() }, "the placement needs 9 PEs, but the machine has 8"),
         (
             Placement { sips: vec![sip(0), sip(2)], ..base() },
             "there is no sip2: the machine has 2 SIPs, counted from 0",

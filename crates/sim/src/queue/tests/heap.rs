@@ -1,4 +1,4 @@
-//! A binary heap: slower than the wheel, and plainly right.
+//! A binary heap: slower than the wheel, but obviously correct.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use super::Entry;
 use crate::Time;
 
-/// A queue as a binary heap, to hold others against.
+/// A queue as a binary heap, as a reference.
 #[derive(Debug)]
 pub(super) struct Heap<E> {
     entries: BinaryHeap<Numbered<E>>,

@@ -16,7 +16,7 @@ pub(super) struct Costs {
     /// Duration of writing an output tile to the TCM.
     pub(super) keep: Span,
     pub(super) epilogues: [Vec<Strips>; 3],
-    /// Durations of the reductions of rows of an output tile, which are in registers.
+    /// Durations of the row reductions of an output tile, which is in registers.
     pub(super) rows: Vec<Strips>,
     /// Duration of writing the column of a row of output tiles to the TCM.
     pub(super) column: Span,
@@ -69,7 +69,7 @@ impl Plan {
     }
 }
 
-/// Returns the cost of a reduction of rows on registers.
+/// Returns the cost of a row reduction on registers.
 fn rows_cost(reduce: Reduce, out: &TileType, core: &CoreSpec) -> Strips {
     let strips = Op::Reduce(reduce, 1, true).cost(&[out], out, core);
     let strips =
@@ -77,7 +77,7 @@ fn rows_cost(reduce: Reduce, out: &TileType, core: &CoreSpec) -> Strips {
     Strips { fetch: Span::ZERO, store: Span::ZERO, ..strips }
 }
 
-/// Returns the cost of an epilogue on registers: only its tiles are fetched.
+/// Returns the cost of an epilogue on registers: only the epilogue's own tiles are fetched.
 fn epilogue_cost(epilogue: &PlanEpilogue, out: &TileType, core: &CoreSpec) -> Strips {
     let strips = epilogue.op.cost(&[out], out, core);
     let strips = strips.expect("epilogues are for the vector unit, which has a rate for all types");

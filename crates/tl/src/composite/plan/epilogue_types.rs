@@ -1,9 +1,9 @@
 //! Types in which the epilogues of a tiled operation compute.
 //!
 //! An epilogue computes in the type of the intermediate result, to which its operands are converted. An integer result
-//! meets floats as a float, from there on: f32, or f64 if it has 64 bits or an operand is f64. So a product of i8, summed
-//! in i32, is dequantised by scales of f32. Each step adds to the sum in its own type, so an epilogue after each step must
-//! keep it. The output is converted to its type at the end.
+//! that meets a float operand becomes a float from there on: f32, or f64 if it has 64 bits or an operand is f64. So a
+//! product of i8, summed in i32, is dequantised by f32 scales. Each step adds to the sum in the sum's type, so an
+//! epilogue after each step must keep that type. The output is converted to its type at the end.
 
 use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
@@ -13,7 +13,7 @@ use super::{PlanEpilogue, PlanOperand, PlanProblem};
 use crate::numeric::{NumericError, TileType, infer};
 
 impl PlanEpilogue {
-    /// Returns the type in which it computes on an intermediate result of a type.
+    /// Returns the type in which the epilogue computes, given the type of the intermediate result.
     pub(in crate::composite) fn dtype(&self, result: DType) -> DType {
         if result.is_float() {
             return result;
@@ -26,7 +26,7 @@ impl PlanEpilogue {
         floats.fold(result, joined)
     }
 
-    /// Returns the type of its result, given the type of the intermediate result.
+    /// Returns the type of the epilogue's result, given the type of the intermediate result.
     fn infer(&self, result: &TileType) -> Result<TileType, PlanProblem> {
         let dtype = self.dtype(result.dtype);
         let mut types = Vec::with_capacity(self.operands.len());
@@ -43,7 +43,7 @@ impl PlanEpilogue {
         Ok(self.op.infer(&types.iter().collect::<Vec<_>>())?)
     }
 
-    /// Checks that an integer type holds all integers of a tile.
+    /// Checks that an integer type can represent all integers of a tile.
     fn check_held(&self, tile: &TileType, dtype: DType) -> Result<(), PlanProblem> {
         if dtype.is_float() || holds(dtype, tile.dtype) {
             return Ok(());
@@ -56,7 +56,7 @@ impl PlanEpilogue {
     }
 }
 
-/// Returns the float type of an operand; none if it is an integer or the intermediate result.
+/// Returns the float type of an operand; `None` if it is an integer or the intermediate result.
 fn float(operand: &PlanOperand) -> Option<DType> {
     match operand {
         PlanOperand::Number(Scalar::Float(_)) => Some(DType::F32),
@@ -65,7 +65,7 @@ fn float(operand: &PlanOperand) -> Option<DType> {
     }
 }
 
-/// Returns whether an integer type holds all values of another.
+/// Returns whether an integer type can represent all values of another.
 fn holds(dtype: DType, other: DType) -> bool {
     let is_signed = |dtype| matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
     match (is_signed(dtype), is_signed(other)) {
@@ -76,7 +76,8 @@ fn holds(dtype: DType, other: DType) -> bool {
     }
 }
 
-/// Returns the type of the intermediate result after the epilogues of output tiles, before the output's type.
+/// Returns the type of the intermediate result after the epilogues of output tiles, before the cast to the output's
+/// type.
 pub(super) fn check(
     composite: &Composite,
     epilogues: &[Vec<PlanEpilogue>; 3],

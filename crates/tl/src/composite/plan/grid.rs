@@ -30,7 +30,7 @@ pub(super) fn grid(composite: &Composite, core: &CoreSpec) -> Result<TileGrid, P
         (CompositeKind::Gemm, _) => [core.gemm.m, core.gemm.k, core.gemm.n].map(u64::from),
         (_, Some([rows, columns])) if rows > 0 && columns > 0 => [rows, columns, columns],
         (_, Some(_)) => return Err(PlanProblem::Text("tiles without rows or columns".to_owned())),
-        // Whole strips: as many rows as fit in one.
+        // Whole strips: as many rows as fit in one strip.
         (_, None) => {
             let columns = edge(first.shape[1], core.math.strip.into());
             let rows = edge(first.shape[0], u64::from(core.math.strip) / columns);

@@ -1,4 +1,4 @@
-//! Results of a tiled operation in the memory of its operands.
+//! Overlap of a tiled operation's result with its operands in memory.
 
 use cubeyard_device::message::Direction;
 use cubeyard_device::pe::Dma;
@@ -9,7 +9,7 @@ use crate::Ref;
 use crate::traffic::touch_same;
 
 impl Plan {
-    /// Checks that the result is apart from the operands in memory: tiles of it are stored while later tiles of the
+    /// Checks that the result does not overlap the operands in memory: its tiles are stored while later tiles of the
     /// operands are still to be loaded. Only an elementwise operation may write where it reads, tile by tile.
     pub(super) fn check_apart(&self) -> Result<(), String> {
         let Some(to) = &self.to else { return Ok(()) };

@@ -6,7 +6,7 @@ use cubeyard_sim::Span;
 
 use super::{Plan, PlanSource};
 
-/// Identifies one computation of a plan.
+/// Id of one computation of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::composite) enum PlanComputation {
     /// A step of an output tile.
@@ -148,8 +148,8 @@ impl Pipeline for Plan {
         [loads, stores]
     }
 
-    /// An epilogue waits for the steps before it, and a step for the epilogues of the step before it. There are
-    /// two sets of registers: the steps of a tile wait until the tile before the previous one has left its set.
+    /// An epilogue waits for the preceding steps, and a step for the epilogues of the previous step. There are two sets
+    /// of registers: the steps of a tile wait until the tile two before it has left its set.
     fn compute_after_other(&self, index: u32) -> u32 {
         match self.computation(index) {
             PlanComputation::Step { step, .. } if step > 0 && self.per_step() > 1 => index,

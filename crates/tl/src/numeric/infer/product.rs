@@ -78,7 +78,7 @@ fn shape(a: &TileType, b: &TileType) -> Result<Lengths, NumericError> {
     Ok(shape)
 }
 
-/// Checks that each scale belongs to a block of the operand.
+/// Checks that each scale corresponds to a block of the operand.
 fn check_scale(operand: &TileType, scale: &TileType) -> Result<(), NumericError> {
     let is_float = matches!(scale.dtype, DType::F32 | DType::F16 | DType::Bf16);
     let pairs = || operand.shape.iter().zip(&scale.shape);
@@ -89,14 +89,14 @@ fn check_scale(operand: &TileType, scale: &TileType) -> Result<(), NumericError>
     Err(NumericError::Scale { operand: operand.clone(), scale: scale.clone() })
 }
 
-/// Returns the type of a result whose sum has a type.
+/// Returns the type of a result, given the type of the sum.
 fn result(sum: DType, out: Option<DType>) -> Result<DType, NumericError> {
     let out = out.unwrap_or(sum);
     let rounds = sum == DType::F32 && matches!(out, DType::F16 | DType::Bf16);
     if out == sum || rounds { Ok(out) } else { Err(NumericError::DotResult { sum, out }) }
 }
 
-/// Returns whether a type may be a factor of a product beside an 8-bit float.
+/// Returns whether a type may be multiplied with an 8-bit float.
 const fn is_narrow(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::Bf16) || is_fp8(dtype)
 }

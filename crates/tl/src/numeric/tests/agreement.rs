@@ -9,7 +9,7 @@ use proptest::test_runner::TestRunner;
 
 use super::*;
 
-/// Types of tiles, of which many but not all are compatible.
+/// Tile types, many but not all of which are compatible.
 fn kinds() -> impl Strategy<Value = TileType> {
     let shape = vec(prop_oneof![Just(1_u64), 0..4_u64], 0..=4);
     let dtype = prop_oneof![Just(DType::F16), Just(DType::I8), Just(DType::Bool), dtypes()];
@@ -20,7 +20,7 @@ fn dtypes() -> impl Strategy<Value = DType> {
     proptest::sample::select(DType::ALL.to_vec())
 }
 
-/// Numbers of every kind, which many but not all types hold.
+/// Numbers of every kind, which many but not all types can represent.
 fn scalars() -> impl Strategy<Value = Scalar> {
     prop_oneof![
         any::<bool>().prop_map(Scalar::from),
@@ -41,7 +41,7 @@ fn filled(ty: &TileType, seed: u64) -> Array {
     Array::from_bytes(ty, &bytes.collect::<Vec<_>>()).unwrap()
 }
 
-/// Asserts that both agree and that the tile has as many bytes as its type says; returns 1 if there is a
+/// Asserts that both agree and that the tile has the number of bytes that its type states; returns 1 if there is a
 /// result.
 fn agree(
     computed: Result<Array, NumericError>,

@@ -27,7 +27,7 @@ pub(crate) enum Ordered {
     Full(Ty),
     Add(usize, usize),
     Exp(usize),
-    /// The sums of a tile's rows, as its product with a column of ones that is made before.
+    /// The row sums of a tile, as its product with a column of ones created earlier.
     RowSums(usize),
     Chain {
         steps: Vec<ChainStep>,
@@ -46,7 +46,7 @@ pub(crate) enum Function {
     Add,
     Maximum,
     Div,
-    /// `x * y + 0.5`, one operation.
+    /// `x * y + 0.5`, a single operation.
     Fma,
     /// The lesser operand by a comparison and a selection, two operations.
     Below,
@@ -69,11 +69,11 @@ pub(crate) struct ChainStep {
     pub(crate) ty: Ty,
     /// Shape of the first operand.
     pub(crate) first: Shape,
-    /// Whether it spreads a reduction of rows over them.
+    /// Whether the step broadcasts a reduction of rows over them.
     pub(crate) spreads: bool,
 }
 
-/// Random numbers, by splitting a counter.
+/// Random numbers from a hashed counter.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -89,7 +89,7 @@ impl Dice {
     }
 }
 
-/// Reductions of its chain on which a value depends.
+/// Reductions of the same chain that a value depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Reduced {
     No,
@@ -243,7 +243,8 @@ impl Maker {
         let mut ty = x.ty;
         ty.shape[axis] = 1;
         let length = x.ty.shape[1];
-        // A reduction of what depends on rows of another length is known at the end only; here that is a column.
+        // A reduction of a value that depends on rows of another length is known only at the end; here that is a
+        // column.
         let is_row = axis == 1 && length <= self.strip;
         let again = x.reduced != Reduced::No && length != self.shapes[0][1];
         let reduced = match x.reduced {
@@ -254,7 +255,7 @@ impl Maker {
         add(values, steps, function, vec![x.from], x, ty, reduced, false);
     }
 
-    /// Picks a second operand; if rows were reduced, more often a whole value and their reduction.
+    /// Picks a second operand; if rows were reduced, mostly a whole value and its reduction.
     fn operands(&mut self, values: &[Usable], x: Usable) -> [Usable; 2] {
         let is_column = |of: &&Usable| of.reduced == Reduced::Rows && of.ty.shape[1] == 1;
         let is_whole = |of: &Usable| of.reduced != Reduced::End && of.ty.shape == self.shapes[0];

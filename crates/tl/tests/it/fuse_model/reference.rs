@@ -1,10 +1,11 @@
-//! The time of a kernel by the costs of `docs/kernel-costs.md`, word by word: one strip after the other, in picoseconds.
+//! The time of a kernel computed literally from the costs of `docs/kernel-costs.md`: one strip after another, in
+//! picoseconds.
 
 use cubeyard_runtime::dtype::DType;
 
 use super::program::{ChainStep, From, Function, Ordered, Program, Shape, Ty};
 
-/// Costs of a PE: times in ps, bandwidths in GB/s, rates in 10⁹ elements a second.
+/// Costs of a PE: times in ps, bandwidths in GB/s, rates in 10⁹ elements per second.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
     pub(crate) dispatch: u64,
@@ -16,10 +17,10 @@ pub(crate) struct Costs {
     pub(crate) simple: u64,
     pub(crate) special: u64,
     pub(crate) reduce: u64,
-    /// Rows, depth and columns of a tile of the matrix unit, and its 10¹² operations a second.
+    /// Rows, depth and columns of a tile of the matrix unit, and the unit's rate in 10¹² operations per second.
     pub(crate) tile: Shape3,
     pub(crate) tflops: u64,
-    /// Whether the matrix unit and the vector unit are two engines.
+    /// Whether the matrix unit and the vector unit are separate engines.
     pub(crate) is_separate: bool,
 }
 
@@ -42,7 +43,7 @@ impl Costs {
     }
 }
 
-/// A computation: strips, and the time of each to fetch, to work on and to store.
+/// A computation: the number of strips, and the time of each strip to fetch, compute and store.
 struct Pass {
     strips: u64,
     each: [u64; 3],
@@ -64,12 +65,12 @@ fn bytes(ty: Ty) -> u64 {
     elements(ty.shape) * size(ty.dtype)
 }
 
-/// `amount` at `rate`, in ps, rounded up.
+/// Returns the time of `amount` at `rate`, in ps, rounded up.
 fn ps(amount: u64, rate: u64) -> u64 {
     (amount * 1000).div_ceil(rate)
 }
 
-/// One operation of a step: the elements that it works on, and its rate.
+/// Returns the operations of a step: the number of elements of each, and its rate.
 fn operations(costs: &Costs, step: &ChainStep, operands: &[Ty]) -> Vec<(u64, u64)> {
     let largest = operands.iter().map(|ty| elements(ty.shape)).chain([elements(step.ty.shape)]);
     let largest = largest.max().unwrap();
@@ -122,7 +123,7 @@ fn tile(from: &From) -> Option<usize> {
     }
 }
 
-/// Only what a result depends on is computed.
+/// Returns which steps are computed: only those that a result depends on.
 fn needed(steps: &[ChainStep], outputs: &[usize]) -> Vec<bool> {
     let mut is_needed = vec![false; steps.len()];
     outputs.iter().for_each(|&output| is_needed[output] = true);
@@ -137,7 +138,7 @@ fn needed(steps: &[ChainStep], outputs: &[usize]) -> Vec<bool> {
     is_needed
 }
 
-/// An operation alone: each of its operands is fetched, and its result stored.
+/// Returns the pass of a single operation: each operand is fetched, and the result stored.
 fn alone(costs: &Costs, rate: u64, operands: &[Ty], result: Ty) -> Pass {
     let largest = operands.iter().chain([&result]).map(|ty| elements(ty.shape)).max().unwrap();
     let strips = largest.div_ceil(costs.strip).max(1);
@@ -150,8 +151,8 @@ fn alone(costs: &Costs, rate: u64, operands: &[Ty], result: Ty) -> Pass {
     Pass { strips, each }
 }
 
-/// A product with a column: every tile fetches its operands in full and takes as long as a full one, and the result is stored
-/// over all of them.
+/// Returns the pass of a product with a column: every tile fetches its operands in full and takes as long as a full
+/// tile, and the store of the result is spread over all tiles.
 fn product(costs: &Costs, left: Ty) -> Pass {
     let ([rows, depth], [m, k, _]) = (left.shape, costs.tile);
     let strips = rows.div_ceil(m) * depth.div_ceil(k);
@@ -166,20 +167,21 @@ fn product(costs: &Costs, left: Ty) -> Pass {
     Pass { strips, each }
 }
 
-/// A PE in the order of dispatch: every engine takes its commands in that order, so one look at each is enough.
+/// A PE in dispatch order: every engine takes its commands in that order, so a single pass over them is enough.
 struct Pe<'a> {
     costs: &'a Costs,
-    /// When `PE_CPU`, the engine for loads, the stages of the compute engine, and those of a second one for products are free.
+    /// Times from which these are free: `PE_CPU`, the load engine, the stages of the compute engine, and the stages of
+    /// a second engine for products.
     cpu: u64,
     loads: u64,
     stages: [[u64; 3]; 2],
-    /// Ends of the commands, and the command that made each tile.
+    /// End times of the commands, and the command that created each tile.
     ends: Vec<u64>,
     makers: Vec<usize>,
     types: Vec<Ty>,
 }
 
-/// When a kernel ends that starts at 0; `takes` are the times of the loads of its inputs.
+/// Returns the end of a kernel that starts at 0; `takes` holds the load times of its inputs.
 pub(crate) fn time(costs: &Costs, program: &Program, takes: &[u64]) -> u64 {
     let (ends, makers, types) = (Vec::new(), Vec::new(), Vec::new());
     let mut pe = Pe { costs, cpu: 0, loads: 0, stages: [[0; 3]; 2], ends, makers, types };
@@ -236,7 +238,8 @@ impl Pe<'_> {
         }
     }
 
-    /// A command is dispatched when it has its place in the window, and begins when its operands are there.
+    /// Dispatches a command when it has a place in the window; returns when it begins, that is, when its operands are
+    /// available.
     fn issue(&mut self, operands: &[usize]) -> u64 {
         let before = self.ends.len().checked_sub(self.costs.window).map_or(0, |id| self.ends[id]);
         self.cpu = (self.cpu + self.costs.dispatch).max(before);
@@ -250,7 +253,7 @@ impl Pe<'_> {
         self.made(end, made);
     }
 
-    /// Streams strips through the stages of an engine, and returns when the last is stored.
+    /// Streams strips through the stages of an engine, and returns when the last one is stored.
     fn stream(&mut self, pass: &Pass, engine: usize, ready: u64) -> u64 {
         let mut at = ready;
         for _ in 0..pass.strips {

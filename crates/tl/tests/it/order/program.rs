@@ -11,7 +11,7 @@ pub(crate) const MEMORY: u64 = 256;
 /// Shapes of tiles, of 24 elements each.
 const SHAPES: [&[u64]; 4] = [&[24], &[4, 6], &[2, 3, 4], &[1, 6, 2, 2]];
 
-/// Elements of the memory: a first one, and a stride for each dimension of a tile.
+/// Elements of the memory: the first one, and a stride per dimension of a tile.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     start: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Place {
 enum Step {
     /// Loads a tile, and adds a number to it.
     Load { shape: usize, from: Place, mask: Option<Vec<bool>>, add: u8 },
-    /// Stores a tile of those that were loaded last, in its shape.
+    /// Stores one of the most recently loaded tiles, in its shape.
     Store { tile: usize, to: [Place; 4], mask: Option<Vec<bool>> },
     /// Negates a matrix with a tiled operation: in place, or from one half of the memory to the other.
     Negate { starts: [u64; 2], pitch: u64, in_place: bool },
@@ -41,7 +41,7 @@ pub(crate) struct Program {
     fences: Fences,
 }
 
-/// Calls a function with the number of each element of a tile that a mask selects, and its place in memory.
+/// Calls a function with the index of each tile element that a mask selects, and its position in memory.
 fn each(shape: &[u64], place: &Place, mask: Option<&[bool]>, mut act: impl FnMut(usize, usize)) {
     for element in 0..shape.iter().product::<u64>() {
         let (mut rest, mut at) = (element, place.start);
@@ -88,7 +88,7 @@ impl Step {
         }
     }
 
-    /// Does the same to plain memory.
+    /// Applies the step to plain memory.
     fn expect(&self, memory: &mut [f32], tiles: &mut Vec<(usize, Vec<f32>)>) {
         match self {
             Self::Load { shape, from, mask, add } => {
@@ -121,7 +121,7 @@ impl Step {
     }
 }
 
-/// Returns one of the last three.
+/// Returns one of the last three tiles.
 fn last<T>(tiles: &[T], back: usize) -> Option<&T> {
     tiles[tiles.len().saturating_sub(3)..].iter().rev().cycle().nth(back)
 }
@@ -150,7 +150,7 @@ impl Program {
         }
     }
 
-    /// Returns the memory after all steps, one after the other, from memory that counts from 0.
+    /// Returns the memory after all steps in sequence; the memory initially counts from 0.
     pub(crate) fn expected(&self) -> Vec<f32> {
         let mut memory: Vec<f32> = (0..MEMORY).map(|at| at as f32).collect();
         let mut tiles = Vec::new();
@@ -159,8 +159,8 @@ impl Program {
     }
 }
 
-/// Places of a tile in memory, in which no two elements share one: each dimension in turn, in any order, begins beyond the
-/// end of those before it, perhaps with a gap.
+/// Positions of a tile in memory such that no two elements share one: each dimension in turn, in any order, has a
+/// stride beyond the extent of the earlier ones, possibly with a gap.
 fn places(shape: &'static [u64]) -> impl Strategy<Value = Place> {
     let order = Just((0..shape.len()).collect::<Vec<_>>()).prop_shuffle();
     let gaps = proptest::collection::vec(prop_oneof![3 => Just(0_u64), 1 => 1..3_u64], shape.len());

@@ -7,7 +7,7 @@ use cubeyard_sim::{Bandwidth, Span};
 
 use super::super::super::spec::{ComputeEngines, CoreSpec, GemmSpec, MathSpec};
 use super::super::{Result, optional};
-use crate::input::reader::Field;
+use cubeyard_yaml::Field;
 
 /// Types that can have a rate.
 const DTYPES: [&str; 15] = [

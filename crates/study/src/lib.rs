@@ -1,0 +1,42 @@
+//! Studies: a grid of inputs, a record of each point, and the file that keeps the records.
+//!
+//! A [`Grid`] is the product of lists of values by key. Its points are run by whatever the caller has: the threads of
+//! [`on_threads`], or processes and clusters of another language. [`Records`] keeps a
+//! [`Record`](cubeyard_bench::record::Record) of each point, by the [key](cubeyard_bench::record::Record::key) of its
+//! inputs, and writes it to a file at once, so that a study that was interrupted goes on where it was. A
+//! [`SweepFile`] names all of this in YAML. [`collectives`] measures collectives over sizes and algorithms.
+//!
+//! ```
+//! use cubeyard_bench::record::Record;
+//! use cubeyard_study::{Grid, Records, on_threads};
+//! use serde_json::json;
+//!
+//! let grid = Grid::new(vec![("m".to_owned(), vec![1, 2]), ("n".to_owned(), vec![5])])?;
+//! let points: Vec<_> = grid.points().collect();
+//! assert_eq!(points, [[("m", &1), ("n", &5)], [("m", &2), ("n", &5)]]);
+//!
+//! let product = |point: &Vec<(&str, &i32)>| {
+//!     let inputs = point.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+//!     let figures = [("value".to_owned(), json!(point[0].1 * point[1].1))].into_iter().collect();
+//!     Record { figures: Some(figures), ..Record::named("product".to_owned(), String::new(), inputs) }
+//! };
+//! let mut records = Records::open(None, true)?;
+//! for record in on_threads(&points, 2, product, |_, _| ()) {
+//!     records.add(&record)?;
+//! }
+//! let first = product(&points[0]);
+//! assert!(records.has(&first.key()));
+//! assert_eq!(records.line(&first.key()), Some(first.line().as_str()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod collectives;
+mod grid;
+mod records;
+mod sweep_file;
+mod threads;
+
+pub use grid::{Grid, GridError};
+pub use records::{Records, RecordsError};
+pub use sweep_file::{SweepFile, SweepGrid};
+pub use threads::on_threads;

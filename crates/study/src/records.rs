@@ -1,0 +1,167 @@
+//! Records by key, and the file to which they are written as they come.
+
+mod file;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cubeyard_bench::record::{Record, RecordError};
+use thiserror::Error;
+
+use file::RecordFile;
+
+/// Beginning of every record.
+const BEGINNING: &[u8] = b"{\"format\":";
+
+/// Records by the [key](Record::key) of their inputs.
+///
+/// With a file, each record is appended at once, and the file is held until this is dropped: a second writer is
+/// refused. A writer that is killed leaves whole records and at most one torn line, which the next one cuts off.
+#[derive(Debug)]
+pub struct Records {
+    file: Option<RecordFile>,
+    found: BTreeMap<String, Found>,
+    /// Number of records that were read or added.
+    count: usize,
+}
+
+/// A record as it is written, without the end of the line.
+#[derive(Debug)]
+struct Found {
+    line: String,
+    is_failed: bool,
+    /// Place in the order in which records came.
+    place: usize,
+}
+
+/// The error of a file of records.
+#[derive(Debug, Error)]
+pub enum RecordsError {
+    /// The file cannot be opened, read or replaced; name another one.
+    #[error("{}: {}", .path.display(), reason(.error))]
+    File {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the system.
+        error: io::Error,
+    },
+    /// A record cannot be appended, as on a full disk; the records before it are kept.
+    #[error("{}: {}; earlier records are kept, and the same call goes on when there is room", .path.display(), reason(.error))]
+    Append {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the system.
+        error: io::Error,
+    },
+    /// The path names a device, a pipe or a folder; name another file.
+    #[error("{}: expected a plain file, which can be read again", .0.display())]
+    NotPlain(PathBuf),
+    /// Another process writes the file, or another place of this one; wait for its end, or name another file.
+    #[error("{}: another sweep is writing this file", .0.display())]
+    Busy(PathBuf),
+    /// A line is no record of this version. The file is as it was; name another one, or make all records again.
+    #[error("{}:{number}: {error}", .path.display())]
+    Line {
+        /// Path of the file.
+        path: PathBuf,
+        /// Number of the line, from 1 on.
+        number: usize,
+        /// Error of the record.
+        error: RecordError,
+    },
+    /// The last line is no beginning of a record. The file is as it was; name another one, or make all records again.
+    #[error("{}:{number}: not a record", .path.display())]
+    Torn {
+        /// Path of the file.
+        path: PathBuf,
+        /// Number of the line, from 1 on.
+        number: usize,
+    },
+}
+
+/// Returns the text of an error of the system without its number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+impl Records {
+    /// Opens a file, and makes it if there is none; with `None`, records are only held in memory. Records that the file
+    /// has are kept if `resume`, and removed otherwise.
+    pub fn open(path: Option<&Path>, resume: bool) -> Result<Self, RecordsError> {
+        let file = path.map(RecordFile::open).transpose()?;
+        let mut records = Self { file, found: BTreeMap::new(), count: 0 };
+        if resume {
+            records.read()?;
+        } else {
+            records.clear()?;
+        }
+        Ok(records)
+    }
+
+    fn clear(&mut self) -> Result<(), RecordsError> {
+        self.file.as_mut().map_or(Ok(()), |file| file.cut(0))
+    }
+
+    /// Reads the file. The last line counts only if it is complete, and is cut off otherwise.
+    fn read(&mut self) -> Result<(), RecordsError> {
+        let Some(mut file) = self.file.take() else { return Ok(()) };
+        let contents = file.contents()?;
+        let end = contents.iter().rposition(|byte| *byte == b'\n').map_or(0, |place| place + 1);
+        let (whole, torn) = contents.split_at(end);
+        let mut lines = 0;
+        for (place, line) in String::from_utf8_lossy(whole).lines().enumerate() {
+            lines = place + 1;
+            let wrong = |error| RecordsError::Line { path: file.path(), number: lines, error };
+            let record = Record::read(line).map_err(wrong)?;
+            self.found.remove(&record.key());
+            self.keep(&record);
+        }
+        if !torn.is_empty() {
+            if !torn.starts_with(&BEGINNING[..torn.len().min(BEGINNING.len())]) {
+                return Err(RecordsError::Torn { path: file.path(), number: lines + 1 });
+            }
+            file.cut(end as u64)?;
+        }
+        self.file = Some(file);
+        Ok(())
+    }
+
+    fn keep(&mut self, record: &Record) -> String {
+        let (key, line) = (record.key(), record.line());
+        let place = self.found.get(&key).map_or(self.count, |known| known.place);
+        self.count += 1;
+        self.found
+            .insert(key, Found { line: line.clone(), is_failed: record.error.is_some(), place });
+        line
+    }
+
+    /// Returns whether there is a record of this key without an error.
+    pub fn has(&self, key: &str) -> bool {
+        self.found.get(key).is_some_and(|found| !found.is_failed)
+    }
+
+    /// Returns the record of a key as it is written, without the end of the line.
+    pub fn line(&self, key: &str) -> Option<&str> {
+        self.found.get(key).map(|found| found.line.as_str())
+    }
+
+    /// Adds a record, in place of one with the same key, and appends it to the file: all of it or nothing.
+    pub fn add(&mut self, record: &Record) -> Result<(), RecordsError> {
+        let line = self.keep(record) + "\n";
+        self.file.as_mut().map_or(Ok(()), |file| file.append(line.as_bytes()))
+    }
+
+    /// Writes the file again: records of these keys in their order, then the others in the order in which they came. If
+    /// this fails, the file is as it was.
+    pub fn sort(&mut self, keys: &[String]) -> Result<(), RecordsError> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let ours: BTreeSet<&String> = keys.iter().collect();
+        let mut others: Vec<_> = self.found.iter().filter(|(key, _)| !ours.contains(key)).collect();
+        others.sort_unstable_by_key(|(_, found)| found.place);
+        let others = others.into_iter().map(|(_, found)| found);
+        let found = keys.iter().filter_map(|key| self.found.get(key)).chain(others);
+        file.replace(&found.map(|it| it.line.clone() + "\n").collect::<String>())
+    }
+}

@@ -1,0 +1,9 @@
+//! Studies as a whole.
+
+mod bounds;
+mod checked;
+mod choices;
+#[path = "../../../../testdata/long_tests.rs"]
+mod long_tests;
+mod model_all_reduce;
+mod records;

@@ -1,0 +1,387 @@
+"""Parser of Triton's IR (TTIR), as the compiler prints it.
+
+The IR is read as text because the compiler's bindings do not give all of it in any supported version: they have no floats of
+constants, no lists of numbers, no lines of stores, and no targets of jumps (docs/decisions/0011-triton-ir.md).
+
+Every operation ends with its location, and its types follow a colon. So one function reads all operations but loops,
+branches, jumps and constants: operands, words, attributes and regions, in any order.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from cubeyard.errors import CubeyardError
+from cubeyard.triton._ir import Block, Kernel, Operation, Type
+from cubeyard.triton._tokens import UNKNOWN, Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["parse"]
+
+
+def parse(text: str) -> Kernel:
+    """Returns the kernel of a module's text.
+
+    Raises:
+        CubeyardError: The text has a form that the compiler was not known to print.
+    """
+    parser = _Parser(text)
+    try:
+        return parser.kernel()
+    except (LookupError, ValueError) as error:
+        raise parser.odd(f"{type(error).__name__}: {error}") from error
+
+
+class _Parser(Tokens):
+    """Reads a kernel; keeps the values that were defined, and the positions of blocks."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.labels: dict[str, int] = {}
+        self.types: list[Type] = []
+        self.scopes: list[dict[str, int]] = [{}]
+        self.first = UNKNOWN
+
+    def define(self, name: str, of: Type) -> int:
+        self.types.append(of)
+        self.scopes[-1][name] = len(self.types) - 1
+        return len(self.types) - 1
+
+    def value(self, name: str) -> int:
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        raise self.odd(f"{name}: a value that is not defined")
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Forgets values that are defined within."""
+        self.scopes.append({})
+        yield
+        self.scopes.pop()
+
+    def type(self) -> Type:
+        """Reads a type, which may lack its name."""
+        token = self.take()
+        if token == "<":
+            token = f"<{self.past('>')[0]}>"
+        return _type(token)
+
+    def type_list(self) -> list[Type]:
+        """Reads `(a, b)`, or one type."""
+        if not self.accept("("):
+            return [self.type()]
+        found = []
+        while not self.accept(")"):
+            found.append(self.type())
+            self.accept(",")
+        return found
+
+    def arguments(self) -> list[int]:
+        """Reads and defines `(%a: type {…} loc(…), …)`."""
+        found = []
+        self.expect("(")
+        while not self.accept(")"):
+            name = self.take()
+            self.expect(":")
+            found.append(self.define(name, self.type()))
+            self.until(",", ")")
+            self.accept(",")
+        return found
+
+    def bindings(self) -> list[str]:
+        """Reads `(%x = %y, …)`; returns both names of each pair in turn."""
+        self.expect("(")
+        return [token for token in self.past(")") if token[0] == "%"]
+
+    def kernel(self) -> Kernel:
+        self.at = self.tokens.index("tt.func") + 1
+        self.labels = self.found_labels()
+        while (name := self.take())[0] != "@":
+            pass
+        arguments = self.arguments()
+        self.until("{")
+        if self.is_dictionary():
+            self.dictionary()
+        self.past("{")
+        body = self.path(arguments)
+        return Kernel(name[1:].strip('"'), self.first, body, self.types)
+
+    def found_labels(self) -> dict[str, int]:
+        """Returns the positions behind the labels of blocks; a label that a jump names is no such position."""
+        ends = {",", "cf.br"}
+        found: dict[str, int] = {}
+        for at in range(self.at, len(self.tokens)):
+            if self.tokens[at][0] == "^" and self.tokens[at - 1] not in ends:
+                found.setdefault(self.tokens[at], at + 1)
+        return found
+
+    def path(self, arguments: list[int]) -> Block:
+        """Reads the operations from here to a return; a jump is followed, and a choice of two is a branch with both paths."""
+        block = Block(arguments, [])
+        while (name := self.peek()) not in ("cf.br", "cf.cond_br", "tt.return"):
+            block.operations.append(self.operation())
+        if name == "tt.return":
+            block.operations.append(self.operation())
+            return block
+        self.at += 1
+        condition = [self.value(self.take())] if name == "cf.cond_br" else []
+        targets = self.targets()
+        end = self.at
+        paths = [self.jump(*target) for target in targets]
+        if not condition:
+            return Block(arguments, block.operations + paths[0].operations)
+        self.at = end
+        block.operations.append(Operation("scf.if", self.line(), condition, regions=paths))
+        return block
+
+    def targets(self) -> list[tuple[str, list[int]]]:
+        """Reads `^a(%x, %y : types), ^b`: labels, and the values that are given to them."""
+        found = []
+        while self.peek() != "loc":
+            token = self.take()
+            if token[0] == "^":
+                found.append((token, [self.value(one) for one in self.until(",", "loc") if one[0] == "%"]))
+        return found
+
+    def jump(self, label: str, values: list[int]) -> Block:
+        """Reads the path that begins at a label, whose arguments have the given values."""
+        if label not in self.labels:
+            raise self.odd(label)
+        self.at = self.labels[label]
+        head = self.past(":")
+        names = [name for name, after in zip(head, head[1:], strict=False) if name[0] == "%" and after == ":"]
+        with self.scope():
+            self.scopes[-1].update(zip(names, values, strict=True))
+            return self.path([])
+
+    def region(self, names: list[str], types: list[Type]) -> Block:
+        """Reads a block in braces, whose arguments have these names, or are those of its label."""
+        self.expect("{")
+        with self.scope():
+            block = Block([self.define(*one) for one in zip(names, types, strict=True)], [])
+            if self.peek()[0] == "^":
+                self.at += 1
+                block.arguments = self.arguments()
+                self.expect(":")
+            while not self.accept("}"):
+                block.operations.append(self.operation())
+        return block
+
+    def operation(self) -> Operation:
+        names = self.result_names()
+        made = Operation(self.take().strip('"'), UNKNOWN)
+        types = self.readers.get(made.name, _Parser.plain)(self, made)
+        made.line = self.line()
+        self.first = self.first if self.first.line else made.line
+        if names:
+            # One type may stand for all results.
+            types = types[-len(names) :] if len(types) >= len(names) else types * len(names)
+            made.results = [self.define(*one) for one in zip(names, types, strict=True)]
+        return made
+
+    def result_names(self) -> list[str]:
+        """Reads the results `%a =`, `%a:2 =` (`%a#0` and `%a#1`), or `%a, %b =`."""
+        names: list[str] = []
+        while self.peek()[0] == "%":
+            name = self.take()
+            names += [f"{name}#{at}" for at in range(int(self.take()))] if self.accept(":") else [name]
+            if not self.accept(","):
+                self.expect("=")
+        return names
+
+    def plain(self, made: Operation) -> list[Type]:
+        """Reads operands, words, attributes and regions in any order, and the types; returns the types of the results."""
+        words, listed = made.attributes.setdefault("words", []), 0
+        while (token := self.peek()) not in (":", "loc"):
+            if token == "{":
+                self.braces(made)
+                continue
+            self.at += 1
+            if token[0] == "%":
+                made.operands.append(self.value(token))
+            elif token[0] == '"':
+                made.attributes["message"] = token[1:-1]
+            elif token == "[":
+                listed = len(made.operands)
+            elif token == "]":
+                made.attributes.setdefault("listed", len(made.operands) - listed)
+            elif self.accept("="):
+                made.attributes[token] = _attribute([self.take()])
+            elif token[0] not in "(),<>*":
+                words.append(token)
+        return self.result_types(made)
+
+    def braces(self, made: Operation) -> None:
+        """Reads attributes or a region."""
+        if self.is_dictionary():
+            made.attributes.update(self.dictionary())
+        else:
+            made.regions.append(self.region([], []))
+
+    def is_dictionary(self) -> bool:
+        """Returns whether braces hold attributes, and not operations."""
+        name, after = self.tokens[self.at + 1 : self.at + 3]
+        return name == "}" or (name[0] not in "%^" and after in ("=", ",", "}"))
+
+    def dictionary(self) -> dict[str, Any]:
+        """Reads `{name = value : type, name, …}`."""
+        found: dict[str, Any] = {}
+        self.expect("{")
+        while not self.accept("}"):
+            name = self.take()
+            found[name] = _attribute(self.until(",", "}")) if self.accept("=") else True
+            self.accept(",")
+        return found
+
+    def result_types(self, made: Operation) -> list[Type]:
+        """Reads types, of which those after an arrow, or the last ones, are those of the results; returns them."""
+        found: list[Type] = []
+        arrow = False
+        while (token := self.peek()) != "loc":
+            if token not in ("->", "to") and token[0] not in ":(),*%":
+                found.append(self.type())
+                continue
+            self.at += 1
+            if token in ("->", "to"):
+                found, arrow = [], True
+            elif token[0] == "%":
+                # `tt.print "text" : %x : type`
+                made.operands.append(self.value(token))
+        if made.name == "tt.extern_elementwise":
+            made.name = _counterpart(made.attributes["symbol"]) or made.name
+        return found if arrow else _implied(made, found, [self.types[one] for one in made.operands])
+
+    def constant(self, made: Operation) -> list[Type]:
+        """Reads `arith.constant 1.0 : f32`, or `dense<1.0> : tensor<…>`."""
+        if self.peek() == "{":
+            self.dictionary()
+        text = self.take()
+        if text == "dense":
+            self.expect("<")
+            text = self.past(">")[0]
+        if text[0] in '["':
+            raise CubeyardError(f"a constant of several elements: {' '.join(self.until('loc'))[:60]}")
+        types = [self.type()] if self.accept(":") else [Type("i1")]
+        made.attributes["value"] = _literal(text, types[0].element)
+        return types
+
+    def loop(self, made: Operation) -> list[Type]:
+        """Reads `scf.for %i = %a to %b step %c iter_args(%x = %y) -> (types) : i32 {`."""
+        self.accept("unsigned")
+        counter, names, types = self.take(), [], list[Type]()
+        for word in ("=", "to", "step"):
+            self.expect(word)
+            made.operands.append(self.value(self.take()))
+        if self.accept("iter_args"):
+            bound = self.bindings()
+            names, made.operands = bound[::2], made.operands + [self.value(one) for one in bound[1::2]]
+            self.expect("->")
+            types = self.type_list()
+        index = self.type() if self.accept(":") else Type("index")
+        made.regions = [self.region([counter, *names], [index, *types])]
+        self.plain(made)
+        return types
+
+    def branches(self, made: Operation) -> list[Type]:
+        """Reads `scf.if %c -> (types) {`, with its two blocks."""
+        made.operands = [self.value(self.take())]
+        types = self.type_list() if self.accept("->") else []
+        made.regions = [self.region([], [])]
+        if self.accept("else"):
+            made.regions.append(self.region([], []))
+        self.plain(made)
+        return types
+
+    def repeated(self, made: Operation) -> list[Type]:
+        """Reads `scf.while (%x = %y) : (types) -> types {`, with its condition and its body."""
+        bound = self.bindings() if self.peek() == "(" else []
+        made.operands = [self.value(one) for one in bound[1::2]]
+        self.expect(":")
+        before = self.type_list()
+        self.expect("->")
+        types = self.type_list()
+        made.regions = [self.region(bound[::2], before)]
+        self.expect("do")
+        made.regions.append(self.region([], []))
+        self.plain(made)
+        return types
+
+    readers = {"arith.constant": constant, "scf.for": loop, "scf.if": branches, "scf.while": repeated}  # noqa: RUF012
+
+
+def _attribute(tokens: list[str]) -> Any:
+    """Returns an attribute: a whole number, a list of them, a truth value or a word."""
+    first = tokens[0]
+    if first == "array":
+        return [int(one) for one in tokens[4:-1] if one != ","]
+    if first in ("true", "false"):
+        return first == "true"
+    return int(first) if first.lstrip("-").isdigit() else first.strip('"')
+
+
+def _literal(text: str, element: str) -> Any:
+    """Returns the value of a constant; a float may be given by its bits."""
+    if text in ("true", "false"):
+        return text == "true"
+    if element[0] == "i":
+        return int(text, 0)
+    return {"bits": int(text, 16)} if text.startswith("0x") else float(text)
+
+
+@cache
+def _type(text: str) -> Type:
+    """Returns the type of a text such as `tensor<64x32x!tt.ptr<f16>>`."""
+    if text.startswith(("!tt.tensordesc<", "<")):
+        inner = text[text.index("<") + 1 : -1].removeprefix("tensor<").rstrip(">").split(",")[0]
+        *sizes, element = inner.split("x")
+        return Type("desc", tuple(map(int, sizes)), element)
+    if text.startswith("!tt.ptr<"):
+        inner = text[8:].rstrip(">").split(",")[0]
+        return Type("ptr", (), "ptr" if inner.startswith("!") else inner)
+    if not text.startswith("tensor<"):
+        return Type(text)
+    shape, element = [], text[7:-1]
+    while element[0].isdigit():
+        size, _, element = element.partition("x")
+        shape.append(int(size))
+    of = _type(element)
+    return Type(of.element, tuple(shape), of.pointee)
+
+
+def _implied(made: Operation, listed: list[Type], operands: list[Type]) -> list[Type]:
+    """Returns the types of results that follow from those of the operands, which alone are in the text."""
+    if made.name in ("arith.cmpi", "arith.cmpf"):
+        return [Type("i1", operands[0].shape)]
+    if made.name == "tt.load":
+        return [Type(operands[0].pointee, operands[0].shape)]
+    if made.name == "tt.addptr":
+        return operands[:1]
+    if made.name == "arith.select":
+        return operands[1:2]
+    return listed
+
+
+_FUNCTIONS = {
+    "tanh": "math.tanh", "erf": "math.erf", "exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "log2": "math.log2",
+    "sin": "math.sin", "cos": "math.cos", "sqrt": "math.sqrt", "rsqrt": "math.rsqrt", "fabs": "math.absf",
+    "floor": "math.floor", "ceil": "math.ceil", "fma": "math.fma", "fmod": "arith.remf",
+    "isnan": "ahbm.isnan", "isinf": "ahbm.isinf", "finite": "ahbm.isfinite",
+}  # fmt: skip
+"""Operations by the symbols of libdevice's functions, without their ends; operations of `ahbm` belong to this package."""
+
+_SYMBOLS = {
+    "__nv_fdiv_rn": "tt.precise_divf", "__nv_ddiv_rn": "tt.precise_divf", "__nv_fsqrt_rn": "tt.precise_sqrt",
+    "__nv_dsqrt_rn": "tt.precise_sqrt", "__nv_umulhi": "tt.mulhiui", "__nv_umul64hi": "tt.mulhiui",
+    "__nv_isnand": "ahbm.isnan", "__nv_isinfd": "ahbm.isinf", "__nv_isfinited": "ahbm.isfinite",
+}  # fmt: skip
+
+
+def _counterpart(symbol: str) -> str | None:
+    """Returns the operation of a symbol of libdevice, for `f32` or `f64`; None if the machine has none."""
+    name = symbol.removeprefix("__nv_")
+    return _SYMBOLS.get(symbol) or _FUNCTIONS.get(name) or _FUNCTIONS.get(name.removesuffix("f"))
