@@ -12,7 +12,6 @@ use cubeyard_collectives::distributed::{
     CclConfig, DistError, Distributed, ProcessGroup, Spawned, WorkHandle, Worker,
 };
 use cubeyard_runtime::Tensor as DeviceTensor;
-use cubeyard_yaml::NoSuchName;
 use pyo3::prelude::*;
 
 use crate::bytes::dtype;
