@@ -17,7 +17,10 @@ KINDS = {"ring_1d": 0, "torus_2d": 1, "mesh_2d_no_wrap": 2}
 
 
 class Algorithm:
-    """A module with `kernel(tensor, *arguments, rank, kind, w, h, tl)` and `kernel_args(ranks, elements, cube_w, cube_h)`."""
+    """A module with `kernel(tensor, *arguments, rank, kind, w, h, tl)` and `kernel_args(ranks, elements, cube_w, cube_h)`.
+
+    It may have `wires(ranks)` for channels of its own, and `order(ranks)` for the order of its additions.
+    """
 
     def __init__(self, module: ModuleType, cube_w: int, cube_h: int) -> None:
         for name in ("kernel", "kernel_args"):
@@ -32,6 +35,17 @@ class Algorithm:
         if wires is None:
             return None
         return [(a, port_number(out), b, port_number(into)) for a, out, b, into in wires(ranks)]
+
+    def order(self, ranks: int) -> list[Any] | None:
+        """Returns the trees of the module's `order(ranks)`, one for each of equal parts of a PE's elements.
+
+        A tree is a rank or a pair of trees. None if the module states no order: it is then simulated with values.
+        """
+        order = getattr(self.module, "order", None)
+        if order is None:
+            return None
+        stated = order(ranks)
+        return stated if isinstance(stated, list) else [stated]
 
     def body(self, grid: Sequence[int], wraps: Sequence[bool]) -> Callable[..., None]:
         """Returns the kernel as the process group launches it: input, output, and the numbers of its ranks."""

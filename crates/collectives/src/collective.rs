@@ -5,6 +5,7 @@
 //! of all PEs. An [`Algorithm`] defines the channels between ranks and the kernel that each PE runs.
 
 pub mod bound;
+mod combine;
 mod direct;
 mod grid;
 mod halving;
@@ -19,6 +20,7 @@ mod schedule;
 mod tree;
 mod world;
 
+pub use combine::combine;
 pub use direct::Direct;
 pub use grid::Grid;
 pub use halving::HalvingDoubling;

@@ -72,7 +72,8 @@ pub(crate) fn copy_out(py: Python<'_>, bytes: &[u8], into: &Bound<'_, PyAny>) ->
     Ok(())
 }
 
-fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyBuffer<u8>> {
+/// Returns the bytes of a contiguous object.
+pub(crate) fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyBuffer<u8>> {
     let buffer = PyBuffer::<u8>::get(object)?;
     if buffer.is_c_contiguous() {
         return Ok(buffer);

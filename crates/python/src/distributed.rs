@@ -1,19 +1,20 @@
 //! Process groups, whose ranks are run by the package.
 
 mod algorithm;
+mod machine;
 
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-use cubeyard_collectives::collective::{Operation, Order, Orders, ReduceOp};
+use cubeyard_collectives::collective::ReduceOp;
 use cubeyard_collectives::distributed::{
     CclConfig, DistError, Distributed, ProcessGroup, Spawned, WorkHandle, Worker,
 };
 use cubeyard_runtime::Tensor as DeviceTensor;
-use cubeyard_yaml::NoSuchName;
 use pyo3::prelude::*;
 
+use crate::bytes::dtype;
 use crate::context::Context;
 use crate::error::{IntoPyErr, Kind, OrRaise};
 use crate::session::{Owned, Session, Shared};
@@ -188,34 +189,6 @@ impl World {
         })
     }
 
-    /// Returns, for each output of a reduction in the world or in a group by number, the trees in which values of ranks
-    /// are combined, and the runs of elements: start, end, and the number of their tree. The input is one rank's.
-    ///
-    /// Returns `None` if the algorithm does not state its order.
-    fn orders<'py>(
-        &self,
-        py: Python<'py>,
-        group: Option<usize>,
-        call: &str,
-        input: PyRef<'_, Tensor>,
-        op: &str,
-        root: usize,
-    ) -> PyResult<Option<Vec<OutputOrders<'py>>>> {
-        let input_error = |error: NoSuchName| Kind::Input.error(error.to_string());
-        let op = op.parse::<ReduceOp>().map_err(input_error)?;
-        let operation = Operation::named(call, op, root).map_err(input_error)?;
-        let orders = self.shared.with(py, |session| {
-            let input = session.get(&input.owned)?.clone();
-            let state = session.get_mut(&self.state)?;
-            let group = match group {
-                Some(number) => state.groups[number].clone(),
-                None => state.dist.world().or_raise()?,
-            };
-            state.dist.orders_in(&group, operation, &input).or_raise()
-        })?;
-        orders.map(|all| all.iter().map(|orders| runs(py, orders)).collect()).transpose()
-    }
-
     /// Makes a call of a rank in the world, or in a group by number. `tensors` are the input and the output.
     #[expect(clippy::too_many_arguments, reason = "a call of the package, not of people")]
     fn post(
@@ -246,34 +219,6 @@ impl World {
     }
 }
 
-/// Trees of an output, and the runs of its elements.
-type OutputOrders<'py> = (Vec<Bound<'py, PyAny>>, Vec<(u64, u64, usize)>);
-
-/// Numbers the different trees of an output.
-fn runs<'py>(py: Python<'py>, orders: &Orders) -> PyResult<OutputOrders<'py>> {
-    let mut known: Vec<&Order> = Vec::new();
-    let mut runs = Vec::with_capacity(orders.len());
-    for (range, order) in orders {
-        let number = known.iter().position(|other| *other == order).unwrap_or_else(|| {
-            known.push(order);
-            known.len() - 1
-        });
-        runs.push((range.start, range.end, number));
-    }
-    let trees = known.into_iter().map(|order| tree(py, order));
-    Ok((trees.collect::<PyResult<_>>()?, runs))
-}
-
-/// Returns an order as a rank, or as a pair of orders.
-fn tree<'py>(py: Python<'py>, order: &Order) -> PyResult<Bound<'py, PyAny>> {
-    Ok(match order {
-        Order::Rank(rank) => rank.into_pyobject(py)?.into_any(),
-        Order::Join(first, second) => {
-            (tree(py, first)?, tree(py, second)?).into_pyobject(py)?.into_any()
-        }
-    })
-}
-
 /// Reads a `ccl.yaml`, with another number of ranks if one is given.
 fn ccl(name: &str, text: &str, ranks: Option<usize>, find: &Py<PyAny>) -> PyResult<CclConfig> {
     let find = |module: &str| PythonAlgorithm::find(find, module);
@@ -283,6 +228,17 @@ fn ccl(name: &str, text: &str, ranks: Option<usize>, find: &Py<PyAny>) -> PyResu
         ccl.each(|config| config.world_size = ranks);
     }
     Ok(ccl)
+}
+
+/// Reads the name of a reduction operator.
+fn reduce_op(name: &str) -> PyResult<ReduceOp> {
+    name.parse::<ReduceOp>().map_err(|error| Kind::Input.error(error.to_string()))
+}
+
+/// Returns whether a reduction operator is defined for an element type.
+#[pyfunction]
+fn suits(op: &str, dtype_name: &str) -> PyResult<bool> {
+    Ok(reduce_op(op)?.suits(dtype(dtype_name)?))
 }
 
 const NO_RUN: &str = "no ranks are running: call this in a function given to spawn";
@@ -295,7 +251,7 @@ fn called(
     op: &str,
     peer: usize,
 ) -> PyResult<WorkHandle> {
-    let reduce = || op.parse::<ReduceOp>().map_err(|error| Kind::Input.error(error.to_string()));
+    let reduce = || reduce_op(op);
     Ok(match (call, tensors) {
         ("all_reduce", [tensor]) => worker.all_reduce(tensor, reduce()?),
         ("reduce", [tensor]) => worker.reduce(tensor, peer, reduce()?),
@@ -361,6 +317,8 @@ impl Work {
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(suits, module)?)?;
+    module.add_class::<machine::Machine>()?;
     module.add_class::<World>()?;
     module.add_class::<Work>()
 }

@@ -13,8 +13,7 @@ import signal
 import sys
 
 from cubeyard._world import wire
-from cubeyard._world.fabric import from_environment
-from cubeyard._world.machine import Machine
+from cubeyard._world.machine import from_environment
 from cubeyard._world.server import Server
 from cubeyard.errors import CubeyardError
 
@@ -26,7 +25,7 @@ def main() -> int:
     members, size, timeout = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     token = sys.stdin.readline().strip()
     try:
-        fabric = from_environment(size)
+        machine = from_environment(size)
     except CubeyardError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return 1
@@ -36,7 +35,7 @@ def main() -> int:
         silence = os.open(os.devnull, os.O_RDWR)
         os.dup2(silence, 0)
         os.dup2(silence, 1)
-        Server(Machine(fabric, size), members, listener, token, timeout).run()
+        Server(machine, members, listener, token, timeout).run()
     return 0
 
 

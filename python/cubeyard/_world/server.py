@@ -7,11 +7,11 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from cubeyard._world import wire
-from cubeyard._world.machine import Answer, Call, Machine
+from cubeyard._world.machine import Answer, Finished, Machine, act
+from cubeyard.errors import InputError
 
 __all__ = ["Server"]
 
@@ -108,7 +108,7 @@ class Server:
         elif "memory" in message:
             rank.share(message)
         elif "call" in message:
-            act(self.machine.post(rank.call(message)))
+            act(rank.post(self.machine, message))
         elif "lose" in message:
             act(self.machine.lose(rank.number, _field(message, "lose", str)))
         elif "report" in message:
@@ -168,22 +168,20 @@ class _Rank:
         finally:
             os.close(descriptor)
 
-    def call(self, message: dict[str, Any]) -> Call:
-        """Makes a call of a message.
+    def post(self, machine: Machine, message: dict[str, Any]) -> Finished:
+        """Passes the call of a message to the machine.
 
         Raises:
             Malformed: A field is missing or of another kind.
         """
         number = _field(message, "call", int)
         try:
-            held, (memory, *place) = message["fields"], message["place"]
-            call = Call(**{**held, "members": tuple(held["members"]), "splits": tuple(map(tuple, held["splits"]))})
-            if memory:
-                call.use(self.memory[memory].bytes, place)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            memory, *place = message["place"]
+            held = self.memory[memory].map if memory else None
+            fields = {**message["fields"], "rank": self.number}
+            return machine.post(fields, held, place, lambda answer: self._answer(number, answer))
+        except (InputError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise wire.Malformed(f"a malformed call: {error!r}") from error
-        call.answer = lambda answer: self._answer(number, answer)
-        return call
 
     def _answer(self, number: int, answer: Answer) -> None:
         self.tell({"answer": number, "outcome": [answer.start_ps, answer.end_ps, answer.error, answer.source]})
@@ -205,9 +203,3 @@ def _field(message: dict[str, Any], name: str, kind: type) -> Any:
     if type(message.get(name)) is not kind:
         raise wire.Malformed(f"a message whose {name} is no {kind.__name__}")
     return message[name]
-
-
-def act(functions: Iterable[Callable[[], None]]) -> None:
-    """Calls functions in turn."""
-    for function in functions:
-        function()

@@ -57,6 +57,17 @@ impl ReduceOp {
         is_joined && (self != Self::Avg || dtype.is_float())
     }
 
+    /// Returns whether the order of combination can change a bit of the result.
+    pub const fn depends_on_order(self, dtype: DType, ranks: usize) -> bool {
+        dtype.is_float()
+            && match self {
+                Self::Sum | Self::Prod | Self::Avg => ranks > 2,
+                // Of `0` and `-0` the first is kept.
+                Self::Min | Self::Max => ranks > 1,
+                Self::Band | Self::Bor | Self::Bxor => false,
+            }
+    }
+
     /// Returns the operation that combines two values.
     pub const fn binary(self) -> Binary {
         match self {

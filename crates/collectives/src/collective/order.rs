@@ -2,7 +2,8 @@
 //!
 //! Sums of floats depend on the order of their additions, and so do a minimum and a maximum of `0` and `-0`. Each
 //! algorithm states its order, so that its numbers can be computed without a simulation.
-//! `crates/collectives/tests/it/orders.rs` compares the stated order with what a simulated machine computes.
+//! [`combine`](super::combine()) does so. `crates/collectives/tests/it/collectives/bits.rs` compares it with a simulated
+//! machine.
 
 use std::fmt;
 use std::ops::Range;
@@ -23,6 +24,22 @@ impl Order {
     /// Combines two orders.
     pub fn join(first: Self, second: Self) -> Self {
         Self::Join(Rc::new(first), Rc::new(second))
+    }
+
+    /// Returns the order in which each rank is the second operand in turn.
+    ///
+    /// # Panics
+    /// If there is no rank.
+    pub fn left_to_right(ranks: usize) -> Self {
+        assert!(ranks > 0, "an order has a rank");
+        Self::Rank(0).then((1..ranks).map(Self::Rank))
+    }
+
+    /// Returns whether each of `ranks` ranks occurs once.
+    pub fn is_complete(&self, ranks: usize) -> bool {
+        let mut found = self.evaluate(&|rank| vec![rank], &|a, b| [a, b].concat());
+        found.sort_unstable();
+        found.into_iter().eq(0..ranks)
     }
 
     /// Combines an order with each of others in turn, as the first operand.
@@ -71,12 +88,12 @@ pub struct PePart {
 
 impl PePart {
     /// Returns one order for all elements.
-    pub(super) fn whole(self, order: Order) -> Orders {
+    pub fn whole(self, order: Order) -> Orders {
         vec![(0..self.elements, order)]
     }
 
     /// Returns one order for each of `count` parts, which differ in length by at most one element.
-    pub(super) fn by_parts(self, count: usize, order: impl Fn(usize) -> Order) -> Orders {
+    pub fn by_parts(self, count: usize, order: impl Fn(usize) -> Order) -> Orders {
         let all = (0..count).map(|index| (part(self.elements, index, count), index));
         let held = all.filter(|(range, _)| !range.is_empty());
         held.map(|(range, index)| (range, order(index))).collect()

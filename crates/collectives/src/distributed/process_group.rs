@@ -15,7 +15,7 @@ use super::{CclConfig, CollectiveReport, DistError, Distributed, Pending};
 use crate::collective::{Operation, Orders};
 
 /// Some ranks of the world, as a group. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcessGroup {
     id: u32,
     members: Rc<[usize]>,

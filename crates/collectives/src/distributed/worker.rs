@@ -191,7 +191,7 @@ impl Worker {
         let answer = Answer::default();
         let here = Location::caller();
         let at = self.at.clone().unwrap_or_else(|| Place::from(here).to_string());
-        let posted = Posted { call, at, answer: Rc::clone(&answer), order: 0 };
+        let posted = Posted { call, at, answer: Rc::clone(&answer) };
         self.dist.state.matcher.post(&self.group, self.rank, posted);
         WorkHandle { answer }
     }

@@ -17,3 +17,5 @@ mod lab;
 mod long_tests;
 mod process_groups;
 mod recordings;
+mod service;
+mod service_calls;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
 use cubeyard_collectives::collective::{
-    Algorithm, Job, Lrab, Operation, ReduceOp, Schedule, Wire, World,
+    Algorithm, Job, Lrab, Operation, Order, Orders, PePart, ReduceOp, Schedule, Wire, World,
 };
 use cubeyard_tl::Port;
 use cubeyard_tl::kernel::Kernel;
@@ -20,7 +20,7 @@ type Ends = Vec<(usize, u16, usize, u16)>;
 /// An algorithm whose kernel is a function of Python.
 pub(super) struct PythonAlgorithm {
     name: &'static str,
-    /// Object of the package that knows the module: `wires(ranks)` and `body(grid, wraps)`.
+    /// Object of the package that knows the module: `wires(ranks)`, `order(ranks)` and `body(grid, wraps)`.
     module: Py<PyAny>,
 }
 
@@ -43,6 +43,18 @@ impl PythonAlgorithm {
         let wire = |(from, out, to, into)| Wire { ends: [(from, Port(out)), (to, Port(into))] };
         Ok(ends.map(|ends| ends.into_iter().map(wire).collect()))
     }
+
+    /// Returns the order of each of several equal parts of a PE's elements, if the module states them; the error of its
+    /// function is text.
+    fn own_orders(&self, world: &World) -> Result<Option<Vec<Order>>, String> {
+        Python::attach(|py| {
+            let stated = self.module.call_method1(py, "order", (world.ranks,));
+            let trees: Option<Vec<Bound<'_, PyAny>>> =
+                stated.and_then(|trees| trees.extract(py)).map_err(|error| error.to_string())?;
+            let order = |tree: &Bound<'_, PyAny>| order(tree, world.ranks);
+            trees.map(|trees| trees.iter().map(order).collect()).transpose()
+        })
+    }
 }
 
 impl Algorithm for PythonAlgorithm {
@@ -54,8 +66,11 @@ impl Algorithm for PythonAlgorithm {
         if operation != Operation::AllReduce(ReduceOp::Sum) {
             return Some(format!("{operation}: a module of Python performs all_reduce sum only"));
         }
-        let wires = self.own_wires(world);
-        wires.err().map(|error| format!("wires({}) of the module: {error}", world.ranks))
+        let ranks = world.ranks;
+        let wires = self.own_wires(world).err();
+        let wires = wires.map(|error| format!("wires({ranks}) of the module: {error}"));
+        let order = || self.own_orders(world).err();
+        wires.or_else(|| order().map(|error| format!("order({ranks}) of the module: {error}")))
     }
 
     /// Returns the channels that the module names, else those of neighbours among the SIPs. Where the module fails, every
@@ -79,12 +94,33 @@ impl Algorithm for PythonAlgorithm {
     fn schedule(&self, _: Operation, _: &World) -> Option<Schedule> {
         None
     }
+
+    fn orders(&self, operation: Operation, world: &World, part: PePart) -> Option<Orders> {
+        if self.refuses(operation, world).is_some() {
+            return None;
+        }
+        let orders = self.own_orders(world).ok().flatten()?;
+        Some(part.by_parts(orders.len(), |index| orders[index].clone()))
+    }
 }
 
 impl fmt::Debug for PythonAlgorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PythonAlgorithm").field(&self.name).finish()
     }
+}
+
+/// Reads a tree of nested pairs, in which each rank occurs once.
+fn order(tree: &Bound<'_, PyAny>, ranks: usize) -> Result<Order, String> {
+    fn read(tree: &Bound<'_, PyAny>) -> Option<Order> {
+        if let Ok(rank) = tree.extract::<usize>() {
+            return Some(Order::Rank(rank));
+        }
+        let (first, second): (Bound<'_, PyAny>, Bound<'_, PyAny>) = tree.extract().ok()?;
+        Some(Order::join(read(&first)?, read(&second)?))
+    }
+    let found = read(tree).filter(|order| order.is_complete(ranks));
+    found.ok_or_else(|| format!("{tree}: expected nested pairs with each of {ranks} ranks once"))
 }
 
 /// Returns the channels of neighbours among the SIPs: east and west in a row, south and north in a column.

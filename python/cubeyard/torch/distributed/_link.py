@@ -13,8 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cubeyard._world import wire
-from cubeyard._world.machine import Answer, Call, Machine
-from cubeyard._world.server import act
+from cubeyard._world.machine import Answer, Machine, act
 from cubeyard.errors import DistributedError
 
 __all__ = ["Link", "LocalLink", "Staging", "SocketLink"]
@@ -242,12 +241,8 @@ class LocalLink:
         pass
 
     def post(self, fields: dict[str, Any], staging: Any, place: tuple[int, int, int, int], done: Any) -> None:
-        call = Call(**fields)
-        if staging is not None:
-            call.use(staging.bytes, place)
-        call.answer = done
         with self.lock:
-            finished = self.machine.post(call)
+            finished = self.machine.post(fields, None if staging is None else staging.bytes, place, done)
         act(finished)
 
     def wait(self, event: threading.Event, timeout: float, call: str) -> None:

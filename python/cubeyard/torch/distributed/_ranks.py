@@ -18,8 +18,7 @@ from typing import Any
 import torch.distributed as dist
 
 from cubeyard._world import wire
-from cubeyard._world.fabric import from_environment
-from cubeyard._world.machine import Machine
+from cubeyard._world.machine import Machine, from_environment
 from cubeyard._world.records import Report
 from cubeyard.errors import CubeyardError, DistributedError, InputError
 from cubeyard.torch.distributed._clock import Clock
@@ -141,7 +140,7 @@ class _Joining:
         try:
             if all(other["process"] == os.getpid() for other in others.values()):
                 token = secrets.token_hex(16)
-                _local[token] = (Machine(from_environment(self.size), self.size), threading.RLock())
+                _local[token] = (from_environment(self.size), threading.RLock())
                 return {"local": token}, None
             return self._start_process()
         except CubeyardError as error:

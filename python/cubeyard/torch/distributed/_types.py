@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from cubeyard._world import numbers
+from cubeyard import _native
 from cubeyard.errors import InputError
 
 __all__ = ["check_alike", "check_size", "reduction", "reduction_type", "travel_type"]
@@ -62,7 +62,7 @@ def reduction_type(name: str, op: str, tensor: Tensor) -> tuple[str, str]:
         raise InputError(f"{name} of {tensor.dtype}: expected one of {known}")
     kind = TYPES[tensor.dtype]
     op = OF_BOOLS.get(op, op) if kind == "bool" else op
-    if not numbers.suits(op, kind):
+    if not _native.suits(op, kind):
         raise InputError(f"{name} {op} of {tensor.dtype}: the reduction is not defined for this type")
     return kind, op
 

@@ -41,8 +41,6 @@ pub(super) struct Posted {
     /// Line of the call.
     pub(super) at: String,
     pub(super) answer: Answer,
-    /// Number of calls before it.
-    pub(super) order: usize,
 }
 
 /// A call that was made and can be awaited.

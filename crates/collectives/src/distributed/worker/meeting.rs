@@ -1,25 +1,16 @@
-//! Matching of the ranks' calls, group by group.
+//! Meetings of ranks: calls that match are performed together.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::RefCell;
 
 use super::call::{Call, Posted};
 use crate::distributed::error::listed;
 use crate::distributed::{DistError, Distributed, Pending, ProcessGroup};
+use crate::matching::{Match, Matcher, MessageEnd, Waiting};
 
-/// Unmatched calls of a group's members.
-#[derive(Debug)]
-struct Queues {
-    group: ProcessGroup,
-    calls: Vec<VecDeque<Posted>>,
-}
-
-/// Matches the calls of all ranks.
+/// Calls of workers, and the groups that they have made.
 #[derive(Debug, Default)]
 pub(in crate::distributed) struct CallMatcher {
-    /// Queues by the id of their group.
-    queues: RefCell<BTreeMap<u32, Queues>>,
-    posted: Cell<usize>,
+    calls: RefCell<Matcher<ProcessGroup, Posted>>,
     /// The first call that can never match.
     refused: RefCell<Option<DistError>>,
     /// Groups that workers have made, in order, and how many of them each rank has asked for.
@@ -27,28 +18,31 @@ pub(in crate::distributed) struct CallMatcher {
     asked: RefCell<Vec<usize>>,
 }
 
-/// Matching calls of a group's members.
-pub(super) struct Meeting {
-    pub(super) group: ProcessGroup,
-    pub(super) calls: Vec<(usize, Posted)>,
+impl Match for Posted {
+    fn is_same(&self, other: &Self) -> bool {
+        self.call.name() == other.call.name()
+    }
+
+    fn end(&self) -> Option<MessageEnd> {
+        let (is_sender, peer) = match self.call {
+            Call::Send(to, _) => (true, to),
+            Call::Receive(from, _) => (false, from),
+            Call::Collective(..) | Call::Barrier => return None,
+        };
+        Some(MessageEnd { is_sender, peer: Some(peer), tag: 0 })
+    }
 }
 
 impl CallMatcher {
     pub(super) fn reset(&self, ranks: usize) {
-        self.queues.take();
+        self.calls.take();
         self.refused.take();
         self.made.take();
         self.asked.replace(vec![0; ranks]);
     }
 
     pub(super) fn post(&self, group: &ProcessGroup, rank: usize, posted: Posted) {
-        let order = self.posted.replace(self.posted.get() + 1);
-        let mut queues = self.queues.borrow_mut();
-        let queues = queues.entry(group.id()).or_insert_with(|| {
-            let calls = vec![VecDeque::new(); group.size()];
-            Queues { group: group.clone(), calls }
-        });
-        queues.calls[rank].push_back(Posted { order, ..posted });
+        self.calls.borrow_mut().post(group.clone(), group.size(), rank, posted);
     }
 
     /// Records a call that can never match: it ends all workers.
@@ -61,97 +55,62 @@ impl CallMatcher {
         self.refused.take().map_or(Ok(()), Err)
     }
 
-    /// Takes the next matching calls, if all ranks concerned have made them.
-    pub(super) fn next_meeting(&self) -> Option<Meeting> {
-        self.queues.borrow_mut().values_mut().find_map(Queues::meet)
-    }
-
     /// Describes the earliest unmatched call of a rank of the world.
     pub(super) fn waits(&self, rank: usize, world: &ProcessGroup) -> Option<String> {
-        let queues = self.queues.borrow();
-        let of_group = |queues: &Queues| -> Option<(usize, String)> {
-            let posted = queues.calls[queues.group.rank_of(rank)?].front()?;
-            let (name, at) = (posted.call.name(), &posted.at);
-            let group = &queues.group;
-            let of = if group == world { String::new() } else { format!(" of ranks {group}") };
-            Some((posted.order, format!("{name}{of} at {at}")))
+        let calls = self.calls.borrow();
+        let is_own = |(group, waiting): &(&ProcessGroup, &Waiting<Posted>)| {
+            group.rank_of(rank) == Some(waiting.place)
         };
-        queues.values().filter_map(of_group).min_by_key(|(order, _)| *order).map(|(_, what)| what)
-    }
-}
-
-impl Queues {
-    fn meet(&mut self) -> Option<Meeting> {
-        let ranks = self.pair().or_else(|| self.all())?;
-        let take = |rank: usize| Some((rank, self.calls[rank].pop_front()?));
-        let calls = ranks.into_iter().map(take).collect::<Option<_>>()?;
-        Some(Meeting { group: self.group.clone(), calls })
-    }
-
-    /// Returns a sender and its receiver, if their calls match.
-    fn pair(&self) -> Option<Vec<usize>> {
-        self.calls.iter().enumerate().find_map(|(rank, queue)| {
-            let Call::Send(to, _) = queue.front()?.call else { return None };
-            let other = self.calls.get(to)?.front()?;
-            matches!(other.call, Call::Receive(from, _) if from == rank).then_some(vec![rank, to])
-        })
-    }
-
-    /// Returns all ranks, if they have made the same call.
-    fn all(&self) -> Option<Vec<usize>> {
-        let first = &self.calls.first()?.front()?.call;
-        let is_shared = matches!(first, Call::Collective(..) | Call::Barrier);
-        let name = first.name();
-        let is_same =
-            |queue: &VecDeque<Posted>| queue.front().is_some_and(|own| own.call.name() == name);
-        (is_shared && self.calls.iter().all(is_same)).then(|| (0..self.calls.len()).collect())
+        let (group, Waiting { call, .. }) = calls.waiting().into_iter().find(is_own)?;
+        let of = if group == world { String::new() } else { format!(" of ranks {group}") };
+        Some(format!("{}{of} at {}", call.call.name(), call.at))
     }
 }
 
 /// Calls that have begun, and their pending results.
-type Begun = (Vec<(usize, Posted)>, Result<Pending, DistError>);
+type Begun = (Vec<Waiting<Posted>>, Result<Pending, DistError>);
 
 impl Distributed {
     /// Begins all matching calls, then waits for them; returns whether there were any. No worker is running then.
     pub(super) fn meet(&self) -> Result<bool, DistError> {
         let mut begun: Vec<Begun> = Vec::new();
-        while let Some(meeting) = self.state.matcher.next_meeting() {
-            let pending = self.carry_out(&meeting);
-            begun.push((meeting.calls, pending));
+        loop {
+            let Some((group, calls)) = self.state.matcher.calls.borrow_mut().next() else { break };
+            let pending = self.carry_out(&group, &calls);
+            begun.push((calls, pending));
         }
         let any = !begun.is_empty();
         let mut first = Ok(());
         for (calls, pending) in begun {
             let outcome = pending.and_then(Pending::wait);
-            for (_, posted) in &calls {
+            for waiting in &calls {
                 let answer = outcome.as_ref().map(|report| Some(report.clone()));
-                posted.answer.replace(Some(answer.map_err(ToString::to_string)));
+                waiting.call.answer.replace(Some(answer.map_err(ToString::to_string)));
             }
             first = first.and(outcome.map(drop));
         }
         first.map(|()| any)
     }
 
-    fn carry_out(&self, Meeting { group, calls }: &Meeting) -> Result<Pending, DistError> {
-        match &calls[0].1.call {
-            Call::Barrier => self.begin_barrier(group),
-            Call::Collective(operation, ..) => {
-                let tensors: Vec<_> = calls
-                    .iter()
-                    .filter_map(|(_, posted)| match &posted.call {
-                        Call::Collective(_, input, output) => Some((input, output)),
-                        _ => None,
-                    })
-                    .collect();
-                self.begin_in(group, *operation, &tensors)
+    /// Begins the calls of all members, or of a sender and its receiver.
+    fn carry_out(
+        &self,
+        group: &ProcessGroup,
+        calls: &[Waiting<Posted>],
+    ) -> Result<Pending, DistError> {
+        match (&calls[0].call.call, calls.last().map(|last| &last.call.call)) {
+            (Call::Barrier, _) => self.begin_barrier(group),
+            (Call::Collective(operation, ..), _) => {
+                let tensors = calls.iter().filter_map(|waiting| match &waiting.call.call {
+                    Call::Collective(_, input, output) => Some((input, output)),
+                    _ => None,
+                });
+                self.begin_in(group, *operation, &tensors.collect::<Vec<_>>())
             }
-            Call::Send(to, source) => match &calls[1].1.call {
-                Call::Receive(_, target) => {
-                    self.begin_send_in(group, (calls[0].0, source), (*to, target))
-                }
-                other => unreachable!("a pair is a send and a receive: {other:?}"),
-            },
-            Call::Receive(..) => unreachable!("the sender comes first"),
+            (Call::Send(to, source), Some(Call::Receive(_, target))) => {
+                self.begin_send_in(group, (calls[0].place, source), (*to, target))
+            }
+            other => unreachable!("a pair is a sender and its receiver: {other:?}"),
         }
     }
 

@@ -1,9 +1,8 @@
 //! Reductions give the bits of the stated order on every rank, in every memory, beside other traffic.
 
-use cubeyard_collectives::collective::{Order, PePart};
+use cubeyard_collectives::collective::{PePart, combine};
 use cubeyard_collectives::distributed::Ranks;
 use cubeyard_runtime::random_bits;
-use cubeyard_tl::numeric::{Array, Binary, TileType, binary};
 
 use super::*;
 
@@ -28,18 +27,6 @@ fn draw(bits: u64, dtype: DType) -> f64 {
     }
 }
 
-/// The bytes of an order of some ranks' arrays.
-fn evaluated(op: ReduceOp, order: &Order, inputs: &[Array]) -> Vec<u8> {
-    let join = |a: Array, b: Array| binary(op.binary(), &a, &b).unwrap();
-    let mut whole = order.evaluate(&|rank| inputs[rank].clone(), &join);
-    if op == ReduceOp::Avg {
-        let share = vec![inputs.len() as f64; whole.values().len()];
-        let share = Array::from_values(whole.ty(), &share).unwrap();
-        whole = binary(Binary::Div, &whole, &share).unwrap();
-    }
-    whole.to_bytes()
-}
-
 /// Computes the result of all ranks for the part that their PEs at one position hold, from the bytes of each rank.
 fn stated(
     algorithm: &dyn Algorithm,
@@ -48,21 +35,10 @@ fn stated(
     inputs: &[Vec<u8>],
     (dtype, is_odd): (DType, bool),
 ) -> Vec<u8> {
-    let op = operation.op().unwrap();
-    let width = dtype.width();
-    let elements = (inputs[0].len() / width) as u64;
+    let elements = inputs[0].len() as u64 / dtype.size();
     let orders = algorithm.orders(operation, group.world(), PePart { elements, is_odd });
-    let mut whole = Vec::new();
-    for (range, order) in orders.expect("stated by each of ours") {
-        let [from, to] = [range.start, range.end].map(|at| usize::try_from(at).unwrap() * width);
-        assert_eq!(from, whole.len(), "ascending and complete");
-        let ty = TileType::new(dtype, &[range.end - range.start]).unwrap();
-        let array = |input: &Vec<u8>| Array::from_bytes(&ty, &input[from..to]).unwrap();
-        let parts: Vec<_> = inputs.iter().map(array).collect();
-        whole.extend(evaluated(op, &order, &parts));
-    }
-    assert_eq!(whole.len(), inputs[0].len());
-    whole
+    let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
+    combine(operation.op().unwrap(), dtype, &orders.expect("stated by each of ours"), &inputs)
 }
 
 /// Runs a reduction and compares the bits of each rank with the stated order.
