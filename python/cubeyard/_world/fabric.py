@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard import Context, Placement, _given, _native
+from cubeyard import Context, Placement, _native
 from cubeyard._algorithm import finder
+from cubeyard._base import inputs
 from cubeyard._world import numbers, order
 from cubeyard._world.operation import Operation
 from cubeyard.errors import InputError
-from cubeyard.topology import Topology
+from cubeyard.machine.topology import Topology
 
 __all__ = ["Fabric", "Timing", "from_environment", "sips_of_environment"]
 
@@ -250,7 +251,7 @@ def from_environment(size: int) -> Fabric:
             f"CUBEYARD_TOPOLOGY to a topology file with at least {size} SIPs, or start at most {sips} ranks"
         )
     ccl = os.environ.get("CUBEYARD_CCL", "").strip()
-    given = _given.text_of("CUBEYARD_CCL", ccl) if ccl else ("ccl.yaml", "")
+    given = inputs.text_of("CUBEYARD_CCL", ccl) if ccl else ("ccl.yaml", "")
     fabric = Fabric(topology, given, size)
     fabric.start()
     return fabric

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard import _dtype
+from cubeyard._base import dtypes
 
 __all__ = ["FLOATS", "TYPES", "finish", "join", "raw", "suits", "values"]
 
@@ -22,7 +22,7 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 
 _INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool")
 
-TYPES = {name: _dtype.bits_type(name) for name in (*FLOATS, *_INTEGERS)}
+TYPES = {name: dtypes.bits_type(name) for name in (*FLOATS, *_INTEGERS)}
 """NumPy types that hold elements; bits of those that NumPy does not know."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cubeyard import _native
-from cubeyard._result import Result, write
+from cubeyard._base.results import Result, write
 from cubeyard._world import timeline
 
 __all__ = ["Record", "Report", "Span"]

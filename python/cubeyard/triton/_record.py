@@ -8,13 +8,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from cubeyard._bench import Bench, BenchContext
-from cubeyard._run import Run
-from cubeyard._run import run as run_bench
-from cubeyard.context import Context
 from cubeyard.errors import InputError
-from cubeyard.kernel import LaunchReport
-from cubeyard.placement import Placement
+from cubeyard.kernels.kernel import LaunchReport
+from cubeyard.study.bench import Bench, BenchContext
+from cubeyard.study.run import Run
+from cubeyard.study.run import run as run_bench
+from cubeyard.tensors.context import Context
+from cubeyard.tensors.placement import Placement
 from cubeyard.triton._arguments import ROWS
 from cubeyard.triton._launch import Launch, Settings
 from cubeyard.triton._program import Notes, Schedule

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cubeyard._bench import Bench, BenchContext
 from cubeyard.errors import InputError
+from cubeyard.study.bench import Bench, BenchContext
 
 __all__ = ["benches"]
 

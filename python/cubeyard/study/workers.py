@@ -11,11 +11,11 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from cubeyard._progress import tqdm
+from cubeyard._base.progress import tqdm
 from cubeyard.errors import CubeyardError, InputError
 
 if TYPE_CHECKING:
-    from cubeyard._sweep import Job
+    from cubeyard.study.sweep import Job
 
 __all__ = ["Workers"]
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from cubeyard import _given
 from cubeyard import _native as native
-from cubeyard._result import Result, build, table
+from cubeyard._base import inputs
+from cubeyard._base.results import Result, build, table
 from cubeyard.errors import InputError, MachineWarning
 
 __all__ = ["DEFAULT", "Topology", "TopologyFigures", "TopologyLike", "resolve"]
@@ -179,7 +179,7 @@ def _read(source: TopologyLike) -> native.Topology:
 
 def _read_file(path: str) -> native.Topology:
     hint = "; a text of YAML is read by Topology.from_yaml" if ":" in path else ""
-    return native.Topology.read(path, _given.read("topology", path, hint))
+    return native.Topology.read(path, inputs.read("topology", path, hint))
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cubeyard import _native, _topology
-from cubeyard._bench import Bench, load
-from cubeyard._result import HIDDEN, Result, write
+from cubeyard import _native
+from cubeyard._base.results import HIDDEN, Result, write
 from cubeyard.errors import InputError
+from cubeyard.machine import _native_of as _topology
+from cubeyard.study.bench import Bench, load
 
 __all__ = ["Record", "Run", "benches", "run"]
 

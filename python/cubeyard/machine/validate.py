@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from cubeyard import _native as native
-from cubeyard import _progress
-from cubeyard._given import names
-from cubeyard._result import Printed, arrow_types, build, plain, table
-from cubeyard._topology import resolve
-from cubeyard.topology import TopologyLike
+from cubeyard._base import progress as _progress
+from cubeyard._base.inputs import names
+from cubeyard._base.results import Printed, arrow_types, build, plain, table
+from cubeyard.machine._native_of import resolve
+from cubeyard.machine.topology import TopologyLike
 
 __all__ = ["Check", "Validation", "validate"]
 

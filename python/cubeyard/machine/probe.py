@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, overload
 
 from cubeyard import _native as native
-from cubeyard._given import names, text_of
-from cubeyard._measurement import Invariant, LinkUse, ProbedCase, Transfer
-from cubeyard._result import Printed, build, plain, table
-from cubeyard._topology import resolve
+from cubeyard._base.inputs import names, text_of
+from cubeyard._base.results import Printed, build, plain, table
 from cubeyard.errors import InputError
-from cubeyard.topology import TopologyLike
+from cubeyard.machine._native_of import resolve
+from cubeyard.machine.measurement import Invariant, LinkUse, ProbedCase, Transfer
+from cubeyard.machine.topology import TopologyLike
 
 __all__ = ["PatternResult", "ProbeResult", "probe", "probe_cases"]
 

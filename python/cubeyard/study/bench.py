@@ -19,8 +19,8 @@ from typing import Any
 
 from cubeyard import _native
 from cubeyard._fingerprint import Source
-from cubeyard.context import Context
 from cubeyard.errors import CubeyardError, InputError, NoDataError, OutOfMemory, OutOfTime
+from cubeyard.tensors.context import Context
 
 __all__ = ["Bench", "BenchContext", "bench", "current", "describe", "load"]
 
@@ -265,7 +265,7 @@ def describe(error: BaseException) -> tuple[str, bool, str | None]:
     return _line(error, None), exhausted, None
 
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 def _line(error: BaseException, file: str | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cubeyard import _native
-from cubeyard import topology as topologies
+from cubeyard.machine import topology as topologies
 
 __all__ = ["resolve"]
 
