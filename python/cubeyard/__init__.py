@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from cubeyard.study.bench import Bench, bench
     from cubeyard.study.compare import RunComparison, compare
     from cubeyard.study.machine import Machine
-    from cubeyard.study.ray import RayExecutor
     from cubeyard.study.run import Record, Run, benches, run
     from cubeyard.study.sweep import Sweep, sweep
+    from cubeyard.study.workers import RayExecutor
     from cubeyard.tensors.context import Context
     from cubeyard.tensors.placement import Placement
     from cubeyard.tensors.tensor import Tensor
@@ -69,9 +69,9 @@ if not TYPE_CHECKING:
         "study.bench": ("Bench", "bench"),
         "study.compare": ("RunComparison", "compare"),
         "study.machine": ("Machine",),
-        "study.ray": ("RayExecutor",),
         "study.run": ("Record", "Run", "benches", "run"),
         "study.sweep": ("Sweep", "sweep"),
+        "study.workers": ("RayExecutor",),
         "tensors.context": ("Context",),
         "tensors.placement": ("Placement",),
         "tensors.tensor": ("Tensor",),

@@ -12,8 +12,7 @@ from cubeyard._base import checks, dtypes
 from cubeyard._base.inputs import name, text_of
 from cubeyard._base.results import HIDDEN, OPTIONAL, Printed, arrow_types, build, plain
 from cubeyard.errors import InputError
-from cubeyard.machine._native_of import resolve
-from cubeyard.machine.topology import TopologyLike
+from cubeyard.machine.topology import TopologyLike, native_of
 
 __all__ = ["CollectiveSweep", "FabricBound", "Refusal", "SweepRow", "Winner", "sweep"]
 
@@ -184,5 +183,5 @@ def sweep(
         "file": file,
         "checks_all": check == "all",
     }
-    data, text, page = native.ccl_sweep(resolve(topology), arguments)
+    data, text, page = native.ccl_sweep(native_of(topology), arguments)
     return build(CollectiveSweep, data, text=text, html=page)

@@ -38,8 +38,7 @@ from cubeyard._base import inputs
 from cubeyard._base.results import Result
 from cubeyard._collectives import CollectiveSweep, sweep
 from cubeyard.errors import DistributedError, InputError
-from cubeyard.study import bench as _bench
-from cubeyard.tensors.context import Context
+from cubeyard.tensors.context import Context, current
 from cubeyard.tensors.placement import Placement
 from cubeyard.tensors.tensor import Tensor
 
@@ -330,7 +329,7 @@ def spawn(
     if getattr(_here, "rank", None) is not None:
         raise DistributedError("spawn inside of a rank: ranks are spawned by the program that owns the machine")
     given = ("ccl.yaml", "") if ccl is None else inputs.text_of("ccl", ccl)
-    context = context or _bench.current()
+    context = context or current.get()
     if context is not None:
         return _World(context, given, nprocs).run(fn, args)
     with Context(topology, data=data) as own:

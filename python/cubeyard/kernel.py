@@ -14,7 +14,6 @@ from cubeyard.kernels.kernel import (
     Tile,
     Tl,
     jit,
-    launch,
 )
 
 __all__ = [
@@ -29,5 +28,4 @@ __all__ = [
     "Tile",
     "Tl",
     "jit",
-    "launch",
 ]

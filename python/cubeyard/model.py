@@ -14,8 +14,7 @@ from cubeyard._base import progress as _progress
 from cubeyard._base.inputs import text_of
 from cubeyard._base.results import Printed, arrow_types, build, plain, table
 from cubeyard.errors import InputError
-from cubeyard.machine._native_of import resolve
-from cubeyard.machine.topology import TopologyLike
+from cubeyard.machine.topology import TopologyLike, native_of
 
 __all__ = ["Configuration", "MemoryUse", "Step", "StepMemory", "StepPart", "names", "read", "step"]
 
@@ -183,7 +182,7 @@ def step(
     arguments["dtype"] = None if dtype is None else dtypes.name_of(dtype)
     arguments["weights"] = weights if weights is None or isinstance(weights, str) else dtypes.name_of(weights)
     with _progress.shown(progress) as tell:
-        data, text = native.model_step(resolve(topology), arguments, tell)
+        data, text = native.model_step(native_of(topology), arguments, tell)
     return build(Step, data, text=text)
 
 

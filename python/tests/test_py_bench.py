@@ -326,7 +326,7 @@ def test_the_context_of_a_bench_ends_with_it() -> None:
     for use in [lambda: kept[0].now, lambda: kept[0].zeros((2, 2)), lambda: kept[1].numpy()]:
         with pytest.raises(errors.ClosedError, match="a bench that has ended"):
             use()
-    assert cubeyard.study.bench.current() is None
+    assert cubeyard.tensors.context.current.get() is None
 
 
 def test_records_are_read_as_written_and_have_no_time_or_host(many: dict[str, cubeyard.Bench]) -> None:

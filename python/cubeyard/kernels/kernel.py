@@ -21,18 +21,14 @@ recording. A kernel that reads elements of tiles runs live, step by step with it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from cubeyard import _native
 from cubeyard._fingerprint import fingerprint
 from cubeyard._native import Composite, Handle, Lazy, Mask, Ref, Tile, Tl
 from cubeyard.errors import InputError
-from cubeyard.tensors.tensor import Tensor
-
-if TYPE_CHECKING:
-    from cubeyard.tensors.context import Context
 
 __all__ = [
     "Composite",
@@ -214,19 +210,19 @@ def jit(
 
 
 def launch(
-    context: Context,
+    context: _native.Context,
     kernel: Any,
     *arguments: Any,
     sip: int = 0,
     cubes: int | Iterable[int] | None = None,
     pes: int | Iterable[int] | None = None,
 ) -> LaunchReport:
-    """Launches a kernel on the PEs of a SIP and waits for it.
+    """Launches a kernel on the PEs of a SIP and waits for it; see `Context.launch`.
 
     Args:
         context: the machine.
         kernel: a kernel, or a function that is made one; or a name followed by a function.
-        arguments: tensors and numbers, which keep their type: a kernel gets 2.0 as a float and True as a bool.
+        arguments: native tensors and numbers, which keep their type: a kernel gets 2.0 as a float and True as a bool.
         sip: the SIP that runs it.
         cubes: cubes of the SIP, by number; all by default.
         pes: PEs of each cube, by number; all by default.
@@ -237,22 +233,21 @@ def launch(
             raise InputError(f"launch({kernel!r}): expected a function after the name of a kernel")
         name, (kernel, *rest) = kernel, arguments
         arguments = tuple(rest)
-    given = [argument._native if isinstance(argument, Tensor) else argument for argument in arguments]
     target = (_numbers("sip", sip)[0], _numbers("cubes", cubes), _numbers("pes", pes))
     if isinstance(kernel, RustKernel):
-        return _launch_rust(context, kernel, given, target)
+        return _launch_rust(context, kernel, arguments, target)
     of = _kernel(kernel, name)
-    times = _native.launch(context._native, of._program(len(given)), given, target)
+    times = _native.launch(context, of._program(len(arguments)), list(arguments), target)
     return _report(of.name, times)
 
 
 def launch_together(
-    context: Context, kernel: Kernel, tensors: list[Tensor], sips: tuple[int, ...], cubes: Any, pes: Any
+    context: _native.Context, kernel: Kernel, tensors: list[_native.Tensor], sips: tuple[int, ...], cubes: Any, pes: Any
 ) -> LaunchReport:
     """Launches a kernel on several SIPs at the same time; its last argument, which is not given, is the position of a SIP."""
     targets = [(sip, _numbers("cubes", cubes), _numbers("pes", pes)) for sip in sips]
     program = kernel._program(len(tensors) + 1)
-    times = _native.launch_together(context._native, program, [one._native for one in tensors], targets)
+    times = _native.launch_together(context, program, tensors, targets)
     made, started, done, _, longest, pes_of = zip(*times, strict=True)
     working = [pe for of in pes_of for pe in of]
     mean = sum(one for _, one in working) // len(working)
@@ -262,11 +257,11 @@ def launch_together(
 Target = tuple[int, list[int], list[int]]
 
 
-def _launch_rust(context: Context, kernel: RustKernel, given: list[Any], target: Target) -> LaunchReport:
+def _launch_rust(context: _native.Context, kernel: RustKernel, given: Sequence[Any], target: Target) -> LaunchReport:
     if len(given) != len(kernel.parameters):
         names = ", ".join(kernel.parameters)
         raise InputError(f"kernel {kernel.name}({names}) launched with {len(given)} arguments")
-    return _report(kernel.name, _native.launch_rust(context._native, kernel._native, given, target))
+    return _report(kernel.name, _native.launch_rust(context, kernel._native, list(given), target))
 
 
 def _report(kernel: str, times: tuple[int, int, int, int, int, list[tuple[str, int]]]) -> LaunchReport:

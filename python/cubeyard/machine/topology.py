@@ -14,7 +14,7 @@ from cubeyard._base import inputs
 from cubeyard._base.results import Result, build, table
 from cubeyard.errors import InputError, MachineWarning
 
-__all__ = ["DEFAULT", "Topology", "TopologyFigures", "TopologyLike", "resolve"]
+__all__ = ["DEFAULT", "Topology", "TopologyFigures", "TopologyLike", "native_of", "resolve"]
 
 DEFAULT: str = native.DEFAULT_TOPOLOGY
 """The topology file of the default machine, with the meaning, unit and source of every value."""
@@ -248,3 +248,14 @@ class TopologyFigures(Result):
         axes.barh(list(rates), [value / 1e9 for value in rates.values()])
         axes.invert_yaxis()
         axes.set_xlabel("GB/s, each way")
+
+
+def native_of(topology: Any) -> native.Topology:
+    """Returns the native machine of anything that stands for one.
+
+    Raises:
+        InputError: The argument is something else, or the file cannot be read or is wrong.
+    """
+    if isinstance(topology, native.Topology):
+        return topology
+    return resolve(topology)._native

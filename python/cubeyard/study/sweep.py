@@ -17,8 +17,7 @@ from cubeyard import _native
 from cubeyard._base.results import Result
 from cubeyard._fingerprint import Source
 from cubeyard.errors import CubeyardError, InputError
-from cubeyard.machine import _native_of as _topology
-from cubeyard.machine.topology import Topology
+from cubeyard.machine.topology import Topology, native_of
 from cubeyard.machine.topology import resolve as resolve_topology
 from cubeyard.study.bench import Bench, describe
 from cubeyard.study.run import Record, Run, assignments, options, resolve, run, unboxed
@@ -217,7 +216,7 @@ class Job:
             keys = ", ".join(overrides)
             raise InputError(f"grid: {keys}: the function takes no argument topology, to which values of the machine go")
         here, given = _overridden(topology, overrides), (data, live, device)
-        key, line = _native.read_record(_foreseen(target, source, parameters, _topology.resolve(here), given))
+        key, line = _native.read_record(_foreseen(target, source, parameters, native_of(here), given))
         return Job(target, parameters, here, given, line, key)
 
     def run(self) -> str:

@@ -15,23 +15,23 @@ context at that moment, using the copy is a `BusyError`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from cubeyard import _native as native
 from cubeyard._base import checks, dtypes
 from cubeyard.errors import InputError
-from cubeyard.machine import _native_of as _topology
+from cubeyard.kernels.kernel import LaunchReport, launch
+from cubeyard.machine.topology import native_of
+from cubeyard.tensors.channels import Channels, End, connect
 from cubeyard.tensors.reports import Finding, LeakReport, MemoryStats, MmuCounts, PeUsage
 from cubeyard.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from cubeyard.kernels.kernel import LaunchReport
-    from cubeyard.tensors.channels import Channels, End
-
-__all__ = ["Context"]
+__all__ = ["Context", "current"]
 
 
 class Context:
@@ -66,7 +66,7 @@ class Context:
             raise InputError(f"data={data!r}: expected True or False")
         if virtual_base is not None:
             virtual_base = checks.count("virtual_base", virtual_base)
-        machine = _topology.resolve(topology)
+        machine = native_of(topology)
         self._native = native.Context(machine, data, addressing == "physical", virtual_base)
 
     def __enter__(self) -> Context:
@@ -231,8 +231,6 @@ class Context:
         slot_bytes: int = 4096,
     ) -> Channels:
         """Connects PEs in pairs, and lets later launches use the channels; see `cubeyard.channels.connect`."""
-        from cubeyard.tensors.channels import connect
-
         return connect(self, channels, memory=memory, slots=slots, slot_bytes=slot_bytes)
 
     def launch(
@@ -252,9 +250,12 @@ class Context:
             cubes: cubes of the SIP that take part; all by default.
             pes: PEs of each cube that take part; all by default.
         """
-        from cubeyard.kernels.kernel import launch
+        given = [argument._native if isinstance(argument, Tensor) else argument for argument in arguments]
+        return launch(self._native, kernel, *given, sip=sip, cubes=cubes, pes=pes)
 
-        return launch(self, kernel, *arguments, sip=sip, cubes=cubes, pes=pes)
+
+current: ContextVar[Context | None] = ContextVar("current", default=None)
+"""Context of the bench that is running, if there is one."""
 
 
 def _listed(values: Any, dtype: Any) -> np.ndarray[Any, Any]:

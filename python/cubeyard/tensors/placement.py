@@ -11,7 +11,7 @@ from cubeyard import _native
 from cubeyard._base import checks, dtypes
 from cubeyard._base.results import plain
 from cubeyard.errors import CubeyardError, InputError
-from cubeyard.machine._native_of import resolve
+from cubeyard.machine.topology import native_of
 
 __all__ = ["Layout", "LayoutShard", "Placement"]
 
@@ -130,7 +130,7 @@ class Placement:
         <BLANKLINE>
         """
         sizes, name = checks.shape(shape), dtypes.name_of(dtype)
-        report, text, svg = _native.layout(self._native(), sizes, name, resolve(topology))
+        report, text, svg = _native.layout(self._native(), sizes, name, native_of(topology))
         shards = tuple(map(_shard, report["shards"]))
         return Layout(shards, report["copies"], report["nbytes"], report, text, svg)
 

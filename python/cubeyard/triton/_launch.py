@@ -70,7 +70,7 @@ class Launch:
         if len(of.sips) == 1:
             report = context.launch(kernel, *tensors, sip=of.sips[0], cubes=of.cubes, pes=of.pes)
         else:
-            report = launch_together(context, kernel, tensors, of.sips, of.cubes, of.pes)
+            report = launch_together(context._native, kernel, [one._native for one in tensors], of.sips, of.cubes, of.pes)
         notes |= kernel.work.notes
         if self.settings.data:
             self._read_back(shared, tensors)
