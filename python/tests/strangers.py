@@ -1,7 +1,7 @@
 """Runs kernels that nobody here wrote, from FlagGems and Liger, and compares their results with PyTorch's on the CPU.
 
     pip install --no-deps -r python/requirements-strangers.txt
-    python python/tests/strangers.py              all cases, and the table that docs/triton.md shows
+    python python/tests/strangers.py              all cases, and the table of docs/triton-coverage.md
     python python/tests/strangers.py softmax rope  the cases whose names contain one of these words
 
 A case is right if all its results equal PyTorch's, refused if the error names the line of the kernel and what the
@@ -130,7 +130,7 @@ def cases():
 
 
 def table(outcomes):
-    """The table of docs/triton.md: counts by package, and what was refused."""
+    """The table of docs/triton-coverage.md: counts by package, and what was refused."""
     lines = ["| package | functions | their kernels | right | refused by name | wrong |", "|---|---|---|---|---|---|"]
     for package in dict.fromkeys(case.package for case, _ in outcomes):
         own = [outcome for case, outcome in outcomes if case.package == package]

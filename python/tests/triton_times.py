@@ -1,4 +1,4 @@
-"""Kernels in the style of Triton's tutorials beside our own: the table of docs/triton.md, which `python triton_times.py` prints."""
+"""Kernels in the style of Triton's tutorials beside our own: the table of docs/triton-coverage.md, which `python triton_times.py` prints."""
 
 import os
 

@@ -169,7 +169,7 @@ fn values_that_an_integer_type_has_not_are_refused() {
     assert_eq!(Array::arange(DType::U8, -1.0, 0).unwrap().values(), [0.0; 0]);
     assert_eq!(Array::arange(DType::F16, 0.5, 3).unwrap().values(), [0.5, 1.5, 2.5]);
     let error = Array::arange(DType::Bool, 0.0, 2).unwrap_err();
-    assert_eq!(error.to_string(), "a range of bool: not defined");
+    assert_eq!(error.to_string(), "a range of bool is not defined");
 }
 
 #[test]
