@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard import Context, Placement, _native
+from cubeyard import _native
 from cubeyard._algorithm import finder
 from cubeyard._base import inputs
 from cubeyard._world import numbers, order
 from cubeyard._world.operation import Operation
 from cubeyard.errors import InputError
 from cubeyard.machine.topology import Topology
+from cubeyard.tensors.context import Context
+from cubeyard.tensors.placement import Placement
 
 __all__ = ["Fabric", "Timing", "from_environment", "sips_of_environment"]
 

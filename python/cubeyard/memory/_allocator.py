@@ -1,4 +1,4 @@
-"""The allocator."""
+"""The Flex allocator, its regions and its snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded traces."""
+"""Recorded allocations as traces."""
 
 from __future__ import annotations
 
