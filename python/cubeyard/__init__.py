@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cubeyard import errors, memory, model, replay
-    from cubeyard._bench import Bench, bench
-    from cubeyard._compare import RunComparison, compare
     from cubeyard._native import __version__
-    from cubeyard._probe import PatternResult, ProbeResult, probe, probe_cases
-    from cubeyard._ray import RayExecutor
-    from cubeyard._run import Record, Run, benches, run
-    from cubeyard._sweep import Sweep, sweep
-    from cubeyard._validate import Validation, validate
-    from cubeyard.context import Context
     from cubeyard.errors import CubeyardError
-    from cubeyard.kernel import Kernel, LaunchReport, jit
-    from cubeyard.machine import Machine
-    from cubeyard.placement import Placement
-    from cubeyard.tensor import Tensor
-    from cubeyard.topology import Topology
+    from cubeyard.kernels.kernel import Kernel, LaunchReport, jit
+    from cubeyard.machine.probe import PatternResult, ProbeResult, probe, probe_cases
+    from cubeyard.machine.topology import Topology
+    from cubeyard.machine.validate import Validation, validate
+    from cubeyard.study.bench import Bench, bench
+    from cubeyard.study.compare import RunComparison, compare
+    from cubeyard.study.machine import Machine
+    from cubeyard.study.run import Record, Run, benches, run
+    from cubeyard.study.sweep import Sweep, sweep
+    from cubeyard.study.workers import RayExecutor
+    from cubeyard.tensors.context import Context
+    from cubeyard.tensors.placement import Placement
+    from cubeyard.tensors.tensor import Tensor
 
 __all__ = [
     "Bench",
@@ -60,24 +60,25 @@ if not TYPE_CHECKING:
     # Names are imported at their first use: `import torch` looks into this package for its device `ahbm`, and must not
     # wait for the simulator.
     _HOMES = {
-        "_bench": ("Bench", "bench"),
-        "_compare": ("RunComparison", "compare"),
         "_native": ("__version__",),
-        "_probe": ("PatternResult", "ProbeResult", "probe", "probe_cases"),
-        "_ray": ("RayExecutor",),
-        "_run": ("Record", "Run", "benches", "run"),
-        "_sweep": ("Sweep", "sweep"),
-        "_validate": ("Validation", "validate"),
-        "context": ("Context",),
         "errors": ("CubeyardError",),
-        "kernel": ("Kernel", "LaunchReport", "jit"),
-        "machine": ("Machine",),
-        "placement": ("Placement",),
-        "tensor": ("Tensor",),
-        "topology": ("Topology",),
+        "kernels.kernel": ("Kernel", "LaunchReport", "jit"),
+        "machine.probe": ("PatternResult", "ProbeResult", "probe", "probe_cases"),
+        "machine.topology": ("Topology",),
+        "machine.validate": ("Validation", "validate"),
+        "study.bench": ("Bench", "bench"),
+        "study.compare": ("RunComparison", "compare"),
+        "study.machine": ("Machine",),
+        "study.run": ("Record", "Run", "benches", "run"),
+        "study.sweep": ("Sweep", "sweep"),
+        "study.workers": ("RayExecutor",),
+        "tensors.context": ("Context",),
+        "tensors.placement": ("Placement",),
+        "tensors.tensor": ("Tensor",),
     }
     _HOME = {name: home for home, names in _HOMES.items() for name in names}
-    _MODULES = frozenset({*_HOMES, "memory", "model", "replay", "reports", "triton"})
+    _FLOORS = frozenset(home.partition(".")[0] for home in _HOMES)
+    _MODULES = _FLOORS | {"channels", "kernel", "memory", "model", "replay", "reports", "triton"}
 
     def __getattr__(name):
         from importlib import import_module

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from cubeyard.channels import port_number
 from cubeyard.errors import InputError
+from cubeyard.tensors.channels import port_number
 
 __all__ = ["Algorithm", "finder"]
 

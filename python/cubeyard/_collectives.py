@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from cubeyard import _arguments, _dtype
 from cubeyard import _native as native
-from cubeyard._given import name, text_of
-from cubeyard._result import HIDDEN, OPTIONAL, Printed, arrow_types, build, plain
-from cubeyard._topology import resolve
+from cubeyard._base import checks, dtypes
+from cubeyard._base.inputs import name, text_of
+from cubeyard._base.results import HIDDEN, OPTIONAL, Printed, arrow_types, build, plain
 from cubeyard.errors import InputError
-from cubeyard.topology import TopologyLike
+from cubeyard.machine.topology import TopologyLike, native_of
 
 __all__ = ["CollectiveSweep", "FabricBound", "Refusal", "SweepRow", "Winner", "sweep"]
 
@@ -175,14 +174,14 @@ def sweep(
     arguments = {
         "op": name("op", op),
         "reduce": name("reduce", reduce),
-        "root": _arguments.count("root", root),
+        "root": checks.count("root", root),
         "algorithm": name("algorithm", algorithm),
         "ranks": None if ranks is None else name("ranks", ranks),
-        "world": None if world is None else _arguments.count("world", world),
+        "world": None if world is None else checks.count("world", world),
         "sizes": [str(size) for size in given],
-        "dtype": _dtype.name_of(dtype),
+        "dtype": dtypes.name_of(dtype),
         "file": file,
         "checks_all": check == "all",
     }
-    data, text, page = native.ccl_sweep(resolve(topology), arguments)
+    data, text, page = native.ccl_sweep(native_of(topology), arguments)
     return build(CollectiveSweep, data, text=text, html=page)

@@ -32,14 +32,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cubeyard import _bench, _given, _native
+from cubeyard import _native
 from cubeyard._algorithm import finder
+from cubeyard._base import inputs
+from cubeyard._base.results import Result
 from cubeyard._collectives import CollectiveSweep, sweep
-from cubeyard._result import Result
-from cubeyard.context import Context
 from cubeyard.errors import DistributedError, InputError
-from cubeyard.placement import Placement
-from cubeyard.tensor import Tensor
+from cubeyard.tensors.context import Context, current
+from cubeyard.tensors.placement import Placement
+from cubeyard.tensors.tensor import Tensor
 
 __all__ = [
     "CollectiveCall",
@@ -327,8 +328,8 @@ def spawn(
     """
     if getattr(_here, "rank", None) is not None:
         raise DistributedError("spawn inside of a rank: ranks are spawned by the program that owns the machine")
-    given = ("ccl.yaml", "") if ccl is None else _given.text_of("ccl", ccl)
-    context = context or _bench.current()
+    given = ("ccl.yaml", "") if ccl is None else inputs.text_of("ccl", ccl)
+    context = context or current.get()
     if context is not None:
         return _World(context, given, nprocs).run(fn, args)
     with Context(topology, data=data) as own:

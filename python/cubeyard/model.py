@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from cubeyard import _arguments, _dtype, _progress
 from cubeyard import _native as native
-from cubeyard._given import text_of
-from cubeyard._result import Printed, arrow_types, build, plain, table
-from cubeyard._topology import resolve
+from cubeyard._base import checks, dtypes
+from cubeyard._base import progress as _progress
+from cubeyard._base.inputs import text_of
+from cubeyard._base.results import Printed, arrow_types, build, plain, table
 from cubeyard.errors import InputError
-from cubeyard.topology import TopologyLike
+from cubeyard.machine.topology import TopologyLike, native_of
 
 __all__ = ["Configuration", "MemoryUse", "Step", "StepMemory", "StepPart", "names", "read", "step"]
 
@@ -173,16 +173,16 @@ def step(
     if phase not in ("decode", "prefill"):
         raise InputError(f"phase={phase!r}: expected 'decode' or 'prefill'")
     numbers = {"batch": batch, "context": context, "chunk": chunk, "layers": layers}
-    numbers = {name: _arguments.count(name, number, least=1) for name, number in numbers.items()}
-    positions = None if positions is None else _arguments.count("positions", positions, least=1)
+    numbers = {name: checks.count(name, number, least=1) for name, number in numbers.items()}
+    positions = None if positions is None else checks.count("positions", positions, least=1)
     known, file = (model, None) if isinstance(model, str) else ("", text_of("model", model))
     arguments = {"model": known, "file": file, "prefill": phase == "prefill", "positions": positions, **numbers}
     arguments["experts"] = str(experts)
     arguments["hf"] = None if hf is None else _configuration(hf)
-    arguments["dtype"] = None if dtype is None else _dtype.name_of(dtype)
-    arguments["weights"] = weights if weights is None or isinstance(weights, str) else _dtype.name_of(weights)
+    arguments["dtype"] = None if dtype is None else dtypes.name_of(dtype)
+    arguments["weights"] = weights if weights is None or isinstance(weights, str) else dtypes.name_of(weights)
     with _progress.shown(progress) as tell:
-        data, text = native.model_step(resolve(topology), arguments, tell)
+        data, text = native.model_step(native_of(topology), arguments, tell)
     return build(Step, data, text=text)
 
 

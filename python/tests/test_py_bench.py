@@ -120,7 +120,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def many(folder: Path) -> dict[str, cubeyard.Bench]:
-    from cubeyard._bench import load
+    from cubeyard.study.bench import load
 
     return {bench.name: bench for bench in load(folder / "many.py")}
 
@@ -326,7 +326,7 @@ def test_the_context_of_a_bench_ends_with_it() -> None:
     for use in [lambda: kept[0].now, lambda: kept[0].zeros((2, 2)), lambda: kept[1].numpy()]:
         with pytest.raises(errors.ClosedError, match="a bench that has ended"):
             use()
-    assert cubeyard._bench.current() is None
+    assert cubeyard.tensors.context.current.get() is None
 
 
 def test_records_are_read_as_written_and_have_no_time_or_host(many: dict[str, cubeyard.Bench]) -> None:

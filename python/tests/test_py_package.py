@@ -64,7 +64,7 @@ def test_names_are_imported_at_their_first_use() -> None:
 import sys, cubeyard
 print([name for name in sys.modules if name.startswith("cubeyard.")])
 values = [getattr(cubeyard, name) for name in cubeyard.__all__]
-assert set(cubeyard.__all__) <= set(dir(cubeyard)) and cubeyard.context.Context is cubeyard.Context
+assert set(cubeyard.__all__) <= set(dir(cubeyard)) and cubeyard.tensors.context.Context is cubeyard.Context
 try:
     cubeyard.no_such_name
 except AttributeError as error:

@@ -18,7 +18,7 @@ import polars
 import pyarrow
 import pytest
 from cubeyard import distributed, replay
-from cubeyard._result import HIDDEN, Result, build
+from cubeyard._base.results import HIDDEN, Result, build
 from cubeyard.errors import CubeyardError, InputError
 
 SMALL = {"sips.count": 1, "cubes": {"w": 2, "h": 1}}

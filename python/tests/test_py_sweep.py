@@ -17,7 +17,7 @@ import cubeyard
 import pytest
 from cubeyard import errors
 from cubeyard._native import Records
-from cubeyard._workers import perform
+from cubeyard.study.workers import perform
 
 GRID = {"elements": [1024, 2048], "block": [128, 256], "pes": [1, 8]}
 

@@ -5,7 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from cubeyard import Context, Placement, _dtype
+from cubeyard import Context, Placement
+from cubeyard._base import dtypes
 from cubeyard.errors import InputError, OutOfMemory
 
 ROWS = Placement(cube="row_wise", pe="row_wise")
@@ -157,7 +158,7 @@ def test_types_that_numpy_lacks_are_bits_without_ml_dtypes(context, monkeypatch,
     else:
         monkeypatch.setitem(sys.modules, "ml_dtypes", None)
         held = np.uint16
-    _dtype.numpy_type.cache_clear()
+    dtypes.numpy_type.cache_clear()
     try:
         tensor = context.tensor([1.0, -2.0], "bf16").to(ROWS)
         assert tensor.numpy().dtype == held
@@ -166,7 +167,7 @@ def test_types_that_numpy_lacks_are_bits_without_ml_dtypes(context, monkeypatch,
         assert tensor.to("f32").numpy().tolist() == [3.0, 0.5]
         assert context.from_numpy(tensor.numpy(), "bf16").dtype == "bf16"
     finally:
-        _dtype.numpy_type.cache_clear()
+        dtypes.numpy_type.cache_clear()
 
 
 def test_eight_bit_floats_have_their_values(context):

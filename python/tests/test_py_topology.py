@@ -9,8 +9,9 @@ from pathlib import Path
 import cubeyard
 import numpy as np
 import pytest
-from cubeyard import Machine, Topology, topology
+from cubeyard import Machine, Topology
 from cubeyard.errors import InputError, MachineWarning
+from cubeyard.machine import topology
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -11,12 +11,12 @@ mod pattern;
 mod stopped;
 
 pub use cases::{Case, Category, cases};
-pub use explained::{NamedStep, Watcher};
+pub use explained::Watcher;
 pub use invariants::{Invariant, invariants};
 pub use pattern::{HeldUp, LinkUse, Pattern, PatternReport, Planned, TransferReport};
 pub use stopped::RunError;
 
-use cubeyard_sim::{Bandwidth, Span};
+use cubeyard_sim::{Bandwidth, Span, Time};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
@@ -25,7 +25,7 @@ use crate::log::Watch;
 use crate::machine::Machine;
 use crate::message::RequestId;
 use crate::request::RequestError;
-use crate::serial::{gbs, ns};
+use crate::serial::{at_ns, gbs, ns};
 use crate::topology::Topology;
 
 /// Transfer size at which cases are compared, in bytes.
@@ -85,6 +85,25 @@ impl Serialize for Measured {
         });
         measured.serialize(to)
     }
+}
+
+/// A step of a critical path, with the names of its cause and place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NamedStep {
+    /// Beginning of the step.
+    #[serde(rename = "start_ns", serialize_with = "at_ns")]
+    pub start: Time,
+    /// Duration of the step.
+    #[serde(rename = "duration_ns", serialize_with = "ns")]
+    pub duration: Span,
+    /// Cause of the delay, such as `wire`.
+    #[serde(rename = "what")]
+    pub kind: &'static str,
+    /// Node or link of the delay.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// Number of the transfer that was waited for.
+    pub behind: Option<usize>,
 }
 
 /// Report of `cubeyard probe`: measurements of cases, and the properties that they show.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cubeyard import _native
-from cubeyard._result import Result, write
+from cubeyard._base.results import Result, write
 
 __all__ = ["Record", "Report", "Span"]
 

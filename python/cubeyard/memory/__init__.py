@@ -57,9 +57,8 @@ line. To try out a policy in Python on recorded allocations, see `cubeyard.repla
 from __future__ import annotations
 
 from cubeyard._native import Address, Allocation, Compaction, Pin
-from cubeyard.memory._allocator import FlexAllocator, Region, Segment
+from cubeyard.memory._allocator import FlexAllocator, Region, Segment, Snapshot
 from cubeyard.memory._device import Card, Device, HostMemory, MemoryInfo, Streams, TableInfo
-from cubeyard.memory._snapshot import Snapshot
 from cubeyard.memory._statistics import PoolStatistics, Stat, Statistics
 
 __all__ = [

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from cubeyard import _native
-from cubeyard._progress import tqdm
+from cubeyard._base.progress import tqdm
 from cubeyard.errors import InputError
 from cubeyard.replay._policy import Policy, PolicyInfo
 from cubeyard.replay._result import Comparison, comparison

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from cubeyard import _native
-from cubeyard._result import HIDDEN, Result, arrow_types, build, plain
+from cubeyard._base.results import HIDDEN, Result, arrow_types, build, plain
 from cubeyard.replay._usage import MemoryUse
 
 

@@ -1,4 +1,4 @@
-"""Recorded traces."""
+"""Recorded allocations as traces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cubeyard import _native
-from cubeyard._result import columns
+from cubeyard._base.results import columns
 from cubeyard.errors import InputError
 from cubeyard.memory import Snapshot
 

@@ -35,7 +35,16 @@ _complete = False
 def _autoload() -> None:
     """Loads the device. `import torch` calls this; nothing is raised."""
     if _complete:
-        _loader.autoload(sys.modules[__name__])
+        _loader.autoload(sys.modules[__name__], _register)
+
+
+def _register(name: str) -> None:
+    """Makes a device that was loaded known to the parts of PyTorch that keep lists of devices."""
+    _compile.register(name, sys.modules[__name__])
+    _random.register()
+    memory._refuse_sharing(name)
+    # PyTorch asks for the backend of an accelerator by this name, and looks up an entry point for it from 2.15 on only.
+    distributed.register()
 
 
 # `python -m cubeyard.torch` loads the device itself.
@@ -52,7 +61,7 @@ except ModuleNotFoundError as error:
         "cubeyard.torch needs PyTorch 2.11 to 2.15, which is not installed: pip install 'cubeyard[torch]'", name="torch"
     ) from None
 
-from cubeyard.torch import amp, memory, programs
+from cubeyard.torch import _compile, _random, amp, distributed, memory, programs
 from cubeyard.torch._compile import NoInductor as Scheduling
 from cubeyard.torch._device import (
     DeviceProperties,
@@ -204,4 +213,4 @@ PythonWrapperCodegen = CppWrapperCodegen = WrapperFxCodegen = Scheduling
 
 _complete = True
 if _explicit:
-    _loader.load(sys.modules[__name__], again=True)
+    _loader.load(sys.modules[__name__], _register, again=True)

@@ -31,7 +31,7 @@ def _build(into: Path | None) -> int:
     from cubeyard.torch import _loader
 
     try:
-        _loader.load(cubeyard.torch, again=True)
+        _loader.load(cubeyard.torch, cubeyard.torch._register, again=True)
     except CubeyardError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -21,7 +21,7 @@ class _NoInductorType(type):
 
 
 class NoInductor(metaclass=_NoInductorType):
-    """What Inductor finds in place of a code generator for the device: an error that says what works."""
+    """Place of a code generator for the device: an error that says what works instead of Inductor."""
 
     def __init__(self, *_arguments: Any, **_keywords: Any) -> None:
         raise TorchDeviceError(

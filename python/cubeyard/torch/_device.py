@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,6 +21,9 @@ Device: TypeAlias = torch.device | str | int | None
 _initialized = False
 _initializing = threading.Lock()
 _forked = False
+_collecting = threading.RLock()
+_after_init: list[Callable[[], None]] = []
+"""Functions that are called once devices can be used."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +77,31 @@ def _lazy_init() -> None:
     if _initialized:
         return
     _loader.use()
-    from cubeyard.torch import _random, memory
-
     with _initializing:
         if not _initialized:
-            memory._collect_under_pressure()
+            _collect_under_pressure()
             os.register_at_fork(after_in_child=_after_fork)
             # PyTorch calls this function again before it gives out a generator.
             _initialized = True
-            _random._seed_as_asked()
+            for action in _after_init:
+                action()
+
+
+def _collect_under_pressure() -> None:
+    """Lets Python's garbage collector run where memory has run out: tensors in cycles are freed by nothing else."""
+    for index in range(device_count()):
+        _native_device(index).on_pressure(_collect)
+
+
+def _collect(_report: object) -> None:
+    # A collection that another thread has begun is waited for: `gc.collect` would return at once. Not for ever, since what
+    # it frees may wait for this thread.
+    mine = _collecting.acquire(timeout=1)
+    try:
+        gc.collect()
+    finally:
+        if mine:
+            _collecting.release()
 
 
 def _after_fork() -> None:

@@ -9,6 +9,7 @@ import atexit
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,11 +41,12 @@ def torch_is_being_imported() -> bool:
     return bool(getattr(spec, "_initializing", False))
 
 
-def load(module: ModuleType, *, again: bool = False) -> None:
+def load(module: ModuleType, registered: Callable[[str], None], *, again: bool = False) -> None:
     """Loads the device; raises what goes wrong.
 
     Args:
         module: The module that becomes `torch.ahbm`.
+        registered: Called with the name of the device, once it is loaded.
         again: Whether to compile once more where that has failed before.
     """
     global name, shim
@@ -55,7 +57,7 @@ def load(module: ModuleType, *, again: bool = False) -> None:
         raise TorchDeviceError(f"the platform is {sys.platform!r}: the device exists on Linux only")
     import torch
 
-    from cubeyard.torch import _build, _compile, _random, _sharing, distributed
+    from cubeyard.torch import _build
 
     _check_version(torch.__version__)
     _check_name_is_free(torch)
@@ -63,18 +65,14 @@ def load(module: ModuleType, *, again: bool = False) -> None:
     _open(torch, found)
     _register(torch, module)
     shim = found
-    _compile.register(name, module)
-    _random.register()
-    _sharing.refuse(name)
-    # PyTorch asks for the backend of an accelerator by this name, and looks up an entry point for it from 2.15 on only.
-    distributed.register()
+    registered(name)
 
 
-def autoload(module: ModuleType) -> None:
+def autoload(module: ModuleType, registered: Callable[[str], None]) -> None:
     """Loads the device; keeps what goes wrong for the first use of the device."""
     global _problem
     try:
-        load(module)
+        load(module, registered)
     except Exception as error:
         _problem = error
         try:

@@ -69,6 +69,8 @@ def _seed_as_asked() -> None:
         _seed_all(_asked)
 
 
+_device._after_init.append(_seed_as_asked)
+
 def _seed_all(seed: int) -> None:
     for index in range(_device.device_count()):
         _generator(index).manual_seed(seed)

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from cubeyard.torch import _device, _loader
-from cubeyard.torch._device import Device
+__all__ = ["table"]
 
 
-def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
-    """Returns the statistics as a table for people.
-
-    Args:
-        device: The device; the current one if omitted.
-        abbreviated: Whether to leave out the split into small and large requests.
-    """
-    from cubeyard.torch import memory
-
-    index = _device._index(device)
-    stats = memory.memory_stats(index)
-    free, total = memory.get_memory_info(index)
+def table(device: str, stats: Mapping[str, int], info: tuple[int, int], abbreviated: bool) -> str:
+    """Returns the statistics of a device as a table; `info` holds the bytes that nobody has acquired, and all."""
+    free, total = info
     pools = [("all", "")] if abbreviated else [("all", ""), ("large_pool", "  from 1 MiB"), ("small_pool", "  below 1 MiB")]
     rule = "+" + "-" * 24 + ("+" + "-" * 13) * 4 + "+"
     width = len(rule) - 4
-    head = f"Memory of {_loader.name}:{index}, {_bytes(free).strip()} of {_bytes(total).strip()} not acquired"
+    head = f"Memory of {device}, {_bytes(free).strip()} of {_bytes(total).strip()} not acquired"
     told = f"out of memory: {stats['num_ooms']}   retries: {stats['num_alloc_retries']}   waits: "
     told += f"{stats['num_sync_all_streams']}"
     wide = "+" + "-" * (width + 2) + "+"

@@ -16,21 +16,19 @@ omitted.
 
 from __future__ import annotations
 
-import gc
-import threading
+import functools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from cubeyard.errors import InputError
-from cubeyard.torch import _device, _loader
+from cubeyard.errors import InputError, TorchDeviceError
+from cubeyard.torch import _device, _loader, _streams, _summary
 from cubeyard.torch._device import Device
 from cubeyard.torch._history import _dump_snapshot as _dump_snapshot
 from cubeyard.torch._history import _record_memory_history as _record_memory_history
 from cubeyard.torch._history import _snapshot as _snapshot
-from cubeyard.torch._summary import memory_summary
 
 __all__ = [
     "caching_allocator_alloc",
@@ -83,6 +81,17 @@ def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
             place = place.setdefault(part, {})
         place[last] = value
     return nested
+
+
+def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
+    """Returns the statistics as a table for people.
+
+    Args:
+        device: The device; the current one if omitted.
+        abbreviated: Whether to leave out the split into small and large requests.
+    """
+    index = _device._index(device)
+    return _summary.table(f"{_loader.name}:{index}", memory_stats(index), get_memory_info(index), abbreviated)
 
 
 def _figure(device: Device, key: str) -> int:
@@ -183,26 +192,6 @@ def on_pressure(callback: Callable[[Any], object], device: Device = None) -> Non
     _native(device).on_pressure(callback)
 
 
-def _collect_under_pressure() -> None:
-    """Lets Python's garbage collector run where memory has run out: tensors in cycles are freed by nothing else."""
-    for index in range(_device.device_count()):
-        _device._native_device(index).on_pressure(_collect)
-
-
-def _collect(_report: object) -> None:
-    # A collection that another thread has begun is waited for: `gc.collect` would return at once. Not for ever, since what
-    # it frees may wait for this thread.
-    mine = _collecting.acquire(timeout=1)
-    try:
-        gc.collect()
-    finally:
-        if mine:
-            _collecting.release()
-
-
-_collecting = threading.RLock()
-
-
 def caching_allocator_alloc(size: int, device: Device = None, stream: torch.Stream | None = None) -> int:
     """Allocates memory that is no tensor's; returns its pointer, which the host cannot access.
 
@@ -211,8 +200,6 @@ def caching_allocator_alloc(size: int, device: Device = None, stream: torch.Stre
         device: The device; the current one if omitted.
         stream: The stream that it will be used on; the current one if omitted.
     """
-    from cubeyard.torch import _streams
-
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise InputError(f"size is {size!r}: expected a number of bytes, at least 1")
     index = _device._index(device)
@@ -247,3 +234,26 @@ def empty_host_cache() -> None:
     """Returns pinned host memory that is free to the system."""
     _device._lazy_init()
     torch.ops.ahbm._empty_host_cache()
+
+
+def _refuse_sharing(name: str) -> None:
+    """Lets `share_memory_` raise for tensors and modules of the device.
+
+    PyTorch takes every device but the CPU for one whose memory is shared by itself, as CUDA's is. A queue would then
+    pickle the tensor on a thread of its own, and whoever waits for it would wait forever.
+
+    Args:
+        name: Name of the device.
+    """
+    original = torch.UntypedStorage.share_memory_
+
+    @functools.wraps(original)
+    def share_memory_(self: torch.UntypedStorage, *arguments: Any, **keywords: Any) -> Any:
+        if self.device.type == name:
+            raise TorchDeviceError(
+                f"memory of the device {name!r} cannot be shared with other processes: "
+                "share a copy on the CPU, such as tensor.cpu().share_memory_()"
+            )
+        return original(self, *arguments, **keywords)
+
+    torch.UntypedStorage.share_memory_ = share_memory_

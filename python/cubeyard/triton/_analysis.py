@@ -23,7 +23,7 @@ _WRITES = ("tt.store", "tt.descriptor_store", *_ATOMICS)
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a kernel before it runs."""
+    """Facts of a kernel that are known before it runs."""
 
     live: str
     """Why it runs step by step with its PE, with the line; empty if it is recorded."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from cubeyard.errors import InputError
-from cubeyard.placement import Placement
-from cubeyard.tensor import Tensor
+from cubeyard.tensors.placement import Placement
+from cubeyard.tensors.tensor import Tensor
 
 __all__ = ["ROWS", "ElementType", "Placed", "is_descriptor", "is_tensor", "memory", "of_torch", "place", "specialized", "triton_type"]
 

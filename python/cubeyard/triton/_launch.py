@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard.context import Context
 from cubeyard.errors import InputError
-from cubeyard.kernel import LaunchReport, launch_together
-from cubeyard.placement import Placement
-from cubeyard.tensor import Tensor
+from cubeyard.kernels.kernel import LaunchReport, launch_together
+from cubeyard.tensors.context import Context
+from cubeyard.tensors.placement import Placement
+from cubeyard.tensors.tensor import Tensor
 from cubeyard.triton._arguments import ROWS, Placed, is_descriptor, is_tensor, of_torch
 from cubeyard.triton._elements import number
 from cubeyard.triton._program import Description, Notes, Program, Schedule, Work, find_schedule
@@ -70,7 +70,7 @@ class Launch:
         if len(of.sips) == 1:
             report = context.launch(kernel, *tensors, sip=of.sips[0], cubes=of.cubes, pes=of.pes)
         else:
-            report = launch_together(context, kernel, tensors, of.sips, of.cubes, of.pes)
+            report = launch_together(context._native, kernel, [one._native for one in tensors], of.sips, of.cubes, of.pes)
         notes |= kernel.work.notes
         if self.settings.data:
             self._read_back(shared, tensors)

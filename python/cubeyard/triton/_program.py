@@ -10,7 +10,7 @@ from typing import Any
 
 from cubeyard._native import KernelKey
 from cubeyard.errors import InputError
-from cubeyard.kernel import Kernel
+from cubeyard.kernels.kernel import Kernel
 
 # Each of them registers the operations that it lowers.
 from cubeyard.triton import _atomics, _descriptors, _elementwise, _flow, _memory, _reduce, _shapes  # noqa: F401

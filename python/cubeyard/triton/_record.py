@@ -8,13 +8,15 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from cubeyard._bench import Bench, BenchContext
-from cubeyard._run import Run
-from cubeyard._run import run as run_bench
-from cubeyard.context import Context
 from cubeyard.errors import InputError
-from cubeyard.kernel import LaunchReport
-from cubeyard.placement import Placement
+from cubeyard.kernels.kernel import LaunchReport
+from cubeyard.study import scripts
+from cubeyard.study.bench import Bench
+from cubeyard.study.context import BenchContext
+from cubeyard.study.run import Run
+from cubeyard.study.run import run as run_bench
+from cubeyard.tensors.context import Context
+from cubeyard.tensors.placement import Placement
 from cubeyard.triton._arguments import ROWS
 from cubeyard.triton._launch import Launch, Settings
 from cubeyard.triton._program import Notes, Schedule
@@ -43,7 +45,6 @@ class TritonRun(Run):
 
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 _times: ContextVar[list[int] | None] = ContextVar("times", default=None)
-_chosen: ContextVar[tuple[str, BenchContext, list[str]] | None] = ContextVar("chosen", default=None)
 _DEFAULT = Settings()
 
 
@@ -97,22 +98,11 @@ def timed() -> Iterator[list[int]]:
         _times.reset(token)
 
 
-@contextmanager
-def on_context(kernel: str, context: BenchContext) -> Iterator[list[str]]:
-    """Runs launches of one kernel on a context, others on machines of their own; collects the names of all."""
-    names: list[str] = []
-    token = _chosen.set((kernel, context, names))
-    try:
-        yield names
-    finally:
-        _chosen.reset(token)
-
-
 def current() -> Settings:
     """Returns the settings of launches now."""
-    recording, chosen = _recording.get(), _chosen.get()
-    if recording is None and chosen is not None:
-        return Settings(data=chosen[1].data)
+    recording, measured = _recording.get(), scripts.measured.get()
+    if recording is None and measured is not None:
+        return Settings(data=measured.context.data)
     return _DEFAULT if recording is None else recording.settings
 
 
@@ -136,12 +126,11 @@ def perform(launch: Launch, options: list[str]) -> None:
 
 def _context_of(launch: Launch) -> Context | None:
     """Returns the context on which launches of this kernel are measured, if they are."""
-    chosen = _chosen.get()
-    if chosen is None:
+    measured = scripts.measured.get()
+    if measured is None:
         return None
-    kernel, context, names = chosen
-    names.append(launch.program.name)
-    return context if launch.program.name == kernel else None
+    measured.launched.append(launch.program.name)
+    return measured.context if launch.program.name == measured.kernel else None
 
 
 def _timed(picoseconds: int) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from cubeyard import _dtype
-from cubeyard.context import Context
+from cubeyard._base import dtypes
 from cubeyard.errors import InputError
-from cubeyard.placement import Placement
-from cubeyard.tensor import Tensor
+from cubeyard.tensors.context import Context
+from cubeyard.tensors.placement import Placement
+from cubeyard.tensors.tensor import Tensor
 from cubeyard.triton._arguments import Placed, memory
 
 __all__ = ["Memory", "Part", "memories"]
@@ -73,7 +73,7 @@ class Memory:
         if data:
             made = context.from_numpy(self.array, self.element)
         else:
-            made = context.empty(self.array.shape, self.element or _dtype.name_of(self.array.dtype))
+            made = context.empty(self.array.shape, self.element or dtypes.name_of(self.array.dtype))
         return made.to(placement)
 
     def placement(self) -> Placement | None:

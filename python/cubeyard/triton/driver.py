@@ -68,7 +68,7 @@ class _Utils:
 
     def get_device_properties(self, device: int) -> dict[str, Any]:
         """Returns properties of the device by the names that tutorials ask for."""
-        from cubeyard.topology import resolve
+        from cubeyard.machine.topology import resolve
         from cubeyard.triton import _record
 
         machine = resolve(_record.current().topology)

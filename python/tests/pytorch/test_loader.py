@@ -356,7 +356,7 @@ def test_import_torch_loads_the_device_and_no_more_than_it_needs() -> None:
     done = python(script)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     modules, heavy = map(eval, done.stdout.splitlines())
-    assert "cubeyard.torch" in modules and not {"cubeyard.kernel", "cubeyard.memory", "cubeyard.context"} & set(modules)
+    assert "cubeyard.torch" in modules and not {"cubeyard.kernels", "cubeyard.memory", "cubeyard.tensors"} & set(modules)
     assert heavy == []
 
 

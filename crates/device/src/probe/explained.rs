@@ -1,38 +1,17 @@
 //! Measurements with critical paths.
 
-use cubeyard_sim::{Span, Time};
-use serde::Serialize;
-
-use super::{Case, CaseReport, Pattern, PatternReport, REFERENCE_BYTES, RunError, measure};
+use super::{
+    Case, CaseReport, NamedStep, Pattern, PatternReport, REFERENCE_BYTES, RunError, measure,
+};
 use crate::explain::{Explainer, PathStep, explain};
 use crate::log::FlitLog;
 use crate::machine::{Machine, MachineBuilder};
 use crate::message::RequestId;
 use crate::request::RequestError;
-use crate::serial::{at_ns, ns};
 use crate::topology::Topology;
 
 /// Observer of a run whose every flit was kept, such as the writer of a trace.
 pub type Watcher<'a, E> = &'a dyn Fn(&Machine<FlitLog>) -> Result<(), E>;
-
-/// A step of a critical path, with the names of its cause and place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NamedStep {
-    /// Beginning of the step.
-    #[serde(rename = "start_ns", serialize_with = "at_ns")]
-    pub start: Time,
-    /// Duration of the step.
-    #[serde(rename = "duration_ns", serialize_with = "ns")]
-    pub duration: Span,
-    /// Cause of the delay, such as `wire`.
-    #[serde(rename = "what")]
-    pub kind: &'static str,
-    /// Node or link of the delay.
-    #[serde(rename = "where")]
-    pub place: String,
-    /// Number of the transfer that was waited for.
-    pub behind: Option<usize>,
-}
 
 impl CaseReport {
     /// Measures a case on fresh machines, and its critical path if `explains`. `watcher` sees the run at the reference

@@ -132,7 +132,7 @@ impl PyBench {
 
 /// Describes an exception: its class, text and line, whether memory or time has run out, and advice.
 fn describe(py: Python<'_>, error: &PyErr) -> PyResult<(String, bool, Option<String>)> {
-    py.import("cubeyard._bench")?.call_method1("describe", (error,))?.extract()
+    py.import("cubeyard.study.bench")?.call_method1("describe", (error,))?.extract()
 }
 
 /// Makes the error of an exception, with its class, text and line.
@@ -148,7 +148,7 @@ pub(crate) struct File;
 impl OwnBenches for File {
     fn of_file(&self, path: &Path) -> Result<Vec<Box<dyn Bench>>, FrontError> {
         Python::attach(|py| {
-            let benches = py.import("cubeyard._bench")?.call_method1("load", (path,))?;
+            let benches = py.import("cubeyard.study.bench")?.call_method1("load", (path,))?;
             let benches: Vec<PyBench> = benches.extract()?;
             Ok(benches.into_iter().map(|bench| Box::new(bench) as Box<dyn Bench>).collect())
         })
@@ -159,7 +159,7 @@ impl OwnBenches for File {
         let failed = Python::attach(|py| {
             let SweepRequest { file, out, scheduler, workers, fresh, quiet } = request;
             let arguments = (file, out, scheduler, workers, fresh, quiet);
-            let module = py.import("cubeyard._sweep_file")?;
+            let module = py.import("cubeyard.study.sweep_file")?;
             module.call_method1("command", arguments)?.extract::<bool>()
         });
         let failed = failed.map_err(|error| front_error(&error))?;

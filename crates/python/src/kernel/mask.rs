@@ -47,7 +47,7 @@ pub(crate) fn read(of: &Bound<'_, PyAny>) -> PyResult<tl::Mask> {
     if let Ok(mask) = of.cast::<Mask>() {
         return Ok(mask.get().mask.clone());
     }
-    let bools = BOOLS.import(of.py(), "cubeyard._elements", "bools")?.call1((of,))?;
+    let bools = BOOLS.import(of.py(), "cubeyard._base.dtypes", "bools")?.call1((of,))?;
     let Some((shape, touched)) = bools.extract::<Option<(Vec<u64>, Vec<u8>)>>()? else {
         return Err(expected("mask", "a mask (see Ref.inside) or an array of bools", of));
     };

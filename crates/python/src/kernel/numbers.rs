@@ -70,7 +70,7 @@ pub(crate) fn dtype(of: &Bound<'_, PyAny>) -> PyResult<DType> {
     {
         return Ok(dtype);
     }
-    let names = NAME.import(py, "cubeyard._elements", "dtype_name")?;
+    let names = NAME.import(py, "cubeyard._base.dtypes", "dtype_name")?;
     let name: Option<String> = names.call1((of,))?.extract()?;
     match name {
         Some(name) => parse(&name),

@@ -105,7 +105,7 @@ fn elements(array: &Array) -> (DType, Vec<u8>) {
 /// Makes an array of NumPy of the elements of a tile.
 pub(super) fn array(py: Python<'_>, array: &Array, shape: &[u64]) -> PyResult<Py<PyAny>> {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let class = MAKE.import(py, "cubeyard._elements", "array")?;
+    let class = MAKE.import(py, "cubeyard._base.dtypes", "array")?;
     let (dtype, bytes) = elements(array);
     let made = class.call1((dtype.name(), PyBytes::new(py, &bytes), PyTuple::new(py, shape)?))?;
     Ok(made.unbind())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import threading
@@ -11,13 +12,13 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from cubeyard._progress import tqdm
+from cubeyard._base.progress import tqdm
 from cubeyard.errors import CubeyardError, InputError
 
 if TYPE_CHECKING:
-    from cubeyard._sweep import Job
+    from cubeyard.study.sweep import Job
 
-__all__ = ["Workers"]
+__all__ = ["RayExecutor", "Workers"]
 
 WINDOW = 1024
 """Largest number of configurations that are submitted to an executor at a time."""
@@ -194,3 +195,37 @@ def _counted(told: Callable[[int, int], None], total: int) -> Callable[[int], No
             told(done, total)
 
     return count
+
+
+class RayExecutor(Executor):
+    """Runs calls as tasks of Ray: on the cluster to which `ray.init` has connected, else on one of this host.
+
+    A task whose worker dies is tried again by Ray; its exception is raised when Ray gives up.
+
+    Args:
+        retries: Number of times that a task is tried again.
+
+    Raises:
+        CubeyardError: Ray is not installed.
+    """
+
+    def __init__(self, retries: int = 3) -> None:
+        try:
+            self._ray = importlib.import_module("ray")
+        except ImportError as error:
+            raise CubeyardError("RayExecutor needs Ray: pip install 'cubeyard[ray]'") from error
+        self._starts = not self._ray.is_initialized()
+        if self._starts:
+            self._ray.init(log_to_driver=False)
+        self._retries = retries
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        """Submits a call as a task."""
+        task = self._ray.remote(function).options(max_retries=self._retries)
+        future: Future[Any] = task.remote(*arguments, **named).future()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Ends Ray, if this executor has started it."""
+        if self._starts:
+            self._ray.shutdown()

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from cubeyard import _native
-from cubeyard._result import HIDDEN, Result
-from cubeyard._run import Record, Run
+from cubeyard._base.results import HIDDEN, Result
+from cubeyard.study.run import Record, Run
 
 __all__ = ["RecordLike", "RunComparison", "compare"]
 

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from cubeyard import _dtype
+from cubeyard._base import dtypes
 from cubeyard.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def elements(array: Any, argument: str = "array") -> np.ndarray[Any, Any]:
         raise InputError(
             f"{argument}: expected little-endian elements, found {array.dtype.str}: use {argument}.astype({native!r})"
         )
-    _dtype.name_of(array.dtype, f"dtype of {argument}")
+    dtypes.name_of(array.dtype, f"dtype of {argument}")
     return array if array.flags.c_contiguous else array.copy(order="C")
 
 

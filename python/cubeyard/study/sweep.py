@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cubeyard import _native, _topology
-from cubeyard._bench import Bench, describe
+from cubeyard import _native
+from cubeyard._base.results import Result
 from cubeyard._fingerprint import Source
-from cubeyard._result import Result
-from cubeyard._run import Record, Run, assignments, options, resolve, run, unboxed
-from cubeyard._workers import Workers
 from cubeyard.errors import CubeyardError, InputError
-from cubeyard.topology import Topology
-from cubeyard.topology import resolve as resolve_topology
+from cubeyard.machine.topology import Topology, native_of
+from cubeyard.machine.topology import resolve as resolve_topology
+from cubeyard.study.bench import Bench, describe
+from cubeyard.study.run import Record, Run, assignments, options, resolve, run, unboxed
+from cubeyard.study.workers import Workers
 
 __all__ = ["Sweep", "sweep"]
 
@@ -216,7 +216,7 @@ class Job:
             keys = ", ".join(overrides)
             raise InputError(f"grid: {keys}: the function takes no argument topology, to which values of the machine go")
         here, given = _overridden(topology, overrides), (data, live, device)
-        key, line = _native.read_record(_foreseen(target, source, parameters, _topology.resolve(here), given))
+        key, line = _native.read_record(_foreseen(target, source, parameters, native_of(here), given))
         return Job(target, parameters, here, given, line, key)
 
     def run(self) -> str:

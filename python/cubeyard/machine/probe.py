@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, overload
 
 from cubeyard import _native as native
-from cubeyard._given import names, text_of
-from cubeyard._measurement import Invariant, LinkUse, ProbedCase, Transfer
-from cubeyard._result import Printed, build, plain, table
-from cubeyard._topology import resolve
+from cubeyard._base.inputs import names, text_of
+from cubeyard._base.results import Printed, build, plain, table
 from cubeyard.errors import InputError
-from cubeyard.topology import TopologyLike
+from cubeyard.machine.measurement import Invariant, LinkUse, ProbedCase, Transfer
+from cubeyard.machine.topology import TopologyLike, native_of
 
 __all__ = ["PatternResult", "ProbeResult", "probe", "probe_cases"]
 
@@ -153,7 +152,7 @@ def probe(
         InputError: A case, a transfer or the machine is not what was expected.
         StalledError: Transfers wait for each other for good, which finite buffers permit.
     """
-    machine, path = resolve(topology), None if trace is None else os.fspath(trace)
+    machine, path = native_of(topology), None if trace is None else os.fspath(trace)
     if pattern is None:
         data, text = native.probe_cases(machine, names("case", case), bool(explain), path)
         return build(ProbeResult, data, text=text)
@@ -167,4 +166,4 @@ def probe(
 
 def probe_cases(topology: TopologyLike = None) -> list[str]:
     """Returns the names of the cases that `probe` measures on a machine."""
-    return native.probe_case_names(resolve(topology))
+    return native.probe_case_names(native_of(topology))

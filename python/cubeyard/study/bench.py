@@ -19,48 +19,20 @@ from typing import Any
 
 from cubeyard import _native
 from cubeyard._fingerprint import Source
-from cubeyard.context import Context
 from cubeyard.errors import CubeyardError, InputError, NoDataError, OutOfMemory, OutOfTime
+from cubeyard.study import scripts
+from cubeyard.study.context import BenchContext
+from cubeyard.tensors.context import current
 
-__all__ = ["Bench", "BenchContext", "bench", "current", "describe", "load"]
+__all__ = ["Bench", "bench", "describe", "load"]
 
 _loading: ContextVar[list[Bench] | None] = ContextVar("loading", default=None)
 """Benches of the file that is being loaded, in its order."""
-
-_current: ContextVar[BenchContext | None] = ContextVar("current", default=None)
-"""The context of the bench that is running."""
 
 _numbers = itertools.count()
 """Numbers of loaded files, so that two of one name are different modules."""
 
 _Declared = tuple[str, str, str, tuple[int, int] | None, list[str], str]
-
-
-class BenchContext(Context):
-    """The context of a bench: a machine of its own, which is closed when the bench ends."""
-
-    __slots__ = ("data", "sips")
-
-    data: bool
-    """Whether values are computed, which `--data` asks for."""
-    sips: tuple[int, ...]
-    """SIPs that `--device` gives to the bench; launches go to the first by default."""
-
-    def __init__(self, native: _native.Context, data: bool, sips: tuple[int, ...]) -> None:
-        self._native = native
-        self.data, self.sips = data, sips
-
-    def close(self) -> typing.NoReturn:
-        """Raises an error: the run closes the context.
-
-        Raises:
-            InputError: Always.
-        """
-        raise InputError("the context of a bench is closed when the bench ends, and not before")
-
-    def launch(self, *arguments: Any, sip: int | None = None, cubes: Any = None, pes: Any = None) -> Any:
-        """Launches a kernel as `Context.launch` does; on the first of `sips` by default."""
-        return super().launch(*arguments, sip=self.sips[0] if sip is None else sip, cubes=cubes, pes=pes)
 
 
 class Bench:
@@ -107,13 +79,13 @@ class Bench:
         """Calls the function; returns the text of an assertion that failed."""
         context = BenchContext(native, data, tuple(sips))
         named = {name: self._choices.get(name, {}).get(value, value) for name, value in values.items()}
-        token = _current.set(context)
+        token = current.set(context)
         try:
             returned = self.function(context, **named)
         except AssertionError as error:
             return _line(error, self.file)
         finally:
-            _current.reset(token)
+            current.reset(token)
         if inspect.iscoroutine(returned):
             returned.close()
             raise InputError(f"{_place(self)}: a bench is a plain function, not an async one")
@@ -176,10 +148,8 @@ def load(path: str | os.PathLike[str]) -> list[Bench]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path}: there is no such file; check the path")
-    from cubeyard.triton import _script
-
-    if kernels := _script.benches(path):
-        return kernels
+    if kernels := scripts.kernels(path):
+        return [Bench(*kernel) for kernel in kernels]
     folder = str(path.resolve().parent)
     with _collected() as collected, _first_in_path(folder):
         module = _execute(path)
@@ -250,11 +220,6 @@ def _benches_of(file: str) -> list[Bench]:
     return _files[file]
 
 
-def current() -> BenchContext | None:
-    """Returns the context of the bench that is running, if there is one."""
-    return _current.get()
-
-
 def describe(error: BaseException) -> tuple[str, bool, str | None]:
     """Returns the text of an error with its line, whether memory or time has run out, and what can be done."""
     exhausted = isinstance(error, (OutOfMemory, OutOfTime))
@@ -265,7 +230,7 @@ def describe(error: BaseException) -> tuple[str, bool, str | None]:
     return _line(error, None), exhausted, None
 
 
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _line(error: BaseException, file: str | None) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from cubeyard import _arguments, _dtype, _native
-from cubeyard._result import plain
-from cubeyard._topology import resolve
+from cubeyard import _native
+from cubeyard._base import checks, dtypes
+from cubeyard._base.results import plain
 from cubeyard.errors import CubeyardError, InputError
+from cubeyard.machine.topology import native_of
 
 __all__ = ["Layout", "LayoutShard", "Placement"]
 
@@ -98,11 +99,11 @@ class Placement:
             split = getattr(self, level)
             if split not in SPLITS:
                 raise InputError(f"{level}={split!r}: expected one of {', '.join(SPLITS)}")
-        sips = _arguments.shape(self.sips, "sips")
-        object.__setattr__(self, "sips", tuple(_arguments.count("sips", sip, 2**32 - 1) for sip in sips))
+        sips = checks.shape(self.sips, "sips")
+        object.__setattr__(self, "sips", tuple(checks.count("sips", sip, 2**32 - 1) for sip in sips))
         for level in ("cubes", "pes"):
             if getattr(self, level) is not None:
-                _arguments.count(level, getattr(self, level), 2**32 - 1)
+                checks.count(level, getattr(self, level), 2**32 - 1)
 
     @staticmethod
     def one(sip: int = 0) -> Placement:
@@ -128,8 +129,8 @@ class Placement:
         all PEs of these cubes map the same shards, 16 mappings in all
         <BLANKLINE>
         """
-        sizes, name = _arguments.shape(shape), _dtype.name_of(dtype)
-        report, text, svg = _native.layout(self._native(), sizes, name, resolve(topology))
+        sizes, name = checks.shape(shape), dtypes.name_of(dtype)
+        report, text, svg = _native.layout(self._native(), sizes, name, native_of(topology))
         shards = tuple(map(_shard, report["shards"]))
         return Layout(shards, report["copies"], report["nbytes"], report, text, svg)
 

@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from cubeyard import _given, _native
-from cubeyard._sweep import Sweep, sweep
+from cubeyard import _native
+from cubeyard._base import inputs
 from cubeyard.errors import CubeyardError, InputError
+from cubeyard.study.sweep import Sweep, sweep
 
 __all__ = ["command"]
 
@@ -32,7 +33,7 @@ def command(
 
 
 def _read(file: Path) -> dict[str, Any]:
-    return dict(json.loads(_native.read_sweep(str(file), _given.read("sweep", str(file)))))
+    return dict(json.loads(_native.read_sweep(str(file), inputs.read("sweep", str(file)))))
 
 
 def _out(file: Path, read: dict[str, Any]) -> Path:

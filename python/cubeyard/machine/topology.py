@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from cubeyard import _given
 from cubeyard import _native as native
-from cubeyard._result import Result, build, table
+from cubeyard._base import inputs
+from cubeyard._base.results import Result, build, table
 from cubeyard.errors import InputError, MachineWarning
 
-__all__ = ["DEFAULT", "Topology", "TopologyFigures", "TopologyLike", "resolve"]
+__all__ = ["DEFAULT", "Topology", "TopologyFigures", "TopologyLike", "native_of", "resolve"]
 
 DEFAULT: str = native.DEFAULT_TOPOLOGY
 """The topology file of the default machine, with the meaning, unit and source of every value."""
@@ -179,7 +179,7 @@ def _read(source: TopologyLike) -> native.Topology:
 
 def _read_file(path: str) -> native.Topology:
     hint = "; a text of YAML is read by Topology.from_yaml" if ":" in path else ""
-    return native.Topology.read(path, _given.read("topology", path, hint))
+    return native.Topology.read(path, inputs.read("topology", path, hint))
 
 
 @dataclass(frozen=True)
@@ -248,3 +248,14 @@ class TopologyFigures(Result):
         axes.barh(list(rates), [value / 1e9 for value in rates.values()])
         axes.invert_yaxis()
         axes.set_xlabel("GB/s, each way")
+
+
+def native_of(topology: Any) -> native.Topology:
+    """Returns the native machine of anything that stands for one.
+
+    Raises:
+        InputError: The argument is something else, or the file cannot be read or is wrong.
+    """
+    if isinstance(topology, native.Topology):
+        return topology
+    return resolve(topology)._native

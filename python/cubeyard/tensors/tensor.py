@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cubeyard import _arguments, _dtype
+from cubeyard._base import checks, dtypes
 from cubeyard.errors import InputError, OutOfMemory
-from cubeyard.placement import Placement
+from cubeyard.tensors.placement import Placement
 
 if TYPE_CHECKING:
     import numpy as np
 
     from cubeyard import _native as native
-    from cubeyard.context import Context
+    from cubeyard.tensors.context import Context
 
 __all__ = ["DmaRead", "Shard", "Tensor"]
 
@@ -128,16 +128,16 @@ class Tensor:
             return Tensor(self.context, self._native.to(where._native()))
         if where is None:
             raise InputError("where=None: expected a Placement or an element type")
-        return Tensor(self.context, self._native.to_dtype(_dtype.name_of(where, "where")))
+        return Tensor(self.context, self._native.to_dtype(dtypes.name_of(where, "where")))
 
     def view(self, *shape: int | Sequence[int]) -> Tensor:
         """Returns a view of the same elements in another shape."""
         sizes: Any = shape[0] if len(shape) == 1 else shape
-        return Tensor(self.context, self._native.view(_arguments.shape(sizes)))
+        return Tensor(self.context, self._native.view(checks.shape(sizes)))
 
     def rows(self, start: int, stop: int) -> Tensor:
         """Returns a view of a range of rows of a deployed tensor; a row spans all but the first dimension."""
-        first, end = _arguments.count("start", start), _arguments.count("stop", stop)
+        first, end = checks.count("start", start), checks.count("stop", stop)
         return Tensor(self.context, self._native.rows(first, end))
 
     def __len__(self) -> int:
@@ -152,7 +152,7 @@ class Tensor:
             if step != 1:
                 raise InputError(f"index={index!r}: expected rows that follow each other, found a step of {step}")
             return self.rows(start, max(start, stop))
-        row = _arguments.count("index", index, len(self) - 1, -len(self)) % len(self)
+        row = checks.count("index", index, len(self) - 1, -len(self)) % len(self)
         return self.rows(row, row + 1).view(self.shape[1:])
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -170,7 +170,7 @@ class Tensor:
                 times faster than filling new memory.
         """
         array = self._array() if out is None else self._checked(out)
-        self._native.read_into(_arguments.flat(array))
+        self._native.read_into(checks.flat(array))
         return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -199,11 +199,11 @@ class Tensor:
         Args:
             source: an array or a tensor of the same shape and element type, or an array of the bits of such elements.
         """
-        array = source.numpy() if isinstance(source, Tensor) else _arguments.elements(source, "source")
-        found = source.dtype if isinstance(source, Tensor) else _dtype.name_of(array.dtype, "dtype of source")
-        if array.shape != self.shape or not _dtype.holds(array.dtype, self.dtype):
+        array = source.numpy() if isinstance(source, Tensor) else checks.elements(source, "source")
+        found = source.dtype if isinstance(source, Tensor) else dtypes.name_of(array.dtype, "dtype of source")
+        if array.shape != self.shape or not dtypes.holds(array.dtype, self.dtype):
             raise InputError(f"source: expected {self.dtype} of {self.shape}, found {found} of {array.shape}")
-        self._native.write(_arguments.flat(array))
+        self._native.write(checks.flat(array))
         return self
 
     def read_from(self, pe: str, start: int = 0, stop: int | None = None) -> DmaRead:
@@ -214,10 +214,10 @@ class Tensor:
             start: first byte of the tensor.
             stop: end of the range; that of the tensor by default.
         """
-        end = self.nbytes if stop is None else _arguments.count("stop", stop)
+        end = self.nbytes if stop is None else checks.count("stop", stop)
         if not isinstance(pe, str):
             raise InputError(f"pe={pe!r}: expected a name such as 'sip0.cube3.pe1'")
-        read: tuple[Any, int] = self._native.read_from(pe, _arguments.count("start", start), end)
+        read: tuple[Any, int] = self._native.read_from(pe, checks.count("start", start), end)
         values, latency_ps = read
         return DmaRead(None if values is None else bytes(memoryview(values)), latency_ps / 1000)
 
@@ -239,7 +239,7 @@ class Tensor:
         import numpy as np
 
         try:
-            return np.empty(self.shape, _dtype.numpy_type(self.dtype))
+            return np.empty(self.shape, dtypes.numpy_type(self.dtype))
         except (MemoryError, ValueError) as error:
             what = f"the host has no {self.nbytes} bytes of memory for an array of {self!r}"
             raise OutOfMemory(what, {"requested": self.nbytes}) from error
@@ -248,7 +248,7 @@ class Tensor:
         """Returns an array that can take the elements."""
         import numpy as np
 
-        held = _dtype.numpy_type(self.dtype)
+        held = dtypes.numpy_type(self.dtype)
         if isinstance(out, np.ndarray) and out.flags.c_contiguous and out.flags.writeable:
             if (out.shape, out.dtype) == (self.shape, held):
                 return out
@@ -262,4 +262,4 @@ class Tensor:
         if self.nbytes == 0:
             return self.numpy()
         held: Any = self._native.bytes()
-        return np.frombuffer(held, _dtype.numpy_type(self.dtype)).reshape(self.shape)
+        return np.frombuffer(held, dtypes.numpy_type(self.dtype)).reshape(self.shape)

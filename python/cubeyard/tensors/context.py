@@ -15,22 +15,23 @@ context at that moment, using the copy is a `BusyError`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from cubeyard import _arguments, _dtype, _topology
 from cubeyard import _native as native
+from cubeyard._base import checks, dtypes
 from cubeyard.errors import InputError
-from cubeyard.reports import Finding, LeakReport, MemoryStats, MmuCounts, PeUsage
-from cubeyard.tensor import Tensor
+from cubeyard.kernels.kernel import LaunchReport, launch
+from cubeyard.machine.topology import native_of
+from cubeyard.tensors.channels import Channels, End, connect
+from cubeyard.tensors.reports import Finding, LeakReport, MemoryStats, MmuCounts, PeUsage
+from cubeyard.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from cubeyard.channels import Channels, End
-    from cubeyard.kernel import LaunchReport
-
-__all__ = ["Context"]
+__all__ = ["Context", "current"]
 
 
 class Context:
@@ -64,8 +65,8 @@ class Context:
         if not isinstance(data, bool):
             raise InputError(f"data={data!r}: expected True or False")
         if virtual_base is not None:
-            virtual_base = _arguments.count("virtual_base", virtual_base)
-        machine = _topology.resolve(topology)
+            virtual_base = checks.count("virtual_base", virtual_base)
+        machine = native_of(topology)
         self._native = native.Context(machine, data, addressing == "physical", virtual_base)
 
     def __enter__(self) -> Context:
@@ -139,11 +140,11 @@ class Context:
         >>> context.from_numpy(np.eye(2, dtype=np.float16))
         Tensor(shape=(2, 2), dtype='f16', on the host)
         """
-        array = _arguments.elements(array)
-        name = _dtype.name_of(array.dtype)
+        array = checks.elements(array)
+        name = dtypes.name_of(array.dtype)
         if dtype is not None:
-            name = _dtype.of_bits(array.dtype, dtype)
-        return Tensor(self, self._native.of_buffer(list(array.shape), name, _arguments.flat(array)))
+            name = dtypes.of_bits(array.dtype, dtype)
+        return Tensor(self, self._native.of_buffer(list(array.shape), name, checks.flat(array)))
 
     def from_dlpack(self, source: Any) -> Tensor:
         """Makes a tensor of the elements of an object with `__dlpack__`, such as a PyTorch tensor on the CPU.
@@ -179,11 +180,11 @@ class Context:
             made = self.from_numpy(values)
         else:
             made = self.from_numpy(_listed(values, dtype))
-        return made if dtype is None or made.dtype == _dtype.name_of(dtype) else made.to(dtype)
+        return made if dtype is None or made.dtype == dtypes.name_of(dtype) else made.to(dtype)
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "f32") -> Tensor:
         """Makes a tensor without values: nothing is written when it is deployed."""
-        return Tensor(self, self._native.empty(_arguments.shape(shape), _dtype.name_of(dtype)))
+        return Tensor(self, self._native.empty(checks.shape(shape), dtypes.name_of(dtype)))
 
     def zeros(self, shape: int | Sequence[int], dtype: Any = "f32") -> Tensor:
         """Makes a tensor of zeros."""
@@ -200,13 +201,13 @@ class Context:
         [2, 2, 2]
         """
         return Tensor(
-            self, self._native.full(_arguments.shape(shape), _dtype.name_of(dtype), _arguments.number("value", value))
+            self, self._native.full(checks.shape(shape), dtypes.name_of(dtype), checks.number("value", value))
         )
 
     def rand(self, shape: int | Sequence[int], dtype: Any = "f32", *, seed: int = 0) -> Tensor:
         """Makes a tensor of uniform random values from 0 to 1, which depend on the seed alone."""
-        seed = _arguments.count("seed", seed)
-        return Tensor(self, self._native.rand(_arguments.shape(shape), _dtype.name_of(dtype), seed))
+        seed = checks.count("seed", seed)
+        return Tensor(self, self._native.rand(checks.shape(shape), dtypes.name_of(dtype), seed))
 
     def arange(self, start: float, stop: float | None = None, step: float = 1, dtype: Any = None) -> Tensor:
         """Makes a vector of the values from `start` on, `step` apart, below `stop`; `arange(n)` counts from 0.
@@ -217,9 +218,9 @@ class Context:
         first, end = (0, start) if stop is None else (start, stop)
         if dtype is None:
             dtype = "i64" if all(isinstance(value, int) for value in (first, end, step)) else "f32"
-        first, end, step = (_arguments.number(*given) for given in (("start", first), ("stop", end), ("step", step)))
-        count = _arguments.steps(first, end, step)
-        return Tensor(self, self._native.arange(first, step, count, _dtype.name_of(dtype)))
+        first, end, step = (checks.number(*given) for given in (("start", first), ("stop", end), ("step", step)))
+        count = checks.steps(first, end, step)
+        return Tensor(self, self._native.arange(first, step, count, dtypes.name_of(dtype)))
 
     def connect(
         self,
@@ -230,8 +231,6 @@ class Context:
         slot_bytes: int = 4096,
     ) -> Channels:
         """Connects PEs in pairs, and lets later launches use the channels; see `cubeyard.channels.connect`."""
-        from cubeyard.channels import connect
-
         return connect(self, channels, memory=memory, slots=slots, slot_bytes=slot_bytes)
 
     def launch(
@@ -251,9 +250,12 @@ class Context:
             cubes: cubes of the SIP that take part; all by default.
             pes: PEs of each cube that take part; all by default.
         """
-        from cubeyard.kernel import launch
+        given = [argument._native if isinstance(argument, Tensor) else argument for argument in arguments]
+        return launch(self._native, kernel, *given, sip=sip, cubes=cubes, pes=pes)
 
-        return launch(self, kernel, *arguments, sip=sip, cubes=cubes, pes=pes)
+
+current: ContextVar[Context | None] = ContextVar("current", default=None)
+"""Context of the bench that is running, if there is one."""
 
 
 def _listed(values: Any, dtype: Any) -> np.ndarray[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cubeyard._result import OPTIONAL, plain
+from cubeyard._base.results import OPTIONAL, plain
 
 __all__ = [
     "Breakdown",

@@ -1,4 +1,4 @@
-"""Element types: their names, and the NumPy types that hold them.
+"""Element types: their names, the NumPy types that hold them, and elements as native kernels read them.
 
 | name | NumPy |
 |---|---|
@@ -16,7 +16,7 @@ from cubeyard.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["bits_type", "holds", "name_of", "numpy_type", "of_bits"]
+__all__ = ["array", "bits_type", "bools", "dtype_name", "holds", "name_of", "numpy_type", "of_bits"]
 
 # Name, NumPy's name, and the name of ml_dtypes where NumPy has no such type.
 _TYPES = {
@@ -114,3 +114,26 @@ def of_bits(held: np.dtype[Any], dtype: Any) -> str:
         return name
     bits = f" or its bits as {_BITS[name]}" if name in _BITS else ""
     raise InputError(f"array: expected elements of {name}{bits}, found {held.name}; Tensor.to converts elements")
+
+
+def array(dtype: str, data: bytes, shape: tuple[int, ...]) -> Any:
+    """Makes an array of the elements of a tile."""
+    import numpy as np
+
+    return np.frombuffer(data, numpy_type(dtype)).reshape(shape)
+
+
+def bools(mask: Any) -> tuple[tuple[int, ...], bytes] | None:
+    """Returns shape and bytes of an array of bools; None if it is none."""
+    import numpy as np
+
+    array = np.asarray(mask)
+    return (array.shape, array.tobytes()) if array.dtype == np.bool_ else None
+
+
+def dtype_name(dtype: Any) -> str | None:
+    """Returns the name of an element type; None if there is none of that kind."""
+    try:
+        return name_of(dtype)
+    except InputError:
+        return None

@@ -16,7 +16,7 @@ True
 from __future__ import annotations
 
 from cubeyard.errors import InputError
-from cubeyard.kernel import RustKernel
+from cubeyard.kernels.kernel import RustKernel
 
 __all__ = [
     "flash_attention",

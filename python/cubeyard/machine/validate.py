@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from cubeyard import _native as native
-from cubeyard import _progress
-from cubeyard._given import names
-from cubeyard._result import Printed, arrow_types, build, plain, table
-from cubeyard._topology import resolve
-from cubeyard.topology import TopologyLike
+from cubeyard._base import progress as _progress
+from cubeyard._base.inputs import names
+from cubeyard._base.results import Printed, arrow_types, build, plain, table
+from cubeyard.machine.topology import TopologyLike, native_of
 
 __all__ = ["Check", "Validation", "validate"]
 
@@ -113,5 +112,5 @@ def validate(
     """
     families = names("family", family)
     with _progress.shown(progress) as tell:
-        data, text = native.validate(resolve(topology), families, tell)
+        data, text = native.validate(native_of(topology), families, tell)
     return Validation(tuple(build(Check, row) for row in data), text=text)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cubeyard import _native, _topology
-from cubeyard._bench import Bench, load
-from cubeyard._result import HIDDEN, Result, write
+from cubeyard import _native
+from cubeyard._base.results import HIDDEN, Result, write
 from cubeyard.errors import InputError
+from cubeyard.machine.topology import native_of
+from cubeyard.study.bench import Bench, load
 
 __all__ = ["Record", "Run", "benches", "run"]
 
@@ -194,7 +195,7 @@ def run(
     settings = assignments(target, parameters)
     # Before the run, which may change what the bench reads.
     source = target.source if isinstance(target, Bench) else None
-    native = _native.run_bench(target, settings, _topology.resolve(topology), options(data, live, device))
+    native = _native.run_bench(target, settings, native_of(topology), options(data, live, device))
     return Run(**native.figures(explain), _run=native, _source=source)
 
 

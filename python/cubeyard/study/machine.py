@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cubeyard import _collectives, _probe, _run, _validate, model
-from cubeyard.topology import Topology, TopologyLike, resolve
-
-if TYPE_CHECKING:
-    from cubeyard.context import Context
+from cubeyard import _collectives, model
+from cubeyard.machine import probe as _probe
+from cubeyard.machine import validate as _validate
+from cubeyard.machine.topology import Topology, TopologyLike, resolve
+from cubeyard.study import run as _run
+from cubeyard.tensors.context import Context
 
 __all__ = ["Machine"]
 
@@ -54,8 +55,6 @@ class Machine:
 
     def context(self, **named: Any) -> Context:
         """Returns a context on a machine of this kind; see `cubeyard.Context`."""
-        from cubeyard.context import Context
-
         return Context(self._topology, **named)
 
     def __eq__(self, other: object) -> bool:

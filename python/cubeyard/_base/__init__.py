@@ -1,0 +1,1 @@
+"""Parts that every floor uses: element types, checks of arguments, inputs, results and progress."""

@@ -1,0 +1,1 @@
+"""Machines: their values, measurements of their fabric, and checks against known figures."""

@@ -1,0 +1,1 @@
+"""Studies: benches, their runs and sweeps, and comparisons of the records."""

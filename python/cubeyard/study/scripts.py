@@ -1,0 +1,90 @@
+"""Scripts with Triton kernels as benches: `cubeyard run FILE.py::KERNEL` runs the script and reports that kernel."""
+
+from __future__ import annotations
+
+import ast
+import os
+import runpy
+import sys
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from cubeyard.errors import InputError
+from cubeyard.study.context import BenchContext
+
+__all__ = ["Measured", "ScriptKernel", "kernels", "measured"]
+
+
+class ScriptKernel(NamedTuple):
+    """A Triton kernel of a script, with the arguments of the bench that measures it."""
+
+    function: Callable[[BenchContext], None]
+    """Runs the script; launches of the kernel take place on the context."""
+    name: str
+    description: str
+    place: tuple[str, int]
+    """File and line of the kernel."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The kernel that is measured while a script runs. `cubeyard.triton` launches it on the context."""
+
+    kernel: str
+    context: BenchContext
+    launched: list[str] = field(default_factory=list)
+    """Names of all kernels that the script has launched, in order."""
+
+
+measured: ContextVar[Measured | None] = ContextVar("measured", default=None)
+"""The kernel that is measured now, if a script runs as a bench."""
+
+
+def kernels(path: Path) -> list[ScriptKernel]:
+    """Returns the Triton kernels of a file, which is not run yet."""
+    try:
+        text = path.read_text()
+        tree = ast.parse(text) if "triton" in text else None
+    except (OSError, SyntaxError, ValueError):
+        return []
+    found = [one for one in tree.body if isinstance(one, ast.FunctionDef)] if tree is not None else []
+    return [_kernel(path, one) for one in found if any(map(_is_jit, one.decorator_list))]
+
+
+def _is_jit(decorator: ast.expr) -> bool:
+    """Returns whether a decorator is `triton.jit`, with or without arguments."""
+    name = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return ast.unparse(name) == "triton.jit"
+
+
+def _kernel(path: Path, kernel: ast.FunctionDef) -> ScriptKernel:
+    def script(context: BenchContext) -> None:
+        _run(path, kernel.name, context)
+
+    description = f"launches of the Triton kernel {kernel.name} by {path.name}"
+    return ScriptKernel(script, kernel.name, description, (str(path.resolve()), kernel.lineno))
+
+
+def _run(path: Path, name: str, context: BenchContext) -> None:
+    """Runs a script; launches of one kernel take place on the context of the bench."""
+    os.environ.setdefault("TRITON_DEFAULT_BACKEND", "ahbm")
+    arguments, sys.argv = sys.argv, [str(path)]
+    sys.path.insert(0, str(path.resolve().parent))
+    kernel = Measured(name, context)
+    token = measured.set(kernel)
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    finally:
+        measured.reset(token)
+        sys.argv = arguments
+        sys.path.pop(0)
+    _check(path, name, kernel.launched)
+
+
+def _check(path: Path, name: str, launched: list[str]) -> None:
+    if name not in launched:
+        others = ", ".join(dict.fromkeys(launched)) or "none"
+        raise InputError(f"{path}::{name}: expected the script to launch this kernel; it launched: {others}")
