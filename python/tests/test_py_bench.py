@@ -370,7 +370,7 @@ def test_results_are_tables_pages_and_pictures() -> None:
     assert run._repr_html_().startswith("<iframe")
 
 
-@pytest.mark.parametrize("name", ["_bench", "_run", "_sweep"])
+@pytest.mark.parametrize("name", ["bench", "run", "sweep"])
 def test_examples_of_docstrings_run(name: str) -> None:
-    done = doctest.testmod(importlib.import_module(f"cubeyard.{name}"), optionflags=doctest.ELLIPSIS)
+    done = doctest.testmod(importlib.import_module(f"cubeyard.study.{name}"), optionflags=doctest.ELLIPSIS)
     assert done.attempted > 2 and done.failed == 0
