@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cubeyard import _given, _native
+from cubeyard import _native
 from cubeyard._algorithm import finder
+from cubeyard._base import inputs
 from cubeyard.errors import CubeyardError, InputError, InternalError
-from cubeyard.topology import Topology
+from cubeyard.machine.topology import Topology
 
 __all__ = ["Answer", "Machine", "act", "from_environment", "sips_of_environment"]
 
@@ -135,7 +136,7 @@ def from_environment(size: int) -> Machine:
             f"CUBEYARD_TOPOLOGY to a topology file with at least {size} SIPs, or start at most {sips} ranks"
         )
     ccl = os.environ.get("CUBEYARD_CCL", "").strip()
-    given = _given.text_of("CUBEYARD_CCL", ccl) if ccl else ("ccl.yaml", "")
+    given = inputs.text_of("CUBEYARD_CCL", ccl) if ccl else ("ccl.yaml", "")
     return Machine(topology, given, size)
 
 
