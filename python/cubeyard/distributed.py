@@ -33,10 +33,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cubeyard import _native
-from cubeyard._algorithm import finder
 from cubeyard._base import inputs
 from cubeyard._base.results import Result
-from cubeyard._collectives import CollectiveSweep, sweep
+from cubeyard.collectives.algorithm import finder
+from cubeyard.collectives.sweep import CollectiveSweep, sweep
 from cubeyard.errors import DistributedError, InputError
 from cubeyard.tensors.context import Context, current
 from cubeyard.tensors.placement import Placement

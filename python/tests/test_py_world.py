@@ -17,8 +17,8 @@ import pytest
 import cubeyard
 import cubeyard.distributed as dist
 from cubeyard import _native
-from cubeyard._world.machine import Answer, Machine
-from cubeyard._world.records import Report
+from cubeyard.collectives.world.machine import Answer, Machine
+from cubeyard.collectives.world.records import Report
 from cubeyard.distributed import ReduceOp, sweep
 from cubeyard.errors import InputError
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cubeyard._world import wire
-from cubeyard._world.server import Server
+from cubeyard.collectives.world import wire
+from cubeyard.collectives.world.server import Server
 
 TOKEN = "a token of this test"
 
@@ -23,7 +23,7 @@ class World:
     """A process of a world for two ranks, and the address at which it is reached."""
 
     def __init__(self) -> None:
-        words = [sys.executable, "-m", "cubeyard._world", "2", "2", "60"]
+        words = [sys.executable, "-m", "cubeyard.collectives.world", "2", "2", "60"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen(words, text=True, **pipes)
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -158,7 +158,7 @@ class Losses:
 def test_a_setting_without_an_end_is_refused(variable: str, limit: str) -> None:
     """`CUBEYARD_TOPOLOGY=/dev/zero` was read until memory ran out."""
     done = subprocess.run(
-        [sys.executable, "-m", "cubeyard._world", "2", "2", "60"],
+        [sys.executable, "-m", "cubeyard.collectives.world", "2", "2", "60"],
         input=TOKEN + "\n",
         env={**os.environ, variable: "/dev/zero"},
         capture_output=True,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from trace_processor import Program
 
-from cubeyard._world.records import Record, Report, Span
+from cubeyard.collectives.world.records import Record, Report, Span
 
 
 def record(start_ns: float, time_ns: float, ranks: tuple[int, ...] = (0, 1)) -> Record:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cubeyard import _collectives, model
+from cubeyard import model
+from cubeyard.collectives import sweep as _collectives
 from cubeyard.machine import probe as _probe
 from cubeyard.machine import validate as _validate
 from cubeyard.machine.topology import Topology, TopologyLike, resolve

@@ -41,7 +41,7 @@ def test_d1_importing_torch_starts_nothing() -> None:
     program = """
         import torch, sys
         assert "cubeyard.torch.distributed._group" not in sys.modules
-        assert "cubeyard._world" not in sys.modules
+        assert "cubeyard.collectives.world" not in sys.modules
         assert torch.distributed.get_default_backend_for_device("ahbm") == "ahbm"
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=60)

@@ -51,7 +51,7 @@ struct Fields {
 /// Number of a call, start and end in picoseconds, error, and the place of the sender or -1.
 type Answered = (u64, u64, u64, String, i64);
 
-/// Fields of `cubeyard._world.records.Record`, in their order.
+/// Fields of `cubeyard.collectives.world.records.Record`, in their order.
 type Row = (String, Vec<usize>, &'static str, u64, &'static str, f64, f64, f64, String, String);
 
 #[pymethods]

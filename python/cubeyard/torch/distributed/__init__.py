@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cubeyard._world.records import Record, Report, Span
+    from cubeyard.collectives.world.records import Record, Report, Span
 
 __all__ = [
     "BACKEND",
@@ -126,7 +126,7 @@ def __getattr__(name: str) -> Any:
     """Returns what `torch.distributed` has, so that a worker of `cubeyard.distributed` runs with this module."""
     if name in {"Record", "Report", "Span"}:
         # `import torch` imports this module, and needs no reports.
-        from cubeyard._world import records
+        from cubeyard.collectives.world import records
 
         return getattr(records, name)
     if name.startswith("_"):

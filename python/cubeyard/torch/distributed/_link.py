@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cubeyard._world import wire
-from cubeyard._world.machine import Answer, Machine, act
+from cubeyard.collectives.world import wire
+from cubeyard.collectives.world.machine import Answer, Machine, act
 from cubeyard.errors import DistributedError
 
 __all__ = ["Link", "LocalLink", "Staging", "SocketLink"]

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch.distributed as dist
 
-from cubeyard._world import wire
-from cubeyard._world.machine import Machine, from_environment
-from cubeyard._world.records import Report
+from cubeyard.collectives.world import wire
+from cubeyard.collectives.world.machine import Machine, from_environment
+from cubeyard.collectives.world.records import Report
 from cubeyard.errors import CubeyardError, DistributedError, InputError
 from cubeyard.torch.distributed._clock import Clock
 from cubeyard.torch.distributed._link import Link, LocalLink, SocketLink
@@ -153,7 +153,7 @@ class _Joining:
         environment = {**os.environ, "PYTHONPATH": paths}
         seconds = self.timeout.total_seconds()
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cubeyard._world", str(len(self.ranks)), str(self.size), str(seconds)],
+            [sys.executable, "-P", "-m", "cubeyard.collectives.world", str(len(self.ranks)), str(self.size), str(seconds)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,

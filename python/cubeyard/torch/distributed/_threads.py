@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from cubeyard._world.machine import sips_of_environment
-from cubeyard._world.records import Report
+from cubeyard.collectives.world.machine import sips_of_environment
+from cubeyard.collectives.world.records import Report
 from cubeyard.errors import InputError
 from cubeyard.torch.distributed import _ranks, register
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from cubeyard._world.machine import Answer
+from cubeyard.collectives.world.machine import Answer
 from cubeyard.errors import DistributedError
 from cubeyard.torch.distributed._ranks import Rank
 

@@ -1,4 +1,4 @@
-"""`python -m cubeyard._world MEMBERS SIPS TIMEOUT`: the process of a machine, for the ranks of one world.
+"""`python -m cubeyard.collectives.world MEMBERS SIPS TIMEOUT`: the process of a machine, for the ranks of one world.
 
 The token of the world is read from the standard input. One line of JSON goes to the standard output: the address at
 which the ranks reach the machine, or what is wrong with the settings.
@@ -12,9 +12,9 @@ import secrets
 import signal
 import sys
 
-from cubeyard._world import wire
-from cubeyard._world.machine import from_environment
-from cubeyard._world.server import Server
+from cubeyard.collectives.world import wire
+from cubeyard.collectives.world.machine import from_environment
+from cubeyard.collectives.world.server import Server
 from cubeyard.errors import CubeyardError
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cubeyard import _native
-from cubeyard._algorithm import finder
 from cubeyard._base import inputs
+from cubeyard.collectives.algorithm import finder
 from cubeyard.errors import CubeyardError, InputError, InternalError
 from cubeyard.machine.topology import Topology
 

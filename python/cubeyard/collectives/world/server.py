@@ -9,8 +9,8 @@ import socket
 import time
 from typing import Any
 
-from cubeyard._world import wire
-from cubeyard._world.machine import Answer, Finished, Machine, act
+from cubeyard.collectives.world import wire
+from cubeyard.collectives.world.machine import Answer, Finished, Machine, act
 from cubeyard.errors import InputError
 
 __all__ = ["Server"]

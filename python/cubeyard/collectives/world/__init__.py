@@ -1,6 +1,6 @@
 """The machine of a world of ranks: it performs the collectives of programs that run elsewhere.
 
-`cubeyard.torch.distributed` starts it, in a process of its own (`python -m cubeyard._world`) or within the program if
+`cubeyard.torch.distributed` starts it, in a process of its own (`python -m cubeyard.collectives.world`) or within the program if
 all ranks are threads of it. Nothing here imports PyTorch.
 
 - `machine`: the machine, which matches, performs and records the calls of the ranks; its core is Rust.
