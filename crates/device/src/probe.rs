@@ -1,8 +1,8 @@
 //! Measures latency and bandwidth of a machine's fabric (ADR-0049).
 //!
-//! A *case* is one transfer on a fresh machine: from the host to cubes near and far and back, and by a PE's
-//! DMA from and to memories near and far. Each is measured, compared with the closed form, and swept over sizes.
-//! [`invariants`] checks properties that hold on any sound machine.
+//! A *case* is one transfer on a fresh machine: between the host and near or far cubes, or between a PE's DMA engine
+//! and near or far memories, in both directions. Each case is measured, compared with the closed form, and swept over
+//! sizes. [`invariants`] checks properties that hold on any sound machine.
 
 mod cases;
 mod explained;
@@ -37,23 +37,23 @@ pub const SWEEP_BYTES: [u64; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 
 /// Measurement of one transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// Bytes that were moved.
+    /// Number of bytes moved.
     pub bytes: u64,
     /// Time from the request to its completion.
     pub latency: Span,
-    /// Latency on an idle machine by the closed form, by parts.
+    /// Latency on an idle machine by the closed form, split into parts.
     pub unloaded: LatencyParts,
     /// Bandwidth of the slowest link or memory on the route.
     pub bottleneck: Bandwidth,
 }
 
 impl Measured {
-    /// Returns the time by which the latency exceeds that on an idle machine.
+    /// Returns the time by which the latency exceeds the latency on an idle machine.
     pub fn wait(&self) -> Span {
         self.latency.saturating_sub(self.unloaded.total())
     }
 
-    /// Returns the bytes over the latency, in 10⁹ bytes per second.
+    /// Returns the bytes divided by the latency, in 10⁹ bytes per second.
     pub fn gb_per_second(&self) -> f64 {
         self.bytes as f64 / self.latency.ns()
     }
@@ -87,7 +87,7 @@ impl Serialize for Measured {
     }
 }
 
-/// Report of `cubeyard probe`: measurements of cases, and the properties that they show.
+/// Report of `cubeyard probe`: measurements of cases, and the checked properties.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProbeReport {
     /// Measurements of the cases.
@@ -122,12 +122,12 @@ pub struct CaseReport {
     pub sweep: Vec<Measured>,
     /// Route of the data at the reference size.
     pub route: Vec<Hop>,
-    /// Critical path at the reference size, if it was asked for.
+    /// Critical path at the reference size, if requested.
     #[serde(rename = "explain", skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<NamedStep>>,
 }
 
-/// A link on the route of the data, and the node at its end.
+/// Link on the route of the data, and the node at its end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Hop {
     /// Name of the node.
@@ -147,7 +147,7 @@ pub struct Hop {
     /// Time until the first flit has passed the node, counted from the start of the route.
     #[serde(rename = "cumulative_ns", serialize_with = "ns")]
     pub cumulative: Span,
-    /// Whether no link on the route is slower.
+    /// Whether this is a slowest link of the route.
     #[serde(rename = "bottleneck")]
     pub is_bottleneck: bool,
 }
@@ -170,7 +170,7 @@ pub fn measure(topology: &Topology, case: &Case) -> Result<CaseReport, RequestEr
 /// Returns the measurement of a completed request to memory.
 ///
 /// # Panics
-/// If the request is not completed, or a custom component answered it.
+/// If the request is pending, or a custom component answered it.
 pub fn measured<W: Watch>(machine: &Machine<W>, request: RequestId, bytes: u64) -> Measured {
     let completion = machine.completion(request).expect("it has been run");
     let unloaded = machine.view().unloaded_latency(request).expect("our own memory answered");

@@ -12,10 +12,10 @@ use crate::request::RequestError;
 use crate::serial::{at_ns, ns};
 use crate::topology::Topology;
 
-/// Observer of a run whose every flit was kept, such as the writer of a trace.
+/// Observer of a run with a complete flit log, such as a trace writer.
 pub type Watcher<'a, E> = &'a dyn Fn(&Machine<FlitLog>) -> Result<(), E>;
 
-/// A step of a critical path, with the names of its cause and place.
+/// Step of a critical path, with the names of its cause and place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NamedStep {
     /// Beginning of the step.
@@ -30,16 +30,16 @@ pub struct NamedStep {
     /// Node or link of the delay.
     #[serde(rename = "where")]
     pub place: String,
-    /// Number of the transfer that was waited for.
+    /// Number of the transfer that caused the wait.
     pub behind: Option<usize>,
 }
 
 impl CaseReport {
-    /// Measures a case on fresh machines, and its critical path if `explains`. `watcher` sees the run at the reference
-    /// size with every flit.
+    /// Measures a case on fresh machines, and finds its critical path if `explains` is set. `watcher` sees the run at
+    /// the reference size with every flit.
     ///
     /// # Panics
-    /// If the run is interrupted: it takes milliseconds, so do that between cases.
+    /// If the run is interrupted. It takes milliseconds, so interrupt between cases instead.
     pub fn measure<E: From<RequestError>>(
         topology: &Topology,
         case: &Case,
@@ -60,8 +60,8 @@ impl CaseReport {
 }
 
 impl PatternReport {
-    /// Runs a pattern on a fresh machine of the topology that it was read for, and finds critical paths if `explains`.
-    /// `watcher` sees the run with every flit.
+    /// Runs a pattern on a fresh machine of the topology that it was read for, and finds critical paths if `explains`
+    /// is set. `watcher` sees the run with every flit.
     pub fn measure<E: From<RunError>>(
         topology: &Topology,
         pattern: &Pattern,
