@@ -100,8 +100,8 @@ impl Report {
         served.min_by_key(|row| (row.policy.kind == Kind::Planned, row.outcome.peak_reserved))
     }
 
-    /// Returns the least memory of PyTorch with the recorded settings, or with its defaults; `None` unless
-    /// [`find_least`](Self::find_least) has found it, and if another allocator was recorded.
+    /// Returns the least memory of PyTorch with the recorded settings, or with its defaults; `None` if another
+    /// allocator was recorded, or if [`find_least`](Self::find_least) has not found it.
     pub(super) fn present_least(&self) -> Option<Bytes> {
         let recording = self.recording.as_ref();
         if recording.is_some_and(|recording| recording.by == RecordedBy::Cubeyard) {
