@@ -27,23 +27,23 @@ impl fmt::Display for Direction {
     }
 }
 
-/// Rows of equal length at equal distances, as a tile of a matrix lies in memory.
+/// Layout of equally long rows at a constant pitch, such as a tile of a matrix in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rows {
     /// Length of each row, in bytes.
     pub bytes: u64,
-    /// Distance between the beginnings of two rows, in bytes.
+    /// Distance between the starts of consecutive rows, in bytes.
     pub pitch: u64,
 }
 
 impl Rows {
-    /// Returns the distance from the first byte to the last when `bytes` are moved.
+    /// Returns the distance from the first byte to the end of the last when `bytes` are moved, in bytes.
     pub fn extent(self, bytes: u64) -> u64 {
         (bytes.div_ceil(self.bytes) - 1) * self.pitch + self.bytes
     }
 
-    /// Returns the offset from the first row and the length of each run of bytes in a range of the
-    /// moved data.
+    /// Returns the contiguous runs of a range of the moved data: for each, the offset from the first row and the
+    /// length, in bytes.
     pub fn segments(self, from: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> {
         let (mut at, end) = (from, from + bytes);
         std::iter::from_fn(move || {
@@ -55,39 +55,38 @@ impl Rows {
     }
 }
 
-/// Buffer of the host or of a PE that data comes from or goes to. Messages refer to it; they never
-/// hold the data.
+/// Data buffer of the host or of a PE. Messages refer to it; they never hold the data.
 pub type Buffer = Rc<RefCell<Vec<u8>>>;
 
-/// First address of a read that was never written, as the memory counts.
+/// First address of a read that was never written, relative to its memory.
 pub type Unwritten = Rc<Cell<Option<u64>>>;
 
-/// Part of a buffer, from an offset on.
+/// Part of a buffer that starts at an offset.
 #[derive(Clone, Debug)]
 pub struct Slice {
     /// Buffer that holds the part.
     pub buffer: Buffer,
-    /// Offset of the first byte in the buffer.
+    /// Offset of the first byte in the buffer, in bytes.
     pub offset: usize,
-    /// Set to the first address read that was never written.
+    /// Cell that receives the first address of the read that was never written.
     pub unwritten: Option<Unwritten>,
 }
 
 impl Slice {
-    /// Returns all of a buffer.
+    /// Returns a slice of the whole buffer.
     pub fn whole(buffer: &Buffer) -> Self {
         Self { buffer: Rc::clone(buffer), offset: 0, unwritten: None }
     }
 }
 
-/// An access to one memory, with its routes.
+/// Access to one memory, with its routes.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// Request that it belongs to.
+    /// Request that the access belongs to.
     pub request: RequestId,
     /// Direction of the data.
     pub direction: Direction,
-    /// Address of the first byte within the memory.
+    /// Address of the first byte, relative to the memory.
     pub address: u64,
     /// Length of the data, in bytes.
     pub bytes: u64,
@@ -95,22 +94,22 @@ pub struct Access {
     pub rows: Option<Rows>,
     /// Route to the memory.
     pub there: Route,
-    /// Route of the data or the acknowledgement; a posted write has none.
+    /// Route of the data or the acknowledgement back; `None` for a posted write.
     pub back: Option<Route>,
     /// Source or destination of the data, in data mode.
     pub data: Option<Slice>,
-    /// End of the last burst so far of a write, which its memory sets.
+    /// End of the latest burst of a write so far, set by the memory.
     pub written: Cell<Time>,
     /// Receiver of the completion.
     pub done: Done,
 }
 
-/// An access of a DMA engine.
+/// Access of a DMA engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dma {
     /// Direction of the data, as seen by the memory.
     pub direction: Direction,
-    /// Virtual address, or a physical one if it is not mapped.
+    /// Virtual address; used as a physical address if it is not mapped.
     pub address: u64,
     /// Length of the data, in bytes.
     pub bytes: u64,
@@ -119,18 +118,18 @@ pub struct Dma {
 }
 
 impl Dma {
-    /// Returns the distance from the first byte to the last in memory.
+    /// Returns the distance from the first byte to the end of the last in memory, in bytes.
     pub fn extent(&self) -> u64 {
         self.rows.map_or(self.bytes, |rows| rows.extent(self.bytes))
     }
 }
 
-/// An access whose address the PE's MMU translates.
+/// Access whose address the PE's MMU translates.
 #[derive(Clone, Debug)]
 pub struct VirtualAccess {
-    /// Request that it belongs to.
+    /// Request that the access belongs to.
     pub request: RequestId,
-    /// Range of addresses, and direction.
+    /// Address range and direction.
     pub dma: Dma,
     /// Source or destination of the data, in data mode.
     pub data: Option<Slice>,
@@ -143,19 +142,19 @@ pub struct VirtualAccess {
 pub enum Done {
     /// Tasks that wait for a signal.
     Signal(SignalId),
-    /// Processor of a PE, with its own number of the access.
+    /// Processor of a PE, with the number that it gave to the access.
     Core(NodeId, u64),
-    /// Processor of a PE: a message has come into a slot of one of its ports.
+    /// Processor of a PE: a message has arrived in a slot of one of its ports.
     Port {
         /// Processor of the receiving PE.
         node: NodeId,
-        /// Port that the message came to.
+        /// Port at which the message arrived.
         port: PortId,
         /// Length of the message, in bytes.
         bytes: u64,
-        /// Format of its elements.
+        /// Format of the message's elements.
         format: FormatId,
-        /// Slot that the message is in.
+        /// Slot that holds the message.
         slot: u32,
         /// Record of the send operation, if records are kept.
         record: Option<u32>,

@@ -1,11 +1,11 @@
 //! Contents of memory in data mode: exact to the byte, and sparse.
 //!
-//! A value appears at the time its write lands. Bytes that were never written read as zero, and can be told
-//! apart from zeros that were written.
+//! A value becomes visible when its write reaches the memory. Bytes that were never written read as zero, and can be
+//! distinguished from zeros that were written.
 
 use std::collections::BTreeMap;
 
-/// Page size of the store, in bytes; the simulated machine does not depend on it.
+/// Page size of this store, in bytes; it does not affect the simulated machine.
 const PAGE: usize = 4096;
 
 /// Contents of one memory.
@@ -30,7 +30,7 @@ impl Contents {
         self.note(address, at);
     }
 
-    /// Returns the bytes of a range; zero where nothing was written.
+    /// Returns the bytes of a range; bytes that were never written are zero.
     pub fn read(&self, address: u64, bytes: usize) -> Vec<u8> {
         let mut read = Vec::with_capacity(bytes);
         let mut at = address;
@@ -44,7 +44,7 @@ impl Contents {
         read
     }
 
-    /// Returns the address of the first byte in a range that was never written.
+    /// Returns the first address in a range that was never written.
     pub fn unwritten(&self, address: u64, bytes: u64) -> Option<u64> {
         let end = address + bytes;
         let known = self.written.range(..=address).next_back();

@@ -1,10 +1,9 @@
-//! Critical path of a request, found from its end to its beginning.
+//! Critical path of a request, traced backwards from its completion.
 //!
-//! Each event of a run follows directly from an earlier one: a flit enters a link because it has arrived, or
-//! because the flit before it has left; a burst starts because it was requested, or because its channel has
-//! become free. Following these causes backwards gives steps without gaps between them, which add up to the
-//! latency to the picosecond. If the cause is traffic of another request, the step is a wait and names that
-//! request.
+//! Each event of a run follows directly from an earlier one: a flit enters a link because it has arrived, or because
+//! the previous flit has left; a burst starts because it was requested, or because its channel has become free.
+//! Following these causes backwards gives steps without gaps, which add up to the latency to the picosecond. If the
+//! cause is traffic of another request, the step is a wait that names that request.
 
 mod index;
 
@@ -18,7 +17,7 @@ use crate::message::{Access, Direction, RequestId};
 use crate::model::Burst;
 use index::Index;
 
-/// An interval of the critical path, with its cause.
+/// Interval of the critical path, with its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathStep {
     /// Beginning of the interval.
@@ -40,17 +39,17 @@ pub enum Cause {
     Wire(LinkId),
     /// Bursts of this request in a memory.
     Service(NodeId),
-    /// Wait for a link that carries flits of another request; with finite buffers also for a free place
-    /// behind the link, or in a queue before it, and then without a request.
+    /// Wait for a link that carries flits of another request. With finite buffers, also a wait for a free place behind
+    /// the link or in a queue before it; this wait names no request.
     LinkWait(LinkId, Option<RequestId>),
-    /// Wait for a serial node that processes the overheads of other transfers.
+    /// Wait for a serial node that processes the overhead of other transfers.
     NodeWait(NodeId),
     /// Wait for a channel of a memory that moves bursts of another request.
     ChannelWait(NodeId, RequestId),
 }
 
 impl Cause {
-    /// Returns the name of the cause, its place, and the request that was waited for.
+    /// Returns the name of the cause, its place, and the request that blocked the path.
     pub fn describe<W: Watch>(
         &self,
         machine: &Machine<W>,
@@ -70,10 +69,10 @@ impl Cause {
     }
 }
 
-/// Returns the critical path of a request to memory: steps from the request to its completion, without gaps.
+/// Returns the critical path of a memory request: steps without gaps from its submission to its completion.
 ///
-/// Returns `None` for launches, for requests that are not done, and where a custom component answers. Reads
-/// the whole log; use [`Explainer`] for many requests.
+/// Returns `None` for launches, for pending requests, and if a custom component answers. Reads the whole log; use
+/// [`Explainer`] for many requests.
 pub fn explain(machine: &Machine<FlitLog>, request: RequestId) -> Option<Vec<PathStep>> {
     Explainer::new(machine).explain(request)
 }
@@ -130,7 +129,7 @@ struct Origin {
 struct Path<'m, 'i> {
     machine: &'m Machine<FlitLog>,
     index: &'i mut Index,
-    /// Steps of the path, the last one first.
+    /// Steps of the path, in reverse order.
     steps: Vec<PathStep>,
 }
 
@@ -141,8 +140,8 @@ impl Path<'_, '_> {
         }
     }
 
-    /// Follows a transfer back from the delivery of a flit (the last if `None`) to the request for the first
-    /// link. Returns the flit that made that request.
+    /// Follows a transfer back from the delivery of a flit (the last flit if `None`) to the request for the first link.
+    /// Returns the flit that made that request.
     fn transfer(&mut self, transfer: usize, flit: Option<u64>, delivered: Time) -> Origin {
         let hops = self.machine.view().log().transfers()[transfer].route.len();
         let last = |hop| self.index.last(transfer, hop);
@@ -166,7 +165,8 @@ impl Path<'_, '_> {
         self.machine.view().engine().observer().crossings()[place]
     }
 
-    /// Finds the flit whose arrival let another leave the node behind a hop, or be delivered there, at `at`.
+    /// Finds the flit whose arrival allowed another flit to leave the node behind a hop, or to be delivered there, at
+    /// `at`.
     fn node(&mut self, transfer: usize, hop: usize, now: usize, at: Time, end: bool) -> usize {
         let node = self.machine.view().network().link(self.crossing(now).link).to;
         let stores = self.machine.view().network().nodes()[node.index()].forwarding
@@ -191,8 +191,8 @@ impl Path<'_, '_> {
         self.step(start, from, Cause::NodeWait(node));
     }
 
-    /// Goes back over a link to the time at which the flit, or one of its transfer that it followed without a
-    /// gap, requested it.
+    /// Goes back over a link to the time at which it was requested by the flit, or by an earlier flit of the same
+    /// transfer that it followed without a gap.
     fn link(&mut self, now: &mut usize) -> Time {
         let link = self.crossing(*now).link;
         let Crossing { end, arrived, .. } = self.crossing(*now);
@@ -205,7 +205,7 @@ impl Path<'_, '_> {
             }
             let before = self.index.before(*now);
             let Some(before) = before.filter(|&before| self.crossing(before).end > asked) else {
-                // Not the link was in use, but no place behind it was free, or the flit stood in a queue.
+                // The link was not in use: no place behind it was free, or the flit was in a queue.
                 self.step(asked, start, Cause::LinkWait(link, None));
                 return asked;
             };

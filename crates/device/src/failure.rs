@@ -18,12 +18,12 @@ pub(crate) struct Failure {
 pub(crate) struct Failures(RefCell<BTreeMap<RequestId, Failure>>);
 
 impl Failures {
-    /// Notes a failure of a request, unless it has one.
+    /// Records a failure of a request, unless one is already recorded.
     pub(crate) fn note(&self, request: RequestId, origin: NodeId, what: String) {
         self.0.borrow_mut().entry(request).or_insert(Failure { origin, what });
     }
 
-    /// Adds the place in the program to the failure of a request, if it was found here.
+    /// Adds the place in the program to the failure of a request, if the failure was found here.
     pub(crate) fn locate(&self, request: RequestId, is_here: impl Fn(NodeId) -> bool, place: &str) {
         let mut failures = self.0.borrow_mut();
         if let Some(failure) = failures.get_mut(&request).filter(|it| is_here(it.origin)) {

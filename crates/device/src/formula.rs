@@ -1,11 +1,10 @@
 //! Closed form of the latency of a request on an otherwise idle machine, split into its parts.
 //!
-//! Flit `j` of a transfer leaves link `h` at the latest of three times: when it arrived and crossed by
-//! itself; when the first flit arrived and `j + 1` flits crossed without a gap; or, if data comes out of
-//! memory in rounds, when the first flit of the last round arrived and the others followed. Times between
-//! these grow linearly, so no other flit can be the latest. The computation takes one step per link, whatever
-//! the size, and shares nothing with the engine but the rules (`docs/machine-rules.md`). It does not cover
-//! finite buffers, nor banks with rows.
+//! Flit `j` of a transfer leaves link `h` at the latest of three times: when it arrived and crossed by itself; when the
+//! first flit arrived and `j + 1` flits crossed without a gap; or, if data comes out of memory in rounds, when the
+//! first flit of the last round arrived and the others followed. Between these flits, times grow linearly, so no other
+//! flit can be the latest. The computation takes one step per link, regardless of the size. It shares only the rules
+//! with the engine (`docs/machine-rules.md`). It covers neither finite buffers nor banks with rows.
 
 use cubeyard_sim::{Forwarding, LinkId, Network, Route, Span};
 
@@ -32,8 +31,8 @@ impl LatencyParts {
     }
 }
 
-/// Returns the latency of an access on an otherwise idle machine, from the time at which it is made by a
-/// component with this `overhead`, to or from a memory with these channels.
+/// Returns the latency of an access to a memory with these channels on an otherwise idle machine, from the time at
+/// which a component with this `overhead` makes it.
 pub fn unloaded_latency(
     network: &Network,
     memory: &ChannelsSpec,
@@ -53,7 +52,7 @@ pub fn unloaded_latency(
     done.0
 }
 
-/// A time, as the parts of the latency that led to it.
+/// Point in time, as the sum of the latency parts that led to it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Point(LatencyParts);
 
@@ -88,13 +87,12 @@ impl Point {
     }
 }
 
-/// Times at which flits request their first link.
+/// Times at which flits request the first link of a route.
 #[derive(Clone, Copy)]
 enum Asks {
     /// All flits at one time.
     At(Point),
-    /// Each flit when its bursts end, all of which were requested at once; each channel serves one burst in a
-    /// round.
+    /// Each flit when its bursts end. All bursts are requested at once, and each channel serves one burst per round.
     Rounds { from: Point, burst: u64, channels: u64, per_flit: u64, bursts: u64 },
 }
 
@@ -150,9 +148,9 @@ impl Form<'_> {
         let last_bytes = self.flit_bytes(flits - 1);
         let last = self.flit_service(last_bytes.div_ceil(self.memory.burst_bytes));
         let delivered = |flit| self.carry(there, Asks::At(start), flit);
-        // The flits that share channels follow each other. Either the first of them came so early that
-        // all bursts go without a gap, or the last finds its channels free; or, being short, it comes
-        // on the heels of the one before.
+        // Flits that share channels follow each other. The end is the latest of three cases: the first of these flits
+        // came so early that all bursts follow without a gap; the last flit finds its channels free; or the last flit,
+        // being short, arrives directly behind the previous one.
         let channels = (0..flits.min(per_round)).map(|first| {
             let count = (flits - first).div_ceil(per_round);
             let final_flit = first + (count - 1) * per_round;
@@ -224,7 +222,7 @@ impl Form<'_> {
     fn cross(&self, leg: &[LinkId], asks: Asks, flit: u64, stored: bool) -> Point {
         let before = flit.saturating_sub(1);
         let round = asks.first_of_round(before);
-        // When the first flit, the first of the round, the one before, and this one ask.
+        // Request times of the first flit, the first flit of the round, the previous flit, and this flit.
         let mut first = asks.of(0);
         let mut others = [round, before, flit].map(|number| asks.of(number));
         for (hop, &link) in leg.iter().enumerate() {
@@ -239,7 +237,7 @@ impl Form<'_> {
                 .max(a.serial(full.saturating_mul(before - round)));
             let this =
                 if flit == 0 { first.serial(full) } else { others[2].max(b).serial(span(flit)) };
-            // A flit of no bytes is on the wire for a picosecond at least.
+            // A flit without payload is on the wire for at least one picosecond.
             let wire = if full == 0 { propagation.max(1) } else { propagation };
             let charged = if stored && hop + 1 == leg.len() { 0 } else { self.overhead(link) };
             first = in_a_row(1).wire(wire).overhead(charged);

@@ -1,4 +1,4 @@
-//! Numbers by which requests, commands, PEs and their ports are known.
+//! Identifiers of requests, commands, PEs and ports.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ impl RequestId {
     /// Returns the id of the request at `index` of the log.
     ///
     /// # Panics
-    /// Beyond 2³² − 1.
+    /// If `index` exceeds 2³² − 1.
     pub fn new(index: usize) -> Self {
         Self(u32::try_from(index).expect("fewer than 2³² requests"))
     }
@@ -37,8 +37,8 @@ pub type CommandId = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u32);
 
-/// Number of the format of a message's elements. Its meaning is up to the programs; both ends of a
-/// channel must name the same.
+/// Number of the element format of a message. Programs define its meaning; both ends of a channel must use the same
+/// number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FormatId(pub u8);
 
@@ -53,7 +53,7 @@ pub struct PeRef {
     pub pe: PeId,
 }
 
-/// PEs of one SIP: the same ones of each of some cubes.
+/// PEs of one SIP: the same PEs in each of the selected cubes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeGrid {
     /// SIP of the PEs.
@@ -73,14 +73,14 @@ impl PeGrid {
     }
 }
 
-/// A PE alone.
+/// Grid of a single PE.
 impl From<PeRef> for PeGrid {
     fn from(PeRef { sip, cube, pe }: PeRef) -> Self {
         Self { sip, cubes: vec![cube], pes: vec![pe] }
     }
 }
 
-/// As in `sip0.cube3.pe2`.
+/// Formats a PE as in `sip0.cube3.pe2`.
 impl fmt::Display for PeRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.sip, self.cube, self.pe)

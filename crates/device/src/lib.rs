@@ -2,9 +2,9 @@
 //!
 //! Internal: programs use the crate `cubeyard`.
 //!
-//! A [`Topology`](topology::Topology) has the components and the wires between them; a
-//! [`Machine`](machine::Machine) of it runs in simulated time. It accepts requests, and reports when each was done
-//! and how its time was spent. First one read on an idle machine:
+//! A [`Topology`](topology::Topology) describes the components and the wires between them; a
+//! [`Machine`](machine::Machine) simulates it in time. The machine accepts requests, and reports when each was done and
+//! how its time was spent. First, one read on an idle machine:
 //!
 //! ```
 //! use cubeyard_device::explain::{Cause, explain, sum};
@@ -14,7 +14,7 @@
 //! use cubeyard_device::topology::Topology;
 //! use cubeyard_sim::{Span, Stop};
 //!
-//! // Two SIPs of 4×4 cubes of 8 PEs. `Topology::read` reads a file of your own.
+//! // Two SIPs of 4×4 cubes of 8 PEs. `Topology::read` reads a custom file.
 //! let topology = Topology::embedded();
 //! let mut machine = Machine::new(topology.clone());
 //!
@@ -30,7 +30,7 @@
 //! assert_eq!(completion.outcome, Outcome::Moved { bytes: 16 << 10 });
 //! assert_eq!(completion.latency(), Span::from_ps(82_040));
 //!
-//! // The closed form gives the same, because the machine was idle.
+//! // The closed form gives the same latency, because the machine was idle.
 //! assert_eq!(machine.view().unloaded_latency(request).unwrap().total(), completion.latency());
 //!
 //! // Now two readers at once, on a fresh machine that keeps every flit.
@@ -43,11 +43,11 @@
 //! let completion = machine.completion(second).unwrap();
 //! assert_eq!(completion.latency(), Span::from_ps(158_080));
 //!
-//! // The steps of its critical path have no gaps, so they add up to the picosecond.
+//! // The steps of the critical path have no gaps, so they add up to the latency, to the picosecond.
 //! let steps = explain(&machine, second).unwrap();
 //! assert_eq!(sum(&steps, |_| true), completion.latency());
 //!
-//! // For 55.96 ns it waited for the other read, which used the memory's channels.
+//! // The second read waited 55.96 ns for the first, which used the memory's channels.
 //! let behind_the_first = |cause| matches!(cause, Cause::ChannelWait(_, other) if other == first);
 //! assert_eq!(sum(&steps, behind_the_first), Span::from_ps(55_960));
 //! # Ok::<(), cubeyard_device::request::RequestError>(())
@@ -58,15 +58,15 @@
 //! - [`topology`]: topology files, the nodes, links and routes built from them;
 //! - [`machine`]: the machine, and a builder that can replace its components by custom ones;
 //! - [`request`]: requests and their outcomes; [`message`]: messages between components;
-//! - [`model`]: the components, one file each; [`pe`]: execution of kernels on a PE; [`contents`]: contents of memory, in
-//!   data mode;
+//! - [`model`]: the components, one file each; [`pe`]: execution of kernels on a PE; [`contents`]: contents of memory
+//!   in data mode;
 //! - [`log`], [`explain`]: records of transfers, and critical paths; [`trace`]: a run as a trace for Perfetto;
 //! - [`race`], [`notice`]: data races and other faults of programs;
 //! - [`formula`]: latency of a transfer on an idle machine, without simulation;
 //! - [`probe`]: measurements of the fabric, as the command `cubeyard probe` runs them.
 //!
-//! `docs/machine.md` follows one transfer by hand; `docs/machine-rules.md` has the rules of time.
-//! `examples/own_component.rs` is a custom memory controller. The crate reads no file, clock or environment.
+//! `docs/machine.md` follows one transfer by hand; `docs/machine-rules.md` states the timing rules.
+//! `examples/own_component.rs` is a custom memory controller. The crate reads no file, clock or environment variable.
 
 mod access;
 pub mod contents;

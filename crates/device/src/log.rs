@@ -1,4 +1,4 @@
-//! Records of transfers, and of the flits of transfers if they are kept.
+//! Records of transfers, and optionally of their flits.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,11 +14,11 @@ pub struct TransferRecord {
     pub request: Option<RequestId>,
     /// Kind of the transfer.
     pub kind: TransferKind,
-    /// Links that the transfer takes.
+    /// Links on the route of the transfer.
     pub route: Route,
     /// Payload, in bytes.
     pub bytes: u64,
-    /// Time at which the transfer began.
+    /// Start time of the transfer.
     pub begun: Time,
     /// Time of delivery; `None` while the transfer is in flight.
     pub delivered: Option<Time>,
@@ -33,11 +33,11 @@ pub enum TransferKind {
     Access,
     /// Data of a read or acknowledgement of a write, on the way from a memory.
     Answer,
-    /// A message of a launch, or of mappings.
+    /// Message of a launch, or of a change of mappings.
     Command,
-    /// A message between PEs, or the credit for one.
+    /// Message between PEs, or the credit for one.
     Message,
-    /// A message of a custom component.
+    /// Message of a custom component.
     Custom,
 }
 
@@ -53,37 +53,37 @@ impl TransferKind {
     }
 }
 
-/// An observer that keeps a log of a machine.
+/// Observer that keeps a log of a machine.
 pub trait Watch: Observer<Message> {
     /// Returns the records of transfers.
     fn log(&self) -> &Log;
 
-    /// Returns every crossing of a link by a flit, in the order in which links were granted; empty if
-    /// crossings are not kept.
+    /// Returns every crossing of a link by a flit, in the order in which the links were granted; empty if crossings are
+    /// not recorded.
     fn crossings(&self) -> &[Crossing] {
         &[]
     }
 }
 
-/// Records of all transfers, or of all but those of programs on PEs.
+/// Records of all transfers, optionally without the transfers of programs on PEs.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     transfers: Vec<TransferRecord>,
-    /// Number of the first transfer that is kept.
+    /// Number of the first transfer in the log.
     first: u64,
-    /// Numbers of the transfers that are kept, if those of programs are not.
+    /// Numbers of the recorded transfers, if transfers of programs are not recorded.
     kept: Option<Vec<TransferId>>,
 }
 
 impl Log {
-    /// Returns a log without the loads, stores and messages of programs, whose size does not grow with the
-    /// data they move. Other requests are kept, and so are commands, from which
-    /// [`MachineView::stages`](crate::machine::MachineView::stages) is computed.
+    /// Returns a log without the loads, stores and messages of programs, so that its size does not grow with the data
+    /// they move. It still records other requests and commands;
+    /// [`MachineView::stages`](crate::machine::MachineView::stages) is computed from the commands.
     pub fn without_programs() -> Self {
         Self { kept: Some(Vec::new()), ..Self::default() }
     }
 
-    /// Returns the transfers that are kept, in the order of their numbers.
+    /// Returns the recorded transfers, in the order of their numbers.
     pub fn transfers(&self) -> &[TransferRecord] {
         &self.transfers
     }
@@ -91,12 +91,12 @@ impl Log {
     /// Returns one transfer.
     ///
     /// # Panics
-    /// If it is not kept.
+    /// If the transfer is not in the log.
     pub fn transfer(&self, transfer: TransferId) -> &TransferRecord {
         &self.transfers[self.index(transfer).expect("it is kept")]
     }
 
-    /// Removes all transfers so far, which must have been delivered.
+    /// Removes all transfers so far; all of them must have been delivered.
     pub fn forget(&mut self) {
         self.first += self.transfers.len() as u64;
         self.transfers.clear();
@@ -175,7 +175,7 @@ impl Watch for Log {
     }
 }
 
-/// A log that also keeps every crossing of a link by a flit, as explanations and traces need.
+/// Log that also records every crossing of a link by a flit, as explanations and traces need.
 #[derive(Clone, Debug, Default)]
 pub struct FlitLog {
     log: Log,

@@ -1,4 +1,4 @@
-//! A machine that runs: the parts of a topology, and requests to them.
+//! A machine: the simulated parts of a topology, and the requests to them.
 
 mod builder;
 mod command;
@@ -54,10 +54,10 @@ pub struct Machine<W = Log> {
     engine: Engine<Part, W>,
     /// Number of requests submitted so far.
     made: usize,
-    /// Requests that were not retired.
+    /// Requests that are not retired.
     requests: BTreeMap<RequestId, Submitted>,
     last_mapping: Option<LastMapping>,
-    /// Devices whose firmware translates the region ids of each SIP.
+    /// Device of each SIP, whose firmware translates the SIP's region ids.
     regions: BTreeMap<SipId, Weak<dyn DeviceMemory>>,
 }
 
@@ -75,7 +75,7 @@ enum Detail {
     Command(Rc<HostCommand>),
 }
 
-/// A checked request: the node that it starts at, and the message that starts it.
+/// Checked request: its start node, and the message that starts it.
 struct Start {
     node: NodeId,
     message: Message,
@@ -96,7 +96,7 @@ impl<W: Watch> Machine<W> {
         self.shared.wiring.topology()
     }
 
-    /// Returns the present simulated time.
+    /// Returns the current simulated time.
     pub fn now(&self) -> Time {
         self.engine.now()
     }
@@ -106,12 +106,12 @@ impl<W: Watch> Machine<W> {
         MachineView { machine: self }
     }
 
-    /// Submits a request, now.
+    /// Submits a request at the current time.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, RequestError> {
         self.submit_with(request.into())
     }
 
-    /// Submits a request with a time, a buffer or signals to wait for.
+    /// Submits a request with a time, a buffer, or signals to wait for.
     pub fn submit_with(&mut self, submission: Submission<'_>) -> Result<RequestId, RequestError> {
         let Submission { request: body, at, buffer, after } = submission;
         let request = RequestId::new(self.made);
@@ -138,7 +138,7 @@ impl<W: Watch> Machine<W> {
         Ok(request)
     }
 
-    /// Returns the time that the host takes to prepare a request, before it is sent.
+    /// Returns the time that the host takes to prepare a request before sending it.
     fn preparation(&self, body: &Request) -> Span {
         match body {
             Request::KernelLaunch { .. } => self.topology().spec().host_launch,
@@ -146,10 +146,10 @@ impl<W: Watch> Machine<W> {
         }
     }
 
-    /// Loads the program that a launch runs on a PE, before it starts.
+    /// Loads the program that a launch runs on a PE. Call it before the launch starts.
     ///
     /// # Panics
-    /// If the machine has no such PE, or a component of your own is its processor.
+    /// If the machine has no such PE, or a custom component is its processor.
     pub fn load(&mut self, launch: RequestId, pe: PeRef, program: Box<dyn Program>) {
         let node = self.topology().pe_cpu(pe);
         match self.engine.component_mut(node) {
@@ -158,12 +158,12 @@ impl<W: Watch> Machine<W> {
         }
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     pub fn run(&mut self) -> Stop {
         self.engine.run()
     }
 
-    /// Runs until nothing is left to happen, or until `deadline` is over.
+    /// Runs until no event is left, or until `deadline` has passed.
     pub fn run_until(&mut self, deadline: Time) -> Stop {
         self.engine.run_until(deadline)
     }
@@ -184,7 +184,7 @@ impl<W: Watch> Machine<W> {
         Some(Completion { request, made: *made, done, outcome })
     }
 
-    /// Forgets a request that is done, with its logs and reports. Its number is not used again.
+    /// Forgets a completed request, with its logs and reports. Its number is not reused.
     pub fn retire(&mut self, request: RequestId) {
         let Some(Submitted { done, detail, .. }) = self.requests.remove(&request) else { return };
         let tasks = self.engine.tasks();
@@ -203,7 +203,7 @@ impl<W: Watch> Machine<W> {
         }
     }
 
-    /// Stops the programs of a launch, and describes what each waited for.
+    /// Stops the programs of a launch, and describes the event that each waited for.
     pub fn stop_programs(&mut self, launch: RequestId) -> Vec<String> {
         let Some(command) = self.command_of(launch).cloned() else { return Vec::new() };
         let mut waiting = Vec::new();
@@ -218,7 +218,7 @@ impl<W: Watch> Machine<W> {
         waiting
     }
 
-    /// Forgets the contents of a range of memory, as when it is freed. It takes no simulated time.
+    /// Forgets the contents of a memory range, for example when it is freed. Takes no simulated time.
     pub fn forget(&mut self, address: PhysAddr, bytes: u64) {
         let Ok(node) = self.topology().resolve(address) else { return };
         let from = address.sub_offset().get();
@@ -235,27 +235,27 @@ impl<W: Watch> Machine<W> {
         self.regions.insert(sip, device);
     }
 
-    /// Returns the log, to be changed.
+    /// Returns mutable access to the log.
     pub fn watch_mut(&mut self) -> &mut W {
         self.engine.observer_mut()
     }
 
-    /// Keeps every operation of the PEs from now on, for [`MachineView::ops`].
+    /// Starts recording every operation of the PEs, for [`MachineView::ops`].
     pub fn keep_ops(&self) {
         self.shared.ops.borrow_mut().keep();
     }
 
-    /// Takes the log of the PEs' operations and stops keeping it.
+    /// Takes the log of the PEs' operations and stops recording.
     pub fn take_ops(&self) -> OpLog {
         self.shared.ops.take()
     }
 
-    /// Calls a function with the race detector, which runs in data mode only.
+    /// Calls a function with the race detector; `None` without data mode.
     pub fn races<T>(&self, act: impl FnOnce(&mut Races) -> T) -> Option<T> {
         self.shared.races.with(act)
     }
 
-    /// Returns the time for which each link has been in use, by link.
+    /// Returns the total busy time of each link, by link.
     pub(crate) fn busy(&mut self) -> Vec<Span> {
         self.engine.busy()
     }

@@ -20,11 +20,10 @@ pub use crate::access::{
 };
 pub use crate::ids::RequestId;
 
-/// Content of a transfer or of a call, by its receiver. It is moved about a dozen times on its way, so long
-/// contents are boxed.
+/// Content of a transfer or of a call, by receiver. A message is moved about a dozen times, so long contents are boxed.
 #[derive(Debug)]
 pub enum Message {
-    /// To a memory: read, or store the data that comes with this.
+    /// To a memory: read, or store the data that travels with this message.
     Memory(Box<Access>),
     /// To a part that makes accesses: the PCIe endpoint, an `M_CPU` or a PE's DMA.
     Requester(RequesterMessage),
@@ -38,7 +37,7 @@ pub enum Message {
     PeDma(PeDmaMessage),
     /// To a `PE_CPU`.
     PeCpu(PeCpuMessage),
-    /// To a component of the user's own.
+    /// To a custom component.
     Custom(Box<dyn Any>),
 }
 
@@ -47,7 +46,7 @@ const _: () = assert!(size_of::<Message>() <= 48, "a message is moved often: kee
 /// Message to a part that makes accesses.
 #[derive(Debug)]
 pub enum RequesterMessage {
-    /// Make this access.
+    /// Request to make this access.
     Issue(Box<Access>),
     /// From a memory: the data of a read, or the acknowledgement of a write.
     Answer(Box<Access>),
@@ -90,7 +89,7 @@ impl Message {
         }
     }
 
-    /// Returns whether a program of a PE caused it, and not a request.
+    /// Returns whether a program on a PE caused the message, rather than a request.
     pub(crate) fn is_of_program(&self) -> bool {
         match self {
             Self::Memory(access)
@@ -105,7 +104,7 @@ impl Message {
     }
 }
 
-/// Wraps the message of each kind of receiver.
+/// Implements the conversion into [`Message`] for each kind of receiver.
 macro_rules! receivers {
     ($($receiver:ident: $message:ty),* $(,)?) => {$(
         impl From<$message> for Message {

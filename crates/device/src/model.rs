@@ -1,4 +1,4 @@
-//! The active parts of a machine, each in its file.
+//! Active parts of a machine, one file each.
 
 mod io_cpu;
 mod m_cpu;
@@ -22,8 +22,8 @@ use cubeyard_sim::{Component, Context, Delivery, Flit};
 
 use crate::message::Message;
 
-/// A part at a node. Frequent parts are variants, which is faster than a call through a pointer; a user's
-/// own goes into [`Part::Custom`].
+/// Active part at a node. Frequent parts are variants, which is faster than a call through a pointer; custom components
+/// use [`Part::Custom`].
 pub enum Part {
     /// An HBM controller or an SRAM.
     Memory(Memory),
@@ -37,12 +37,12 @@ pub enum Part {
     MCpu(MCpu),
     /// The processor of a PE.
     PeCpu(PeCpu),
-    /// A component of the user's own.
+    /// A custom component.
     Custom(Box<dyn Component<Message = Message>>),
 }
 
 impl Part {
-    /// Hands a message to the part, whose own type it is; whether it was sent or called makes no difference.
+    /// Passes a message to the part with the matching type, whether the message was sent or called.
     fn handle(&mut self, message: Message, context: &mut Context<Message>) {
         match (self, message) {
             (Self::Memory(part), Message::Memory(access)) => part.handle(access, context),
@@ -109,7 +109,7 @@ impl Component for Part {
             Self::Memory(part) => part.wake(token, context),
             Self::PeCpu(part) => part.wake(token, context),
             Self::Custom(part) => part.wake(token, context),
-            // The others set no alarms.
+            // The other parts set no alarms.
             _ => {}
         }
     }

@@ -1,5 +1,5 @@
-//! Faults of programs that do not stop them: unmapped accesses to physical memory that the program was not
-//! given, and messages that were never received.
+//! Faults of programs that do not stop them: unmapped accesses to physical memory outside the launch's arguments, and
+//! messages that were never received.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,17 +14,17 @@ use crate::request::PeRef;
 /// Largest number of notices kept for one program on a PE.
 const MOST_OF_PROGRAM: usize = 8;
 
-/// Largest number of notices kept in all.
+/// Largest number of notices kept in total.
 const MOST: usize = 4096;
 
-/// A fault of a command of a program.
+/// Fault of a program's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Launch of the program.
     pub launch: RequestId,
     /// The `PE_CPU` that runs the program.
     pub pe: NodeId,
-    /// Command that caused it.
+    /// Command that caused the fault.
     pub command: CommandId,
     /// Kind of fault.
     pub what: Noticed,
@@ -33,12 +33,11 @@ pub struct Notice {
 /// Kind of fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noticed {
-    /// An access to unmapped addresses was taken as one to physical addresses that belong to no argument of
-    /// the launch.
+    /// An access to unmapped addresses was made to physical addresses that belong to no argument of the launch.
     Stray {
         /// Direction of the access.
         direction: Direction,
-        /// Addresses from the first to one past the last.
+        /// Address range, end exclusive.
         range: Range<u64>,
     },
     /// A message that the command sent was never received, and was dropped.
@@ -50,7 +49,7 @@ pub enum Noticed {
     },
 }
 
-/// Notices so far, and the memory given to launches.
+/// Notices so far, and the physical memory that launches may access.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     /// Physical memory of the arguments of launches in flight, as sorted ranges.
@@ -59,14 +58,13 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Records the physical memory that a launch was given.
+    /// Records the physical memory that a launch may access.
     pub(crate) fn give(&mut self, launch: RequestId, mut ranges: Vec<Range<u64>>) {
         ranges.sort_unstable_by_key(|range| range.start);
         self.given.insert(launch, ranges.into());
     }
 
-    /// Checks an access to physical memory by an unmapped address. Launches without recorded memory are not
-    /// checked.
+    /// Checks an access to physical memory by an unmapped address. Does not check launches without recorded memory.
     pub(crate) fn fell_through(
         &mut self,
         launch: RequestId,
@@ -94,18 +92,18 @@ impl Notices {
         }
     }
 
-    /// Removes and returns the notices of some launches.
+    /// Removes and returns the notices of the selected launches.
     pub(crate) fn take(&mut self, mut of: impl FnMut(RequestId) -> bool) -> Vec<Notice> {
         self.found.extract_if(.., |notice| of(notice.launch)).collect()
     }
 
-    /// Removes the memory recorded for a launch that has ended.
+    /// Removes the recorded memory of a launch that has ended.
     pub(crate) fn forget(&mut self, launch: RequestId) {
         self.given.remove(&launch);
     }
 }
 
-/// Returns whether a range is covered by others, which are sorted and may touch.
+/// Returns whether a range is covered by the `given` ranges, which are sorted and may touch.
 fn is_within(range: &Range<u64>, given: &[Range<u64>]) -> bool {
     let mut at = range.start;
     while at < range.end {

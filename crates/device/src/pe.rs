@@ -1,13 +1,13 @@
 //! Execution of a kernel on a PE: commands, and the engines that carry them out.
 //!
-//! `PE_CPU` runs the kernel: each call costs it a dispatch and becomes a [`Command`] of the scheduler, which
-//! hands it to an engine: DMA reads, DMA writes, or the compute engine, which streams strips from the TCM through
-//! the matrix or vector unit and back (or one of two such engines, if the topology gives each unit its own). An engine serves commands in the order of dispatch, and begins one when its
-//! [dependencies](Command::after) are done. So loads run ahead of their uses, as far as the window of commands
-//! under way allows.
+//! `PE_CPU` runs the kernel. Each call costs one dispatch and becomes a [`Command`] of the scheduler, which passes it
+//! to an engine: DMA reads, DMA writes, or the compute engine. The compute engine streams strips from the TCM through
+//! the matrix or vector unit and back; the topology may give each unit a separate engine. An engine serves commands in
+//! the order of dispatch, and begins a command when its [dependencies](Command::after) are done. So loads run ahead of
+//! their uses, as far as the window of commands in flight allows.
 //!
-//! The meaning of a command, and in data mode its result, is up to the [`Program`]: the device moves bytes and
-//! spends time. Only DMA meets other traffic. The rest is arithmetic on times, so a run of commands without DMA
+//! The [`Program`] defines the meaning of a command and, in data mode, its result: the device moves bytes and spends
+//! time. Only DMA competes with other traffic. The rest is arithmetic on times, so a sequence of commands without DMA
 //! costs no event.
 
 mod chunks;
@@ -39,10 +39,10 @@ use cubeyard_sim::Time;
 pub use crate::access::Dma;
 pub use crate::ids::{CommandId, FormatId, PortId};
 
-/// Token of the core's alarm among those of its `PE_CPU`.
+/// Token of the core's alarm among the alarms of its `PE_CPU`.
 pub(crate) const ALARM: u64 = u64::MAX;
 
-/// A part of a command: loads, computations and stores are counted separately.
+/// Part of a command; loads, computations and stores are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandPart {
     /// Load of this index.
@@ -53,24 +53,24 @@ pub enum CommandPart {
     Store(u32),
 }
 
-/// A program of a PE.
+/// Program of a PE.
 ///
-/// A program is asked for instructions one at a time. In data mode it is given the loaded bytes and asked for the
-/// stored ones, in an order that respects the dependencies.
+/// The core asks a program for one instruction at a time. In data mode, it passes loaded bytes to the program and asks
+/// for the bytes to store, in an order that respects the dependencies.
 pub trait Program: fmt::Debug {
-    /// Returns the next instruction, none at the end, or an error in words. It is not called again after
-    /// the end or an error.
+    /// Returns the next instruction, `None` at the end, or an error message. It is not called again after the end or an
+    /// error.
     fn next(&mut self) -> Result<Option<Instruction>, String>;
-    /// Returns all instructions, if they are known from the beginning and the program wants no bytes: then
-    /// [`next`](Self::next) is not called.
+    /// Returns all instructions, if they are known in advance and the program needs no bytes. Then [`next`](Self::next)
+    /// is not called.
     fn instructions(&self) -> Option<Rc<Instructions>> {
         None
     }
-    /// Returns whether the program wants the bytes of its loads and stores.
+    /// Returns whether the program needs the bytes of its loads and stores.
     fn has_data(&self) -> bool {
         false
     }
-    /// Takes loaded bytes; `unwritten` is the first address of them that was never written.
+    /// Receives loaded bytes; `unwritten` is their first address that was never written.
     fn loaded(
         &mut self,
         command: CommandId,
@@ -81,18 +81,18 @@ pub trait Program: fmt::Debug {
         let _ = (command, load, bytes, unwritten);
         Ok(())
     }
-    /// Takes the index of the port that a command received from, if it had the choice among
+    /// Receives the index of the port that a command received from, if it could choose among
     /// [several](Work::ReceiveAny). It is called before [`loaded`](Self::loaded).
     fn chosen(&mut self, command: CommandId, place: usize) -> Result<(), String> {
         let _ = (command, place);
         Ok(())
     }
-    /// Performs a computation that is done.
+    /// Performs a computation that is done in simulated time.
     fn computed(&mut self, command: CommandId, part: u32) -> Result<(), String> {
         let _ = (command, part);
         Ok(())
     }
-    /// Returns the bytes of a store.
+    /// Returns the bytes to store.
     fn payload(&mut self, command: CommandId, store: u32) -> Result<Vec<u8>, String> {
         let _ = (command, store);
         Ok(Vec::new())
@@ -112,11 +112,11 @@ pub trait Program: fmt::Debug {
 pub struct CoreReport {
     /// Start of the program.
     pub started: Time,
-    /// End of its last command.
+    /// End of the program's last command.
     pub ended: Time,
     /// Number of commands dispatched.
     pub commands: u64,
-    /// Bytes that DMA moved into the PE, and out of it.
+    /// Number of bytes that DMA moved into the PE, and out of it.
     pub moved: [u64; 2],
     /// Time for which each unit was busy, by [`OpUnit`].
     pub busy: [cubeyard_sim::Span; OpUnit::COUNT],

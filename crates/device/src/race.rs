@@ -1,9 +1,9 @@
-//! Races: two accesses to the same bytes, at least one a write, with no order between them.
+//! Data races: two accesses to the same bytes, at least one of them a write, with no order between them.
 //!
-//! PEs of one launch are ordered by messages alone, and launches of different streams by messages,
-//! events or the host. The commands of one program are ordered by its language. Accesses of the host are
-//! ordered after launches whose end it has seen, and before those that it makes later. Accesses are recorded
-//! after translation, so two virtual addresses of the same memory are found too.
+//! Only messages order the PEs of one launch. Messages, events or the host order launches of different streams. The
+//! language orders the commands of one program. Accesses of the host come after launches whose end it has seen, and
+//! before launches that it makes later. Accesses are recorded after translation, so races through two virtual addresses
+//! of the same memory are found too.
 
 mod book;
 mod knowledge;
@@ -21,15 +21,15 @@ use book::Book;
 use knowledge::Knowledge;
 use order::LaunchOrder;
 
-/// Largest number of races that are kept.
+/// Largest number of races kept.
 const MOST: usize = 1000;
 
-/// An access of a program, or of the host.
+/// Access of a program, or of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Agent {
-    /// Launch of the program; for the host, a request of its own.
+    /// Launch of the program; for the host, a separate request.
     pub launch: RequestId,
-    /// `PE_CPU` of the PE; none for the host.
+    /// `PE_CPU` of the PE; `None` for the host.
     pub pe: Option<NodeId>,
     /// Command that makes the access.
     pub command: CommandId,
@@ -44,42 +44,42 @@ pub struct Race {
     pub memory: NodeId,
     /// Range that both accesses touch, in addresses of the memory.
     pub range: Range<u64>,
-    /// Access that was first in this run.
+    /// Access that came first in this run.
     pub earlier: Agent,
-    /// Access that was second in this run.
+    /// Access that came second in this run.
     pub later: Agent,
 }
 
-/// Accesses of programs and their order, as far as it is certain.
+/// Accesses of programs, and the order that is guaranteed between them.
 #[derive(Debug, Default)]
 pub struct Races {
     order: LaunchOrder,
-    /// Order by messages between PEs.
+    /// Order established by messages between PEs.
     pub(crate) knowledge: Knowledge,
     books: BTreeMap<NodeId, Book>,
-    /// Memory and range by the two accesses.
+    /// Memory and range of each race, by the two accesses.
     found: BTreeMap<(Agent, Agent), (NodeId, Range<u64>)>,
 }
 
 impl Races {
-    /// Adds a launch that comes after some others.
+    /// Adds a launch that is ordered after the launches of `after`.
     pub fn launched(&mut self, launch: RequestId, after: &[RequestId]) {
         self.order.launched(launch, after);
     }
 
-    /// Notes that the host has seen the end of a launch.
+    /// Records that the host has seen the end of a launch.
     pub fn waited(&mut self, launch: RequestId) {
         self.order.waited(launch);
         self.tidy();
     }
 
-    /// Notes that the host has seen the end of all launches.
+    /// Records that the host has seen the end of all launches.
     pub fn synchronized(&mut self) {
         self.order = LaunchOrder::default();
         self.tidy();
     }
 
-    /// Forgets all accesses once the host has seen the end of all launches: later ones come after them.
+    /// Forgets all accesses once the host has seen the end of all launches: later accesses come after them.
     fn tidy(&mut self) {
         if self.order.is_quiet() {
             self.books.clear();
@@ -114,7 +114,7 @@ impl Races {
         }
     }
 
-    /// Adds an access of the host, which waits for its end. Without launches under way it cannot race.
+    /// Adds an access of the host, which waits for its end. Without launches in flight it cannot race.
     pub(crate) fn host_access(
         &mut self,
         memory: NodeId,
@@ -144,7 +144,7 @@ impl Races {
     }
 }
 
-/// Races of a machine; without data mode there are none.
+/// Race detector of a machine; `None` without data mode.
 #[derive(Debug)]
 pub(crate) struct RaceDetector(Option<RefCell<Races>>);
 

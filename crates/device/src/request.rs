@@ -15,7 +15,7 @@ use crate::ids::RequestId;
 use crate::pe::PortSpec;
 use crate::topology::{NoSuchNode, ResolveError, RouteError};
 
-/// A range of device memory, with the PE whose memory it is, so that no component has to decode the address.
+/// Range of device memory, with the PE whose memory it is, so that no component has to decode the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRange {
     /// PE whose memory holds the data.
@@ -26,14 +26,14 @@ pub struct MemoryRange {
     pub bytes: u64,
 }
 
-/// A request to a machine.
+/// Request to a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The host writes to device memory. The write is posted: done when the last byte is in memory.
+    /// The host writes to device memory. The write is posted: it is done when the last byte is in memory.
     MemoryWrite(MemoryRange),
     /// The host reads from device memory.
     MemoryRead(MemoryRange),
-    /// The DMA engine of a PE reads or writes, as a kernel would have it do.
+    /// The DMA engine of a PE reads or writes, as for a kernel.
     PeDma {
         /// PE whose DMA engine is used.
         from: PeRef,
@@ -97,17 +97,16 @@ pub enum Request {
     },
 }
 
-/// A request with its circumstances.
+/// Request with its submission time, data buffer and signals to wait for.
 #[derive(Debug)]
 pub struct Submission<'a> {
     /// Request to submit.
     pub request: Request,
-    /// Time of the request; now, if it is past.
+    /// Submission time; the current time if it is in the past.
     pub at: Time,
-    /// Source or destination of the data, as long as the request says. Without data mode it is not
-    /// touched.
+    /// Source or destination of the data; its length is the size of the request. Not used without data mode.
     pub buffer: Option<&'a Buffer>,
-    /// Signals to wait for, by a task that then makes the request whatever the time.
+    /// Signals to wait for. A task then makes the request, regardless of `at`.
     pub after: Option<Vec<SignalId>>,
 }
 
@@ -117,10 +116,10 @@ impl From<Request> for Submission<'_> {
     }
 }
 
-/// A request with its ids, which its completion repeats.
+/// Submitted request with its id and time, which its completion repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Unique id that the machine assigns.
+    /// Unique id, assigned by the machine.
     pub request: RequestId,
     /// Time at which the request was made.
     pub made: Time,
@@ -163,7 +162,7 @@ pub enum Outcome {
     },
     /// Ports were installed or removed.
     Connected {
-        /// Number of ports over all PEs.
+        /// Total number of ports of all PEs.
         ports: usize,
     },
     /// The request failed on the machine.
@@ -176,7 +175,7 @@ pub enum Outcome {
 }
 
 impl Request {
-    /// Returns the submission of this request at a time.
+    /// Returns a submission of this request at `time`.
     pub fn at(self, time: Time) -> Submission<'static> {
         Submission { at: time, ..self.into() }
     }
@@ -200,7 +199,7 @@ impl Completion {
     }
 }
 
-/// Error that kept a request from being made. The machine is unchanged.
+/// Error that prevented a request from being submitted. The machine is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     /// The machine has nothing at the address.
@@ -228,7 +227,7 @@ pub enum RequestError {
         /// Memory of the last byte.
         last: String,
     },
-    /// The address is not in HBM or SRAM, which alone can be accessed by requests.
+    /// The address is not in HBM or SRAM, the only memories that requests can access.
     #[error(
         "{address} is in {node}, which is no memory that a request can reach; HBM and SRAM are"
     )]
@@ -238,7 +237,7 @@ pub enum RequestError {
         /// Name of the node that serves the address.
         node: String,
     },
-    /// The PE of a memory range is not the one whose memory holds the address.
+    /// The PE of a memory range is not the PE whose memory holds the address.
     #[error("{address} belongs to {holder}, and the request says {said}")]
     Tag {
         /// Address that was given.
@@ -275,13 +274,13 @@ pub enum RequestError {
         sip: SipId,
         /// Region that was given.
         region: RegionId,
-        /// Offset in the region.
+        /// Offset in the region, in bytes.
         offset: Bytes,
     },
-    /// A command names no target, or the same one twice.
+    /// A command has no target, or the same target twice.
     #[error("a command needs {what}, each once")]
     Targets {
-        /// Missing part of the command, such as `cubes` or `PEs`.
+        /// Part that the command needs, such as `cubes` or `PEs`.
         what: &'static str,
     },
     /// There is no route to the target.

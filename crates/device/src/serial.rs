@@ -1,26 +1,26 @@
-//! Forms of quantities in reports, for `#[serde(serialize_with)]`: numbers in the unit that the key names.
+//! Serialisation of quantities in reports, for `#[serde(serialize_with)]`: numbers in the unit that the key names.
 
 use std::fmt::Display;
 
 use cubeyard_sim::{Bandwidth, Span, Time};
 use serde::{Serialize as _, Serializer};
 
-/// Writes nanoseconds.
+/// Writes a duration in nanoseconds.
 pub fn ns<S: Serializer>(span: &Span, to: S) -> Result<S::Ok, S::Error> {
     span.ns().serialize(to)
 }
 
-/// Writes nanoseconds since the start of the simulation.
+/// Writes a time in nanoseconds since the start of the simulation.
 pub fn at_ns<S: Serializer>(time: &Time, to: S) -> Result<S::Ok, S::Error> {
     ns(&(*time - Time::ZERO), to)
 }
 
-/// Writes 10⁹ bytes per second.
+/// Writes a bandwidth in 10⁹ bytes per second.
 pub fn gbs<S: Serializer>(bandwidth: &Bandwidth, to: S) -> Result<S::Ok, S::Error> {
     bandwidth.gb_per_second().serialize(to)
 }
 
-/// Writes the text of a value.
+/// Writes a value as text.
 pub fn text<S: Serializer>(value: &impl Display, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(value)
 }

@@ -1,8 +1,8 @@
 //! Nodes, links and routes of a machine, built from a topology file.
 //!
-//! A topology file lists the values that differ from [`DEFAULT`]. Reading it gives a [`Topology`]: a node
-//! for each component, a directed link for each direction of a wire, both numbered, and the one route
-//! that traffic takes from one node to another. Nothing is simulated here.
+//! A topology file lists the values that differ from [`DEFAULT`]. Reading it gives a [`Topology`]: a numbered node for
+//! each component, a numbered directed link for each direction of a wire, and a single route from each node to each
+//! other. Nothing is simulated here.
 //!
 //! ```
 //! use cubeyard_device::topology::Topology;
@@ -72,22 +72,22 @@ pub mod geometry {
     pub use super::mesh::{all as routers, has as has_router, step};
 }
 
-/// The topology file of the default machine, with the meaning, unit and source of every value.
+/// Topology file of the default machine, with the meaning, unit and source of every value.
 pub const DEFAULT: &str = include_str!("topology/default.yaml");
 
 /// Name of the default file in errors.
 const DEFAULT_NAME: &str = "the default topology";
 
-/// A machine as nodes, links and routes between them. See the [module](self).
+/// Machine as nodes, links and routes between them. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct Topology {
     spec: Spec,
-    /// The file of this machine with the defaults filled in.
+    /// Topology file of this machine, with the defaults filled in.
     values: PlainValue,
     layout: Layout,
     nodes: Vec<Node>,
     links: Vec<Link>,
-    /// Index in `links` of the first link to each node, and the number of links as a last entry.
+    /// Index in `links` of the first link to each node; the last entry is the number of links.
     into: Vec<u32>,
     by_name: Vec<NodeId>,
 }
@@ -98,9 +98,9 @@ impl Topology {
         Self::read(DEFAULT_NAME, "").expect("the default topology is tested")
     }
 
-    /// Reads a file whose `text` is laid over the default. Errors call the file `name`.
+    /// Reads a file whose `text` is laid over the default. Errors refer to the file as `name`.
     pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
-        // What is wrong with a default is wrong because of the user's file.
+        // An error in a default value is caused by the user's file.
         let default_name = format!("{name} over {DEFAULT_NAME}");
         let document = Document::overlaid(&default_name, DEFAULT, name, text)?;
         Ok(Self::new(read::spec(&document.root())?, document.root().value()))
@@ -112,7 +112,7 @@ impl Topology {
     }
 
     fn new(spec: Spec, mut values: PlainValue) -> Self {
-        // A grid that follows from the number of SIPs is given.
+        // Write out a grid that was derived from the number of SIPs.
         values.set("sips", overrides::sips(spec.sips));
         let layout = Layout::new(&spec);
         let build::Built { nodes, links, into } = build::build(&spec, &layout);
@@ -139,7 +139,7 @@ impl Topology {
     ///
     /// # Panics
     ///
-    /// If the id is of another topology and this one is smaller.
+    /// If the id belongs to another topology and this one is smaller.
     pub fn node(&self, node: NodeId) -> &Node {
         &self.nodes[node.index()]
     }
@@ -148,7 +148,7 @@ impl Topology {
     ///
     /// # Panics
     ///
-    /// If the id is of another topology and this one is smaller.
+    /// If the id belongs to another topology and this one is smaller.
     pub fn link(&self, link: LinkId) -> &Link {
         &self.links[link.index()]
     }

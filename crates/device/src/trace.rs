@@ -1,4 +1,4 @@
-//! The run of a machine as a trace for Perfetto, with a track for each component that carried traffic.
+//! Writes the run of a machine as a trace for Perfetto, with a track for each component that carried traffic.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,10 +14,9 @@ use crate::request::Request;
 
 /// Writes the log of a machine as a trace.
 ///
-/// The track `requests` has a slice for each request. Components are grouped by SIP, and within it by cube
-/// and IO chiplet; each has a slice for every transfer that passed it, from the arrival of the first flit
-/// until the last has left. A memory also has a slice for the bursts of each request. Arrows connect the
-/// slices of a request.
+/// The track `requests` has a slice for each request. Components are grouped by SIP, and within a SIP by cube and IO
+/// chiplet. Each component has a slice for every transfer that passed it, from the arrival of the first flit until the
+/// last has left. A memory also has a slice for the bursts of each request. Arrows connect the slices of a request.
 pub fn write<W: Write>(machine: &Machine<FlitLog>, out: W) -> Result<W, TraceError> {
     let mut trace = TraceWriter::new(out);
     requests(machine, &mut trace)?;
@@ -69,7 +68,7 @@ impl TraceSlice {
     }
 }
 
-/// Returns the track of a component's cube or IO chiplet, below that of its SIP.
+/// Returns the track of a component's cube or IO chiplet, below the track of its SIP.
 fn group<W: Write>(
     name: &str,
     groups: &mut BTreeMap<String, TrackId>,
@@ -155,7 +154,7 @@ fn slices(machine: &Machine<FlitLog>) -> BTreeMap<(NodeId, Row), Vec<TraceSlice>
     slices
 }
 
-/// Returns the interval that each transfer spent at each node of its route, by the transfer's number.
+/// Returns the interval that each transfer spent at each node of its route, by transfer number.
 fn visits(machine: &Machine<FlitLog>) -> BTreeMap<u64, BTreeMap<NodeId, (Time, Time)>> {
     let mut visits: BTreeMap<u64, BTreeMap<NodeId, (Time, Time)>> = BTreeMap::new();
     for crossing in machine.view().engine().observer().crossings() {

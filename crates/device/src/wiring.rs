@@ -1,4 +1,4 @@
-//! The topology of a machine with the routes that were used, each computed once.
+//! Topology of a machine with a cache of its routes.
 
 use std::cell::RefCell;
 

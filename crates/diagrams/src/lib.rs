@@ -1,4 +1,4 @@
-//! Diagrams of machines and of the placement of tensors, as self-contained SVG.
+//! Diagrams of machines and of tensor placements, as self-contained SVG.
 //!
 //! Internal: programs use the crate `cubeyard`.
 //!

@@ -22,10 +22,10 @@ pub enum View {
 }
 
 impl View {
-    /// All levels, from the outermost.
+    /// All levels, from the outermost to the innermost.
     pub const ALL: [Self; 4] = [Self::System, Self::Sip, Self::Cube, Self::Pe];
 
-    /// Returns the name in files and options.
+    /// Returns the name of the level in files and options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -46,7 +46,7 @@ pub fn machine(topology: &Topology, view: View) -> String {
     }
 }
 
-/// Formats bandwidth and length, e.g. `256 GB/s, 0.5 mm`.
+/// Formats the bandwidth and length of a wire, e.g. `256 GB/s, 0.5 mm`.
 fn wire(wire: WireSpec) -> String {
     format!("{}, {} mm", wire.bandwidth, wire.length_mm)
 }

@@ -1,4 +1,4 @@
-//! A layout as self-contained SVG: the matrix, and the PEs that hold each rectangle of it.
+//! Diagram of a layout: the matrix, and the PEs that hold each rectangle of it.
 
 mod labels;
 mod legend;
@@ -14,7 +14,7 @@ use paint::Hues;
 const LEAST_LEFT: f64 = 92.0;
 /// Top edge of the matrix.
 const TOP: f64 = 118.0;
-/// Width of the matrix, and the limits of its height.
+/// Width of the matrix, and limits of its height.
 const WIDTH: f64 = 720.0;
 const LEAST_HEIGHT: f64 = 300.0;
 const GREATEST_HEIGHT: f64 = 640.0;
@@ -23,7 +23,7 @@ const EDGE: f64 = 28.0;
 /// Width of the legend.
 const LEGEND: f64 = 230.0;
 
-/// A layout being drawn.
+/// Diagram of a layout under construction.
 struct Picture<'a> {
     layout: &'a Layout,
     hues: Hues,
@@ -37,7 +37,7 @@ pub fn placement(layout: &Layout) -> String {
     let (rows, columns) = drawn(layout);
     let height = WIDTH * rows as f64 / columns as f64;
     let height = height.clamp(LEAST_HEIGHT, GREATEST_HEIGHT).round();
-    // Room for the numbers of rows.
+    // Leave room for the row numbers.
     let left = LEAST_LEFT.max(EDGE + 8.0 + 7.0 * rows.to_string().len() as f64);
     let (hues, canvas) = (Hues::new(layout), Canvas::default());
     let mut picture = Picture { layout, hues, left, height, canvas };
@@ -50,7 +50,7 @@ pub fn placement(layout: &Layout) -> String {
     picture.finish(below.max(TOP + height + 10.0))
 }
 
-/// Returns rows and columns as drawn: at least one of each.
+/// Returns the numbers of rows and columns as drawn: at least one each.
 fn drawn(layout: &Layout) -> (u64, u64) {
     let (rows, columns) = layout.shape().matrix();
     (rows.max(1), columns.max(1))
@@ -91,7 +91,7 @@ impl Picture<'_> {
         let layout = self.layout;
         for copies in layout.parts() {
             let (area, fill) = (self.area(&copies[0]), self.hues.fill(&copies[0]));
-            // White lines between parts, thin enough not to hide them.
+            // White lines between parts, thin enough not to hide the parts.
             let line = (area.width.min(area.height) / 8.0).min(0.8);
             self.canvas.rect(
                 area,
@@ -100,7 +100,8 @@ impl Picture<'_> {
         }
     }
 
-    /// Outlines the rectangles of cubes, and more strongly those of SIPs, where these split the tensor.
+    /// Outlines the rectangles of cubes, and with stronger lines the rectangles of SIPs, if these levels split the
+    /// tensor.
     fn outlines(&mut self) {
         let [sip, cube, _] = self.layout.splits();
         if cube != Split::Replicate {
@@ -118,7 +119,7 @@ impl Picture<'_> {
         self.canvas.rect(whole, &format!("fill=\"none\" stroke=\"{INK}\" stroke-width=\"1.5\""));
     }
 
-    /// Writes the first row of parts to the left and their first column above, where there is room.
+    /// Writes the first row of each part to the left and the first column above, where there is room.
     fn axes(&mut self) {
         let (rows, columns) = self.layout.shape().matrix();
         for row in self.marks(rows, |shard| shard.rows.start, 15.0 / self.height) {
@@ -144,8 +145,8 @@ impl Picture<'_> {
         self.canvas.text(self.left, TOP - 28.0, &format!("font-size=\"11\" {SOFT}"), remark);
     }
 
-    /// Returns the starts of parts, or of cubes, or of SIPs: the finest level at which they are `least` of the whole
-    /// apart. Start and end of the whole are included.
+    /// Returns the starts of parts, cubes or SIPs: the finest level at which they are at least the fraction `least` of
+    /// the whole apart. The start and the end of the whole are included.
     fn marks(&self, whole: u64, start: fn(&Shard) -> u64, least: f64) -> Vec<u64> {
         let marks = |levels| {
             let mut marks: Vec<u64> =

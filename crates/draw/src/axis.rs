@@ -27,19 +27,20 @@ pub const TIME_UNITS: [(f64, &str); 6] = [
     (3600e6, "hours"),
 ];
 
-/// Returns the largest unit of which `end` has at least two, so that few ticks are fractions.
+/// Returns the largest unit that fits into `end` at least twice, so that few ticks are fractions.
 pub fn unit(units: &[(f64, &'static str)], end: f64) -> (f64, &'static str) {
     let fitting = units.iter().rev().find(|(unit, _)| *unit * 2.0 <= end);
     *fitting.unwrap_or(&units[0])
 }
 
-/// Returns multiples of a round step from 0 to `end`, at most `most` beside 0.
+/// Returns multiples of a round step from 0 to `end`, at most `most` in addition to 0.
 pub fn multiples(end: f64, most: u32) -> impl Iterator<Item = f64> {
     let (step, end) = (nice_step(end / f64::from(most)), end * (1.0 + 1e-9));
     (0..=most).map(move |count| f64::from(count) * step).take_while(move |value| *value <= end)
 }
 
-/// Returns multiples of a round number of units from 0 to `end`, at most `most` beside 0, labelled in the unit.
+/// Returns multiples of a round number of units from 0 to `end`, at most `most` in addition to 0, with labels in that
+/// unit.
 pub fn ticks(end: f64, unit: f64, most: u32) -> Vec<(f64, String)> {
     let decimals = decimals(nice_step(end / unit / f64::from(most)));
     let label =
@@ -47,7 +48,7 @@ pub fn ticks(end: f64, unit: f64, most: u32) -> Vec<(f64, String)> {
     multiples(end / unit, most).map(|value| (value * unit, label(value))).collect()
 }
 
-/// A time axis from 0 to `end`.
+/// Time axis from 0 to `end`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeAxis {
     /// Unit of the labels.
@@ -65,7 +66,7 @@ impl TimeAxis {
         Self { unit, ticks: ticks(end, unit.ps, 9), end }
     }
 
-    /// Returns the position of an instant on an axis of this length.
+    /// Returns the coordinate of an instant, in picoseconds, on an axis of this length.
     pub fn position(&self, ps: f64, length: f64) -> f64 {
         (ps / self.end).clamp(0.0, 1.0) * length
     }
@@ -80,26 +81,26 @@ fn nice_step(least: f64) -> f64 {
 
 /// Returns the number of decimals of multiples of this step.
 fn decimals(step: f64) -> usize {
-    // A power of ten may be computed as slightly less.
+    // The computed power of ten may be slightly too small.
     let digits = (-(step * (1.0 + 1e-9)).log10().floor()).clamp(0.0, 9.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 9")]
     let decimals = digits as usize;
     decimals
 }
 
-/// A logarithmic axis of whole decades.
+/// Logarithmic axis of whole decades.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogAxis {
     low: f64,
     high: f64,
-    /// Coordinates of its lowest and highest value.
+    /// Coordinates of the lowest and the highest value.
     from: f64,
     to: f64,
 }
 
 impl LogAxis {
-    /// Spans from the decade below the least of `values` to the one above the greatest. All must be positive
-    /// and finite.
+    /// Creates an axis from the decade below the least of `values` to the decade above the greatest. All values must be
+    /// positive and finite.
     pub fn around(values: &[f64], from: f64, to: f64) -> Self {
         let logs = || values.iter().map(|value| value.log10());
         let (low, high) = (logs().fold(f64::MAX, f64::min), logs().fold(f64::MIN, f64::max));
@@ -116,12 +117,12 @@ impl LogAxis {
         self.from + share * (self.to - self.from)
     }
 
-    /// Returns the logarithm of its lowest value.
+    /// Returns the decimal logarithm of the lowest value.
     pub fn low(&self) -> f64 {
         self.low
     }
 
-    /// Returns positions and exponents of at most nine decades.
+    /// Returns the coordinates and exponents of at most nine decades.
     pub fn decades(&self) -> Vec<(f64, i32)> {
         #[expect(clippy::cast_possible_truncation, reason = "exponents of a double")]
         let (low, high) = (self.low as i32, self.high as i32);
@@ -130,7 +131,7 @@ impl LogAxis {
     }
 }
 
-/// Formats a power of ten as a plain number while it is short: `0.01`, `100`, `10⁴`.
+/// Formats a power of ten, as a plain number if it is short: `0.01`, `100`, `10⁴`.
 pub fn power_of_ten(exponent: i32) -> String {
     match exponent {
         -3..0 => format!("{:.*}", exponent.unsigned_abs() as usize, 10_f64.powi(exponent)),

@@ -1,7 +1,7 @@
-//! Charts of lines: one description, drawn as a picture and as a figure of a page.
+//! Line charts: one description, drawn as a picture and as a figure of a page.
 //!
-//! A figure holds the picture, for print and for readers without scripts, and the same numbers, packed, from which the
-//! script of a page draws it with zoom, values under the pointer and lines that can be switched off.
+//! A figure holds the picture, for print and for readers without scripts, and the same numbers in packed form. From
+//! these, the script of a page draws the chart with zoom, values under the pointer, and lines that can be switched off.
 
 mod quantity;
 mod still;
@@ -16,16 +16,16 @@ use still::{PLOT, Still};
 
 pub use quantity::Quantity;
 
-/// Width of a picture.
+/// Width of a picture, in pixels.
 pub const WIDTH: f64 = 1000.0;
-/// Height of a picture.
+/// Height of a picture, in pixels.
 pub const HEIGHT: f64 = 460.0;
 /// Longest title of a picture, in characters.
 const LONGEST_TITLE: usize = 90;
-/// Dashes of lines, after each time that the colours were used up.
+/// Dash patterns of lines; the next one is used each time the colours repeat.
 const DASHES: [&str; 3] = ["", "8 4", "2 4"];
 
-/// Lines over a common axis.
+/// Chart of lines over a common axis.
 #[derive(Clone, Debug)]
 pub struct Chart {
     /// Title of the picture.
@@ -34,19 +34,19 @@ pub struct Chart {
     pub remark: String,
     /// Heading of the figures beside the lines; empty for none.
     pub heading: &'static str,
-    /// Axis of the positions.
+    /// Horizontal axis, of the positions.
     pub across: Axis,
-    /// Axis of the values.
+    /// Vertical axis, of the values.
     pub up: Axis,
-    /// Positions in ascending order, at which every line has a value or none.
+    /// Positions in ascending order. Each line has a value or a gap at every position.
     pub positions: Vec<f64>,
-    /// Names of the positions, each in place of its number; empty if positions are numbers.
+    /// Names that replace the numbers of the positions; empty if positions are numbers.
     pub names: Vec<String>,
     /// Lines in drawing order.
     pub lines: Vec<Line>,
 }
 
-/// An axis: its label, and the way in which its values are written and spaced.
+/// Axis with its label, and the format and spacing of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
     /// Text beside the axis; empty for none.
@@ -60,11 +60,11 @@ pub struct Axis {
 /// Spacing of values on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
-    /// Equal differences are equally long.
+    /// Equal differences have equal lengths.
     Linear,
-    /// Equal ratios are equally long, with ticks at powers of two.
+    /// Equal ratios have equal lengths, with ticks at powers of two.
     Binary,
-    /// Equal ratios are equally long, with ticks at powers of ten.
+    /// Equal ratios have equal lengths, with ticks at powers of ten.
     Decimal,
 }
 
@@ -78,7 +78,7 @@ impl Spacing {
     }
 }
 
-/// A line of a chart.
+/// Line of a chart.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Name of the line.
@@ -87,17 +87,17 @@ pub struct Line {
     pub colour: String,
     /// Lengths of dashes and gaps, as in SVG; empty for a solid line.
     pub dash: String,
-    /// Width in pixels.
+    /// Width of the line, in pixels.
     pub width: f64,
     /// Shape of the line between its points.
     pub shape: Shape,
-    /// A value for each position; not a number where there is none.
+    /// Value at each position; NaN where there is none.
     pub values: Vec<f64>,
-    /// Figures beside the end of the line in the picture; its last value if `None`.
+    /// Figures beside the end of the line in the picture; the last value if `None`.
     pub figures: Option<String>,
     /// Whether the line is emphasized.
     pub is_bold: bool,
-    /// Whether the line ends before its time, which a cross shows.
+    /// Whether the line ends early, which is marked by a cross.
     pub is_broken: bool,
 }
 
@@ -123,20 +123,20 @@ impl Shape {
 }
 
 impl Axis {
-    /// Makes an axis.
+    /// Creates an axis.
     pub fn new(label: &str, quantity: Quantity, spacing: Spacing) -> Self {
         Self { label: label.to_owned(), quantity, spacing }
     }
 }
 
 impl Chart {
-    /// Makes a chart of lines over numbers, without a remark.
+    /// Creates a chart of lines over numbers, without a remark.
     pub fn new(title: String, [across, up]: [Axis; 2], positions: Vec<f64>) -> Self {
         let (remark, heading, names, lines) = (String::new(), "", Vec::new(), Vec::new());
         Self { title, remark, heading, across, up, positions, names, lines }
     }
 
-    /// Draws the picture on a canvas, from its top left corner, [`WIDTH`] by [`HEIGHT`].
+    /// Draws the picture on a canvas at its top left corner, [`WIDTH`] by [`HEIGHT`] pixels.
     pub fn draw(&self, canvas: &mut Canvas) {
         let left = PLOT.area.x;
         canvas.text(left, 28.0, "font-size=\"16\"", &shorten(&self.title, LONGEST_TITLE));
@@ -154,7 +154,7 @@ impl Chart {
         canvas.finish(&self.title, WIDTH, HEIGHT)
     }
 
-    /// Returns the figure of a page; the picture alone if no line has two points.
+    /// Returns the figure for a page; the picture alone if no line has two points.
     pub fn figure(&self) -> String {
         if self.positions.len() < 2 || self.lines.is_empty() {
             return format!("<div class=\"wide\">{}</div>\n", self.svg());
@@ -179,7 +179,7 @@ impl Chart {
         )
     }
 
-    /// Returns title and remark, for screen readers.
+    /// Returns the title and the remark, for screen readers.
     fn description(&self) -> String {
         let remark = Some(&self.remark).filter(|remark| !remark.is_empty());
         self.title.clone() + &remark.map_or_else(String::new, |remark| format!(": {remark}"))
@@ -195,7 +195,7 @@ impl Chart {
         format!("<ol class=\"names\" hidden=\"hidden\">\n<li>{names}</li>\n</ol>\n")
     }
 
-    /// Returns the numbers as the script reads them: positions, then the values of each line.
+    /// Returns the numbers in the format of the script: positions, then the values of each line.
     fn bytes(&self) -> Vec<u8> {
         let values = self.lines.iter().flat_map(|line| &line.values);
         self.positions.iter().chain(values).flat_map(|value| value.to_le_bytes()).collect()
@@ -203,7 +203,7 @@ impl Chart {
 }
 
 impl Line {
-    /// Makes the line of this number: straight between dots, in a colour and dashes of its own.
+    /// Creates the line with this number: straight between dots, with a distinct colour and dash pattern.
     pub fn new(number: usize, name: String, values: Vec<f64>) -> Self {
         let dash = DASHES[number / COLOURS.len() % DASHES.len()].to_owned();
         Self {
@@ -219,7 +219,7 @@ impl Line {
         }
     }
 
-    /// Returns colour and dashes as the style of a path.
+    /// Returns the colour and the dash pattern as SVG attributes of a path.
     fn stroke(&self) -> String {
         let Self { colour, dash, .. } = self;
         let dash = if dash.is_empty() { "none" } else { dash };

@@ -1,37 +1,37 @@
-//! Flame graphs: a tree whose boxes are as wide as their share, with the root above.
+//! Flame graphs: a tree whose boxes are as wide as their share, with the root at the top.
 //!
-//! A graph is a part of a page. Each box shows its description on hover and on focus; with [`SCRIPT`] the arrow keys move
-//! the focus from box to box, and the description of the focused box appears below the graph.
+//! A graph is a part of a page. Each box shows its description on hover and on focus. With [`SCRIPT`], the arrow keys
+//! move the focus from box to box, and the description of the focused box appears below the graph.
 
 use std::fmt::Write as _;
 
 use crate::svg::{Area, Canvas};
 use crate::xml::{escape, shorten};
 
-/// Width of a graph in its own units.
+/// Width of a graph, in user units of its SVG.
 const WIDTH: f64 = 1000.0;
-/// Height of a row of boxes.
+/// Height of a row of boxes, in the same units.
 const ROW: f64 = 19.0;
-/// Width of the narrowest box.
+/// Width of the narrowest box, in the same units.
 const NARROWEST: f64 = 0.6;
-/// Mean width of a character.
+/// Mean width of a character, in the same units.
 const CHARACTER: f64 = 6.8;
 
-/// Script of the pages that hold flame graphs.
+/// Script of pages with flame graphs.
 pub const SCRIPT: &str = include_str!("flame.js");
 
-/// Style of the pages that hold flame graphs.
+/// Style of pages with flame graphs.
 pub const STYLE: &str = ".flame g{outline:none}.flame g:focus rect,.flame g:hover rect{stroke:var(--ink);stroke-width:2}\n\
      .flame text{fill:#1f2328;pointer-events:none}.told{min-height:3em;white-space:pre-line}\n";
 
-/// A box of a flame graph with the boxes below it.
+/// Box of a flame graph, with the boxes below it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
     /// Text in the box, shortened to fit.
     pub name: String,
     /// Text shown on hover and on focus.
     pub description: String,
-    /// Width of the box, in any unit: at least the sum of those below it.
+    /// Width of the box, in any unit: at least the sum of the weights of the boxes below it.
     pub weight: u64,
     /// Colour of the box.
     pub colour: &'static str,
@@ -39,7 +39,7 @@ pub struct Node {
     pub children: Vec<Self>,
 }
 
-/// A box with its place, and the boxes to which the arrow keys lead.
+/// Box with its position, and the boxes to which the arrow keys lead.
 struct Placed<'n> {
     node: &'n Node,
     area: Area,
@@ -67,7 +67,7 @@ pub fn flame(title: &str, root: &Node) -> String {
     )
 }
 
-/// Places a box and those below it, and returns its index; `None` if it is too narrow.
+/// Places a box and the boxes below it, and returns its index; `None` if it is too narrow.
 fn place<'n>(
     node: &'n Node,
     x: f64,

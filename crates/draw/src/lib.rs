@@ -3,9 +3,9 @@
 //! Internal: programs use the crate `cubeyard`.
 //!
 //! A picture is drawn on a [`svg::Canvas`]: shapes and text in drawing order. A chart has a [`plot::Plot`], which draws
-//! axes and labels; [`axis`] computes the ticks. A [`chart::Chart`] of lines is drawn as a picture, and as a figure of a
-//! page, with zoom and values under the pointer. [`page()`] wraps markup in a page. Pictures and pages are
-//! self-contained: no external script, font or style sheet. Text is escaped on its way in.
+//! axes and labels; [`axis`] computes the ticks. A [`chart::Chart`] of lines is drawn as a picture, and as a figure of
+//! a page, with zoom and values under the pointer. [`page()`] wraps markup in a page. Pictures and pages are
+//! self-contained: no external script, font or style sheet. Text is escaped when it is added.
 //!
 //! ```
 //! use cubeyard_draw::axis::ticks;

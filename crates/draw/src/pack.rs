@@ -1,4 +1,4 @@
-//! Packing of data for scripts: gzip in base64, which is plain text in any page.
+//! Packing of data for scripts: gzip in base64, which is plain text on any page.
 
 use std::io::Write as _;
 
@@ -14,12 +14,12 @@ pub fn pack(bytes: &[u8]) -> String {
     base64(&written.expect("writing to memory never fails"))
 }
 
-/// Returns an element that holds packed bytes for a script, which finds it by its class.
+/// Returns an element that holds packed bytes. A script finds it by its class.
 pub fn element(class: &str, bytes: &[u8]) -> String {
     format!("<script type=\"text/plain\" class=\"packed {class}\">{}</script>\n", pack(bytes))
 }
 
-/// Appends a number, seven bits in each byte, lowest first (LEB128). Scripts read up to 53 bits exactly.
+/// Appends a number with seven bits per byte, lowest first (LEB128). Scripts read up to 53 bits exactly.
 pub fn put(bytes: &mut Vec<u8>, number: impl Into<u128>) {
     let mut number = number.into();
     while number > 127 {
@@ -29,13 +29,13 @@ pub fn put(bytes: &mut Vec<u8>, number: impl Into<u128>) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
-/// Appends the difference of two numbers, of which small ones of either sign become short: 0, -1, 1, -2, 2.
+/// Appends the difference of two numbers. Small differences of either sign are short; their order is 0, -1, 1, -2, 2.
 pub fn put_difference(bytes: &mut Vec<u8>, from: u64, to: u64) {
     let apart = u128::from(to.abs_diff(from));
     put(bytes, if to < from { 2 * apart - 1 } else { 2 * apart });
 }
 
-/// Replaces control characters, which separate lines and fields.
+/// Replaces control characters, which serve as separators of lines and fields.
 pub fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

@@ -12,10 +12,10 @@ pub use table::{captioned, cell, number, plain_table, table};
 /// Style that all pages share: light, dark, narrow and in print.
 const STYLE: &str = include_str!("page/page.css");
 
-/// Returns a self-contained HTML page, which is also XML.
+/// Returns a self-contained HTML page that is also valid XML.
 ///
-/// `style` is CSS beside the shared one. `main` is the content, as markup; the scripts of its tables and charts are
-/// added. `script` is a script of the page's own, or empty; it must not contain `]]>` or `</script`.
+/// `style` is CSS in addition to the shared style. `main` is the content, as markup; the scripts of its tables and
+/// charts are added. `script` is a page-specific script, or empty; it must not contain `]]>` or `</script`.
 pub fn page(title: &str, style: &str, main: &str, script: &str) -> String {
     let (title, scripts) = (escape(title), script::of(main, script));
     let (library, version) = (script::style_of(main), env!("CARGO_PKG_VERSION"));
@@ -28,7 +28,7 @@ pub fn page(title: &str, style: &str, main: &str, script: &str) -> String {
     )
 }
 
-/// Returns a section of a page; empty if its body is.
+/// Returns a section of a page; empty if its body is empty.
 pub fn section(title: &str, body: &str) -> String {
     if body.is_empty() {
         return String::new();

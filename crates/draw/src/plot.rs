@@ -3,12 +3,12 @@
 use crate::svg::{AXIS, Area, Canvas, END, GRID, MIDDLE, SOFT};
 use crate::xml::shorten;
 
-/// Vertical distance between labels.
+/// Vertical distance between labels, in pixels.
 const LABEL_GAP: f64 = 18.0;
 /// Longest name of a label, in characters.
 const LONGEST_NAME: usize = 24;
 
-/// The part of a chart in which its lines are drawn.
+/// Part of a chart in which its lines are drawn.
 #[derive(Clone, Copy, Debug)]
 pub struct Plot {
     /// Rectangle between the axes.
@@ -20,7 +20,7 @@ pub struct Plot {
 /// Name and figures of a line, beside its end.
 #[derive(Clone, Debug)]
 pub struct Label {
-    /// Name of the line; a long one is shortened.
+    /// Name of the line; long names are shortened.
     pub name: String,
     /// Figures at the right edge.
     pub figures: String,
@@ -33,7 +33,7 @@ pub struct Label {
 }
 
 impl Plot {
-    /// Draws grid lines with labels at positions on both axes, the axes, and the titles below and above them.
+    /// Draws grid lines with labels at the given positions of both axes, then the axes and their titles.
     pub fn axes(
         &self,
         canvas: &mut Canvas,
@@ -73,7 +73,7 @@ impl Plot {
     }
 }
 
-/// Moves heights down, and then up again from the bottom, until any two are at least `gap` apart.
+/// Moves heights down, and then up again from the bottom, until all are at least `gap` apart.
 fn spread(heights: &[f64], gap: f64, bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..heights.len()).collect();
     order.sort_by(|&left, &right| heights[left].total_cmp(&heights[right]));

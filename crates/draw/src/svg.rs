@@ -1,7 +1,7 @@
-//! Pictures in SVG: shapes and text on a ground of their own.
+//! SVG pictures: shapes and text on an opaque background.
 //!
 //! Styles are SVG attributes. [`SOFT`], [`GRID`] and [`AXIS`] also name a class, by which [`page`](crate::page())
-//! replaces their colours in dark mode; a picture that stands alone is light.
+//! replaces their colours in dark mode; a standalone picture is light.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ const FONT: &str =
 pub const INK: &str = "#1f2328";
 /// Style of secondary text.
 pub const SOFT: &str = "class=\"soft\" fill=\"#59636e\"";
-/// Style of lines through a plot at its ticks.
+/// Style of grid lines through a plot.
 pub const GRID: &str = "class=\"grid\" stroke=\"#d8dee4\"";
 /// Style of the axes of a plot.
 pub const AXIS: &str = "class=\"axis\" fill=\"none\" stroke=\"#59636e\"";
@@ -34,21 +34,21 @@ pub fn colour(index: usize) -> &'static str {
     COLOURS[index % COLOURS.len()]
 }
 
-/// A rectangle parallel to the axes.
+/// Rectangle parallel to the axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Area {
     /// Coordinate of the left edge.
     pub x: f64,
     /// Coordinate of the top edge.
     pub y: f64,
-    /// Extent from left to right.
+    /// Horizontal extent.
     pub width: f64,
-    /// Extent from top to bottom.
+    /// Vertical extent.
     pub height: f64,
 }
 
 impl Area {
-    /// Creates a rectangle around a point.
+    /// Creates a rectangle centred at a point.
     pub fn centred(x: f64, y: f64, width: f64, height: f64) -> Self {
         Self { x: x - width / 2.0, y: y - height / 2.0, width, height }
     }
@@ -69,7 +69,7 @@ impl Area {
     }
 }
 
-/// Elements of a picture in drawing order, one on each line.
+/// Elements of a picture in drawing order, one per line.
 #[derive(Clone, Debug, Default)]
 pub struct Canvas {
     elements: String,
@@ -105,12 +105,12 @@ impl Canvas {
         self.push(&format!("<text x=\"{x}\" y=\"{y}\" {style}>{text}</text>"));
     }
 
-    /// Returns the elements, to be placed in another one.
+    /// Returns the elements, for placement in another element.
     pub fn into_elements(self) -> String {
         self.elements
     }
 
-    /// Returns a self-contained picture with a white ground.
+    /// Returns a self-contained picture with a white background.
     pub fn finish(self, title: &str, width: f64, height: f64) -> String {
         let (title, elements) = (escape(title), self.elements);
         format!(
@@ -123,7 +123,7 @@ impl Canvas {
     }
 }
 
-/// Rounds a coordinate, so that it is short as text.
+/// Rounds a coordinate to hundredths, so that its text is short.
 fn hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

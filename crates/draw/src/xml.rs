@@ -1,6 +1,6 @@
-//! Text from elsewhere, made fit for XML and shortened.
+//! Escaping and shortening of text for XML.
 
-/// Writes markup characters as references, and characters that XML forbids as U+FFFD.
+/// Replaces markup characters by references, and characters that XML forbids by U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -19,7 +19,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// Escapes text as [`escape`] does, with percentages that no line break divides.
+/// Escapes text like [`escape`], and keeps a percentage and its sign on one line.
 pub fn joined(text: &str) -> String {
     escape(text).replace(" %", "\u{a0}%")
 }

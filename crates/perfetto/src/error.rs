@@ -4,13 +4,13 @@ use std::io;
 
 use cubeyard_units::Time;
 
-/// Error that kept an event from being written. All but [`Io`](Self::Io) leave the trace unchanged.
+/// Error that prevented an event from being written. All errors except [`Io`](Self::Io) leave the trace unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The sink failed. The trace is unusable.
     #[error("the trace could not be written")]
     Io(#[from] io::Error),
-    /// A slice ends before it starts: omit it, or correct its times.
+    /// A slice ends before it starts. Omit it, or correct its times.
     #[error("a slice ends at {end}, before it starts at {start}")]
     EndsBeforeStart {
         /// Start of the slice.
@@ -18,7 +18,7 @@ pub enum TraceError {
         /// End of the slice.
         end: Time,
     },
-    /// A slice starts before the previous one of its track: sort slices by start.
+    /// A slice starts before the previous slice of its track. Sort slices by start.
     #[error("a slice starts at {start}, before the last one of its track, which starts at {last}")]
     OutOfOrder {
         /// Start of the slice.
@@ -26,7 +26,7 @@ pub enum TraceError {
         /// Start of the previous slice.
         last: Time,
     },
-    /// A slice starts within another one of its track and ends after it: put it on another track, as
+    /// A slice starts within another slice of its track and ends after it. Put it on another track, as
     /// [`Lanes`](super::Lanes) does.
     #[error(
         "a slice from {start} to {end} overlaps another one of its track, which ends at {outer}"
@@ -36,10 +36,10 @@ pub enum TraceError {
         start: Time,
         /// End of the slice.
         end: Time,
-        /// End of the slice in which it starts.
+        /// End of the slice in which this one starts.
         outer: Time,
     },
-    /// An instant is more than 2⁶³ picoseconds (106 days) after the start, as [`Time::NEVER`] is.
+    /// An instant is more than 2⁶³ picoseconds (106 days) after the start, such as [`Time::NEVER`].
     #[error("{at} is later than a trace can say")]
     BeyondRange {
         /// Time of the event.

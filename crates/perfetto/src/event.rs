@@ -4,12 +4,12 @@ use super::field;
 use super::intern::Interner;
 use super::wire::MessageBuffer;
 
-/// A track of a trace: a row of slices and instants.
+/// Track of a trace: a row of slices and instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TrackId(u32);
 
 impl TrackId {
-    /// The root track, above all others.
+    /// Root track, above all others.
     pub const ROOT: Self = Self(0);
 
     pub(super) fn new(index: usize) -> Self {
@@ -26,7 +26,7 @@ impl TrackId {
     }
 }
 
-/// A track that shows a number over time.
+/// Track that shows a number over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CounterId(pub(super) TrackId);
 
@@ -37,7 +37,7 @@ pub enum CounterUnit<'n> {
     Count,
     /// Size in bytes.
     Bytes,
-    /// A unit that Perfetto does not define, such as `GB/s`.
+    /// Unit that Perfetto does not define, such as `GB/s`.
     Named(&'n str),
 }
 
@@ -54,9 +54,9 @@ impl CounterUnit<'_> {
 /// Value of a counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CounterValue {
-    /// A whole number. The trace processor converts it to a double, exact up to 2⁵³.
+    /// Whole number. The trace processor converts it to a double, which is exact up to 2⁵³.
     Int(i64),
-    /// A number with a fraction.
+    /// Number with a fraction.
     Float(f64),
 }
 
@@ -72,16 +72,16 @@ impl From<f64> for CounterValue {
     }
 }
 
-/// Value of an argument of an event.
+/// Argument value of an event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arg<'t> {
-    /// A signed whole number.
+    /// Signed whole number.
     Int(i64),
-    /// An unsigned whole number. The trace processor shows 2⁶³ and above as negative.
+    /// Unsigned whole number. The trace processor shows values from 2⁶³ as negative.
     Uint(u64),
-    /// A number with a fraction.
+    /// Number with a fraction.
     Float(f64),
-    /// A truth value.
+    /// Boolean value.
     Bool(bool),
     /// Text, which is not interned.
     Text(&'t str),
@@ -117,18 +117,19 @@ impl<'t> From<&'t str> for Arg<'t> {
     }
 }
 
-/// Connects events: the viewer draws an arrow from each to the next one in time with the same number.
+/// Connection between events: the viewer draws an arrow from each event to the next one in time with the same flow
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceFlow {
     /// The flow starts here or passes through.
     Step(u64),
-    /// The flow ends here; a later event with its number starts a new one.
+    /// The flow ends here; a later event with the same number starts a new flow.
     End(u64),
 }
 
-/// An event: a name, and details that the viewer shows when the event is selected.
+/// Event with a name, and details that the viewer shows when the event is selected.
 ///
-/// A name alone can be given as `&str`.
+/// A `&str` converts to an event without details.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceEvent<'e> {
     pub(super) name: &'e str,
@@ -137,13 +138,13 @@ pub struct TraceEvent<'e> {
 }
 
 impl<'e> TraceEvent<'e> {
-    /// Creates an event without details. Every distinct name is kept in memory until the trace is finished,
-    /// so values that vary belong in an argument.
+    /// Creates an event without details. Every distinct name stays in memory until the trace is finished, so varying
+    /// values belong in an argument.
     pub const fn new(name: &'e str) -> Self {
         Self { name, args: &[], flows: &[] }
     }
 
-    /// Replaces the arguments. Their names are kept in memory as the event's is.
+    /// Replaces the arguments. Their names stay in memory like the name of the event.
     #[must_use]
     pub const fn args(self, args: &'e [(&'e str, Arg<'e>)]) -> Self {
         Self { args, ..self }

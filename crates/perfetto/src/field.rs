@@ -1,4 +1,4 @@
-//! Numbers of Perfetto's fields and enumerations, by message.
+//! Field and enumeration numbers of Perfetto, by message.
 
 pub(super) const TRACE_PACKET: u32 = 1;
 
@@ -38,7 +38,7 @@ pub(super) const ANNOTATION_STRING_VALUE: u32 = 6;
 
 pub(super) const INTERNED_EVENT_NAMES: u32 = 2;
 pub(super) const INTERNED_ANNOTATION_NAMES: u32 = 3;
-/// Fields of an interned name of either kind.
+/// Fields of an interned event or argument name.
 pub(super) const INTERNED_IID: u32 = 1;
 pub(super) const INTERNED_NAME: u32 = 2;
 
@@ -53,7 +53,7 @@ pub(super) const TYPE_INSTANT: u64 = 3;
 pub(super) const TYPE_COUNTER: u64 = 4;
 
 pub(super) const ORDERING_EXPLICIT: u64 = 3;
-/// Keeps tracks of the same name apart, which Perfetto would merge by default.
+/// Merge behaviour that keeps tracks of the same name separate; by default, Perfetto would merge them.
 pub(super) const MERGE_NONE: u64 = 2;
 
 pub(super) const UNIT_COUNT: u64 = 2;

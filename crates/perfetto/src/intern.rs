@@ -1,4 +1,4 @@
-//! Strings that are written once and referred to by number.
+//! Interned strings: written once and referred to by number.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ impl Interner {
         self.texts.len()
     }
 
-    /// Returns the number of `text`, a new one at its first use.
+    /// Returns the number of `text`; assigns a new one at the first use.
     pub(super) fn iid(&mut self, text: &str) -> u64 {
         if let Some(&iid) = self.iids.get(text) {
             return iid;
@@ -28,7 +28,7 @@ impl Interner {
         iid
     }
 
-    /// Writes all but the first `known` strings, each as a message in the field `number`.
+    /// Writes all strings after the first `known`, each as a message in the field `number`.
     pub(super) fn encode_since(&self, known: usize, number: u32, data: &mut MessageBuffer) {
         for (text, iid) in self.texts.iter().zip(1..).skip(known) {
             data.message(number, |entry| {

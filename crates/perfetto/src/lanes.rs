@@ -1,4 +1,4 @@
-//! Spreads overlapping operations over several tracks.
+//! Distribution of overlapping operations over several tracks.
 
 use std::io::Write;
 
@@ -6,11 +6,11 @@ use cubeyard_units::Time;
 
 use super::{TraceError, TraceWriter, TrackId};
 
-/// A track with as many further tracks below it as overlapping operations need.
+/// Track with additional tracks below it for overlapping operations.
 ///
-/// Each operation gets the first free lane, so the number of lanes is the largest number of concurrent
-/// operations, and the same operations always get the same lanes. The first lane is the track itself; the
-/// others are named after it: `DMA #2`, `DMA #3`.
+/// Each operation gets the first free lane, so the number of lanes is the largest number of concurrent operations, and
+/// the same operations always get the same lanes. The first lane is the track itself; the others are named after it:
+/// `DMA #2`, `DMA #3`.
 ///
 /// ```
 /// use cubeyard_perfetto::{Lanes, TraceWriter};
@@ -48,7 +48,7 @@ impl Lanes {
 
     /// Returns the lane for an operation from `start` to `end`, and reserves it.
     ///
-    /// Operations must come in the order of their starts. Parts of an operation belong on its lane.
+    /// Operations must be given in the order of their starts. Slices for the parts of an operation belong on its lane.
     pub fn lane<W: Write>(
         &mut self,
         trace: &mut TraceWriter<W>,

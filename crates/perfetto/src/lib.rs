@@ -1,4 +1,4 @@
-//! Traces in the format of Perfetto (`.pftrace`), written packet by packet.
+//! Traces in Perfetto's format (`.pftrace`), written packet by packet.
 //!
 //! Internal: programs use the crate `cubeyard`.
 //!
@@ -20,23 +20,23 @@
 //!
 //! # A picosecond is shown as a nanosecond
 //!
-//! Perfetto counts whole nanoseconds, and no clock of a trace can be declared finer: its
-//! `ClockSnapshot.Clock.unit_multiplier_ns` is a whole number of at least one. Simulated time is in whole
-//! picoseconds. So that nothing is lost, picoseconds are written where Perfetto expects nanoseconds:
-//! **1 ns in the viewer is 1 ps, 1 µs is 1 ns, 1 ms is 1 µs**, and `ts` and `dur` of a query are
-//! picoseconds. [`ROOT_NAME`], the name of the root track, states this in every trace. Rounding to
-//! nanoseconds instead would make flits overlap: 256 bytes at 512 GB/s take 0.5 ns.
+//! Perfetto counts whole nanoseconds, and a trace cannot declare a finer clock: its
+//! `ClockSnapshot.Clock.unit_multiplier_ns` is a whole number of at least one. Simulated time is in whole picoseconds.
+//! To lose no precision, picoseconds are written where Perfetto expects nanoseconds: **1 ns in the viewer is 1 ps, 1 µs
+//! is 1 ns, 1 ms is 1 µs**, and `ts` and `dur` of a query are picoseconds. [`ROOT_NAME`], the name of the root track,
+//! states this in every trace. Rounding to nanoseconds instead would make flits overlap: 256 bytes at 512 GB/s take 0.5
+//! ns.
 //!
 //! # Guarantees
 //!
-//! - Slices of one track either follow each other or are nested, and come in the order of their starts,
-//!   the outer one first. Anything else is an error, because the trace processor would take the end of
-//!   one slice for that of another. [`Lanes`] spreads operations that overlap.
-//! - Tracks keep the order in which they were made, and two of the same name stay separate.
-//! - The same calls give the same bytes: ids are counted from one, without clock or random numbers.
+//! - Slices of one track either follow each other or are nested, and come in the order of their starts, with the outer
+//!   slice first. Anything else is an error, because the trace processor would take the end of one slice for the end of
+//!   another. [`Lanes`] distributes overlapping operations.
+//! - Tracks keep the order in which they were created, and two tracks with the same name stay separate.
+//! - The same calls give the same bytes: ids are counted from one, without a clock or random numbers.
 //!
-//! Messages and field numbers are those of Perfetto's `protos/perfetto/trace`, as in version 0.59.1 of the
-//! Python package `perfetto`.
+//! Messages and field numbers follow Perfetto's `protos/perfetto/trace`, as in version 0.59.1 of the Python package
+//! `perfetto`.
 
 use std::io::Write;
 
@@ -58,16 +58,16 @@ mod lanes;
 mod tests;
 mod wire;
 
-/// Name of the root track, above all others. It states the scale of time to a viewer of the trace.
+/// Name of the root track, above all others. It states the time scale to a viewer of the trace.
 pub const ROOT_NAME: &str = "cubeyard (1 ns shown = 1 ps simulated)";
 
 /// Number of bytes that are buffered before they are written.
 const CHUNK: usize = 64 << 10;
 
-/// Writes a trace into `W`, packet by packet; its memory does not grow with the number of events.
+/// Writer of a trace into `W`, packet by packet. Its memory does not grow with the number of events.
 ///
-/// Bytes are written in chunks, so `W` needs no buffer of its own. Only [`finish`](Self::finish) writes the
-/// last chunk. After [`TraceError::Io`] the trace is unusable.
+/// Bytes are written in chunks, so `W` needs no buffering. Only [`finish`](Self::finish) writes the last chunk. After
+/// [`TraceError::Io`] the trace is unusable.
 #[derive(Debug)]
 #[must_use = "a trace is complete only when it is finished"]
 pub struct TraceWriter<W> {
@@ -82,14 +82,14 @@ pub struct TraceWriter<W> {
 /// State of a track; its uuid is its index plus one.
 #[derive(Debug, Default)]
 struct Track {
-    /// Ends of the slices that were open at the last start, the innermost last.
+    /// Ends of the slices that were open at the last start, innermost last.
     open: Vec<Time>,
     last_start: Time,
     children: i32,
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// Creates a trace with a root track only.
+    /// Creates a trace that has only a root track.
     pub fn new(out: W) -> Self {
         let mut this = Self {
             out,
@@ -103,7 +103,7 @@ impl<W: Write> TraceWriter<W> {
         this
     }
 
-    /// Adds a track below `parent`, after its present children.
+    /// Adds a track below `parent`, after its existing children.
     pub fn track(&mut self, name: &str, parent: Option<TrackId>) -> Result<TrackId, TraceError> {
         let id = self.describe(name, Some(parent.unwrap_or(TrackId::ROOT)), None);
         self.write_full_chunk()?;
@@ -157,7 +157,7 @@ impl<W: Write> TraceWriter<W> {
         self.write_full_chunk()
     }
 
-    /// Sets the value of a counter from `at` on. The last call for one instant wins.
+    /// Sets the value of a counter from `at` on. If several calls have the same time, the last one wins.
     pub fn counter(
         &mut self,
         track: CounterId,
@@ -197,7 +197,7 @@ impl<W: Write> TraceWriter<W> {
         let id = TrackId::new(self.tracks.len());
         let rank = parent.map(|parent| self.tracks[parent.index()].next_child());
         self.tracks.push(Track::default());
-        // Everything that was interned before this packet, on this sequence, is forgotten.
+        // The first packet clears all strings interned earlier on this sequence.
         let first = !std::mem::replace(&mut self.started, true);
         self.buffer.message(field::TRACE_PACKET, |packet| {
             packet.uint(field::PACKET_SEQUENCE_ID, field::SEQUENCE);
@@ -221,7 +221,7 @@ impl<W: Write> TraceWriter<W> {
         id
     }
 
-    /// Appends a packet with a named event, and the definitions of strings that occur for the first time.
+    /// Appends a packet with a named event, and the definitions of strings that are used for the first time.
     fn event(&mut self, track: TrackId, at: Time, kind: u64, event: &TraceEvent<'_>) {
         let Self { buffer, names, arg_names, .. } = self;
         buffer.message(field::TRACE_PACKET, |packet| {
@@ -268,7 +268,7 @@ impl Track {
         self.children - 1
     }
 
-    /// Accepts a slice that follows the last one or lies within those that are open.
+    /// Accepts a slice that follows the last one or lies within the open slices.
     fn open(&mut self, start: Time, end: Time) -> Result<(), TraceError> {
         if end < start {
             return Err(TraceError::EndsBeforeStart { start, end });

@@ -1,10 +1,10 @@
-//! The part of protobuf's wire format that a trace needs.
+//! The part of protobuf's wire format that traces need.
 
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const LENGTH_DELIMITED: u32 = 2;
 
-/// An encoded message, to which fields are appended.
+/// Encoded message to which fields are appended.
 #[derive(Debug, Default)]
 pub(super) struct MessageBuffer(Vec<u8>);
 
@@ -23,7 +23,7 @@ impl MessageBuffer {
         self.varint(value);
     }
 
-    /// Appends a signed number in two's complement (`int32`, `int64`); negative ones take ten bytes.
+    /// Appends a signed number in two's complement (`int32`, `int64`); negative numbers take ten bytes.
     pub(super) fn int(&mut self, number: u32, value: i64) {
         self.uint(number, value.cast_unsigned());
     }
@@ -53,8 +53,8 @@ impl MessageBuffer {
         self.set_length(start);
     }
 
-    /// Stores the length of the bytes since `start` in the one byte reserved before them. Nearly all messages
-    /// fit; a longer one is moved to make room for more length bytes.
+    /// Stores the length of the bytes since `start` in the one byte reserved before them. Nearly all messages fit; a
+    /// longer message is moved to make room for more length bytes.
     #[inline]
     fn set_length(&mut self, start: usize) {
         let length = self.0.len() - start;
@@ -76,7 +76,7 @@ impl MessageBuffer {
         self.varint(u64::from(number << 3 | kind));
     }
 
-    /// Appends seven bits at a time, the lowest first; the top bit marks that more follow.
+    /// Appends seven bits at a time, lowest first; the top bit marks that more bytes follow.
     #[inline]
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {

@@ -1,4 +1,4 @@
-//! Advice computed from the rows of reports, with a sentence on each report that gives none.
+//! Advice computed from the rows of reports, with a sentence for each report that yields none.
 
 use super::policy::{EXPANDABLE, PYTORCH};
 use super::settings::NOTICEABLE;
@@ -6,14 +6,15 @@ use super::{Kind, ReplayPolicy, Report, Row, refused, settings};
 use crate::trace::{RecordedBy, Recording};
 use cubeyard_units::Bytes;
 
-/// Expandable segments within this fraction of the best policy are recommended beside it.
+/// Relative distance from the best policy within which expandable segments are recommended as well.
 const NEAR: f64 = 0.01;
 
 /// Returns a sentence that names the policy to use. Further lines name the reports that are left out because of a
-/// [`Doubt`](super::Doubt), and the policies that would have served a request that failed. The last lines are settings of
-/// PyTorch that can be typed today.
+/// [`Doubt`](super::Doubt), and the policies that would have served a failed request. The last lines are PyTorch
+/// settings that are available today.
 ///
-/// Policies are compared with the bytes that PyTorch reserved: as recorded, or else according to its model.
+/// The basis of the comparison is the number of bytes that PyTorch reserved: as recorded, or else according to its
+/// model.
 pub fn advice(reports: &[Report]) -> String {
     let telling: Vec<_> = reports.iter().filter(|report| !is_idle(report)).collect();
     let sound: Vec<_> = telling.iter().copied().filter(|report| report.doubt().is_none()).collect();
@@ -35,13 +36,13 @@ pub fn advice(reports: &[Report]) -> String {
     lines.join("\n")
 }
 
-/// Returns a sentence on the first request that failed when the trace was recorded.
+/// Returns a sentence on the first request that failed during recording.
 fn on_refusal(report: &Report) -> Option<String> {
     let refusals = &report.recording.as_ref()?.out_of_memory;
     let fits = |row: &&Row| row.fits == Some(true);
     let fitting: Vec<_> = report.rows.iter().filter(fits).map(|row| row.policy.name).collect();
     if report.rows.iter().any(|row| row.fits.is_none()) && refusals.first()?.capacity.is_some() {
-        // What came before it is not known.
+        // The events before the request are unknown.
         return None;
     }
     Some(refused::sentence(&report.trace, refusals.first()?, refusals.len(), &fitting))
@@ -88,20 +89,20 @@ fn holder(report: &Report) -> &'static str {
     }
 }
 
-/// Returns whether `expandable_segments` can still be turned on: the recording does not have it.
+/// Returns whether `expandable_segments` can still be turned on: it was off in the recording.
 fn can_expand(report: &Report) -> bool {
     report.recording.as_ref().is_none_or(Recording::can_expand)
 }
 
-/// Returns the best alternative to PyTorch's defaults. A plan counts only if there is nothing else.
+/// Returns the best alternative to PyTorch's defaults. A plan counts only if there is no other alternative.
 fn best_choice(report: &Report) -> Option<&Row> {
     let rows = report.rows.iter();
     let served = rows.filter(|row| row.outcome.failed.is_none() && is_choice(report, row));
     served.min_by_key(|row| (row.policy.kind == Kind::Planned, row.outcome.peak_reserved))
 }
 
-/// Returns whether a policy may be recommended: it is none of PyTorch's present settings, and does not need more memory
-/// under a limit.
+/// Returns whether a policy may be recommended: it is not one of PyTorch's current settings, and does not need more
+/// memory under a limit.
 fn is_choice(report: &Report, row: &Row) -> bool {
     is_alternative(report, row) && !report.raises_least(row)
 }
@@ -110,7 +111,7 @@ fn is_alternative(report: &Report, row: &Row) -> bool {
     row.policy.kind != Kind::PyTorch || row.policy.name == EXPANDABLE && can_expand(report)
 }
 
-/// Returns a sentence on a trace whose alternatives all need more memory under a limit.
+/// Returns a sentence for a trace whose alternatives all need more memory under a limit.
 fn keep_under_a_limit(report: &Report) -> Option<String> {
     let least = report.present_least()?;
     let served = report.rows.iter().filter(|row| row.outcome.failed.is_none());
@@ -156,7 +157,7 @@ fn pytorch_clause(reports: &[&Report]) -> String {
     format!(": replay `{PYTORCH}` beside it to see what PyTorch would reserve")
 }
 
-/// Returns a restriction of "least", needed if a plan was replayed: it may need still less but is no choice.
+/// Returns the words that qualify "least" if a plan was replayed: the plan may need even less, but is not an option.
 fn unplanned(reports: &[&Report], best: Kind) -> &'static str {
     let mut rows = reports.iter().flat_map(|report| &report.rows);
     let plan = rows.any(|row| row.policy.kind == Kind::Planned);
@@ -194,7 +195,7 @@ fn against_pytorch(report: &Report, best: &Row, baseline: &Baseline) -> String {
     format!("`{name}` {needs} {needed} where {by} {holds} {reserved}: {saved} less{again}{alone}.")
 }
 
-/// Returns the effect of turning on PyTorch's expandable segments, given its ratios to the best policy and to
+/// Returns the effect of turning on PyTorch's expandable segments, given their ratios to the best policy and to
 /// PyTorch's default.
 fn expandable_clause(to_best: f64, to_baseline: f64) -> String {
     let saved = 1.0 - to_baseline;
@@ -274,7 +275,8 @@ impl Ratios {
     }
 }
 
-/// Returns the policy that needs the least over all traces, among those that served each and that `counts` on each.
+/// Returns the policy that needs the least memory over all traces, among the policies that served each trace and for
+/// which `counts` holds on each.
 fn best_of_all(
     reports: &[&Report],
     basis: &[Bytes],
@@ -288,7 +290,7 @@ fn best_of_all(
     })
 }
 
-/// Returns whether a policy served each trace and `counts` on each.
+/// Returns whether a policy served each trace, and `counts` holds on each.
 fn counts_on_all(reports: &[&Report], name: &str, counts: fn(&Report, &Row) -> bool) -> bool {
     let on = |report: &&Report| report.served(name).is_some_and(|row| counts(report, row));
     reports.iter().all(on)

@@ -1,4 +1,4 @@
-//! A target for each stream, for policies that would give memory of one stream to another.
+//! A separate target for each stream, for policies that would give memory of one stream to another.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use super::Target;
 use crate::trace::{Allocate, Trace};
 use cubeyard_units::Bytes;
 
-/// Targets of the streams of a trace. A block that is freed may still be used by work that its stream has yet to run, so
-/// only requests of the same stream may have its memory.
+/// Targets of the streams of a trace. Pending work of a stream may still use a block after it is freed, so only
+/// requests of the same stream may reuse its memory.
 pub(super) struct Apart<'t> {
     targets: BTreeMap<u32, Box<dyn Target + 't>>,
-    /// Stream of each block, and its token there, by our own token.
+    /// Stream of each block and its token there, indexed by the token of this target.
     tokens: Vec<(u32, u64)>,
 }
 
 impl<'t> Apart<'t> {
-    /// Makes a target for each stream of a trace.
+    /// Creates a target for each stream of a trace.
     pub(super) fn new(trace: &'t Trace, make: impl Fn(&'t Trace) -> Box<dyn Target + 't>) -> Self {
         let targets = trace.streams().into_iter().map(|stream| (stream, make(trace)));
         Self { targets: targets.collect(), tokens: Vec::new() }
     }
 
-    /// Returns the stream of a token, and the token there.
+    /// Returns the stream of a token, and the token in that stream.
     fn of(&self, token: u64) -> Option<(u32, u64)> {
         self.tokens.get(usize::try_from(token).ok()?).copied()
     }

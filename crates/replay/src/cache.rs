@@ -1,4 +1,4 @@
-//! Use of the memory that PyTorch's allocator holds at one moment: live, cached, and lost in gaps.
+//! Use of the memory that PyTorch's allocator holds at one moment: live, cached, or lost in gaps.
 
 use super::Target;
 use super::held::{Groups, HeldGroup, Moment};
@@ -10,26 +10,27 @@ use cubeyard_units::Bytes;
 /// Use of the memory that PyTorch's allocator holds at one moment, according to its model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheUse {
-    /// Name of the policy of the model: with the recorded settings, else with the default ones.
+    /// Name of the model's policy: with the recorded settings if known, otherwise with the default settings.
     pub policy: &'static str,
-    /// Bytes held of the device's memory.
+    /// Bytes of device memory held.
     pub reserved: Bytes,
     /// Bytes of blocks in use.
     pub allocated: Bytes,
-    /// Unused bytes that the allocator could give back: segments, or pages of expandable segments, without a block in use.
+    /// Unused bytes that the allocator could release: segments, or pages of expandable segments, without a block in
+    /// use.
     pub cached: Bytes,
-    /// Unused bytes beside blocks in use, which it cannot give back.
+    /// Unused bytes beside blocks in use, which the allocator cannot release.
     pub gaps: Bytes,
     /// Length of the longest gap.
     pub longest_gap: Bytes,
-    /// Allocations beside the gaps, with the bytes of the gaps. A gap between two counts for the older.
+    /// Allocations beside the gaps, with the bytes of the gaps. A gap between two allocations counts for the older one.
     pub beside_gaps: Vec<HeldGroup>,
-    /// Number of times that the cache was given back because the device was full.
+    /// Number of times that the cache was released because the device was full.
     pub retries: u64,
 }
 
 impl CacheUse {
-    /// Replays the model up to `moment`, on a device with `capacity` if that is known.
+    /// Replays the model up to `moment`, on a device with `capacity` if it is known.
     pub fn at(trace: &Trace, moment: Moment, capacity: Option<Bytes>) -> Self {
         let expandable = trace.recording.as_ref().is_some_and(|recording| recording.expandable);
         let (policy, make): (_, fn(_) -> _) =
@@ -42,11 +43,11 @@ impl CacheUse {
     }
 }
 
-/// A replay that remembers the allocation in each block.
+/// Replay that tracks the allocation in each block.
 struct Walk {
     model: PyTorch,
     tokens: Vec<Option<u64>>,
-    /// Allocation in each block, by its token, with the number of events before it.
+    /// Allocation in each block, by token, with the number of events before it.
     blocks: Vec<Option<(usize, Allocate)>>,
 }
 
@@ -55,7 +56,7 @@ impl Walk {
         Self { model, tokens: vec![None; trace.allocations as usize], blocks: Vec::new() }
     }
 
-    /// Replays one event. A request that the model cannot serve is left out.
+    /// Replays one event. A request that the model cannot serve is skipped.
     fn step(&mut self, index: usize, event: &Event) {
         match event {
             Event::Allocate(request) if request.size.is_zero() => {}

@@ -1,4 +1,4 @@
-//! Fitness of a recording for advice: it must be whole, and the model of PyTorch must reproduce it.
+//! Suitability of a recording for advice: it must be complete, and the model of PyTorch must reproduce it.
 
 use std::fmt;
 
@@ -15,11 +15,11 @@ const TOLERANCE: f64 = 0.01;
 pub enum Doubt {
     /// The snapshot has no history.
     NoHistory,
-    /// The history begins in the middle.
+    /// The beginning of the history is missing.
     Begun {
-        /// Live bytes at its start.
+        /// Live bytes at the start of the history.
         live: Bytes,
-        /// Reserved bytes at its start.
+        /// Reserved bytes at the start of the history.
         reserved: Bytes,
     },
     /// History and segments contradict each other.
@@ -28,7 +28,7 @@ pub enum Doubt {
     NotReproduced {
         /// Bytes that the model reserves.
         modelled: Bytes,
-        /// Bytes that were reserved.
+        /// Bytes that PyTorch reserved, as recorded.
         recorded: Bytes,
         /// Settings that the model does not support.
         settings: Vec<&'static str>,
@@ -81,8 +81,8 @@ pub(super) fn doubt(recording: &Recording, modelled: Option<Bytes>) -> Option<Do
     (!reproduced).then_some(Doubt::NotReproduced { modelled, recorded, settings })
 }
 
-/// Returns the bytes that the model of PyTorch, with the recorded settings, reserves for a trace; `None` unless the trace
-/// is a whole recording of PyTorch.
+/// Returns the bytes that the model of PyTorch, with the recorded settings, reserves for a trace; `None` unless the
+/// trace is a complete recording of PyTorch.
 pub(super) fn modelled(trace: &Trace) -> Option<Bytes> {
     let recording = trace.recording.as_ref()?;
     if recording.by != RecordedBy::PyTorch || recording.history != HistoryExtent::Whole {
@@ -93,8 +93,8 @@ pub(super) fn modelled(trace: &Trace) -> Option<Bytes> {
     Some(run(trace, &mut model, &mut |_| {}).peak_reserved)
 }
 
-/// Returns the memory that a recorded allocator had, if a request failed. PyTorch returns its cache before that. Other
-/// processes may have freed memory since.
+/// Returns the memory that was available to a recorded allocator, if a request failed. PyTorch releases its cache
+/// before it fails. Other processes may have freed memory since.
 pub(super) fn capacity(recording: &Recording) -> Option<Bytes> {
     let capacity = recording.out_of_memory.first().and_then(|failure| failure.capacity);
     capacity.max(capacity.and(recording.reserved))

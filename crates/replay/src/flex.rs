@@ -12,28 +12,28 @@ use std::sync::Arc;
 
 /// Size of the device and of a region: 64 TiB, more than any accelerator has.
 const SPACE: Bytes = Bytes::new(1 << 46);
-/// Addresses of all regions together.
+/// Size of the address space that all regions share, in bytes.
 const ADDRESSES: u64 = 1 << 62;
 
 /// Flex allocators on one device, one for each stream of the trace.
 ///
-/// A block that is freed may still be used by work that its stream has yet to run, so its memory serves requests of the
-/// same stream only. When the device is full, idle memory of all streams is given back, as PyTorch does it.
+/// Pending work of a stream may still use a block after it is freed, so its memory serves only requests of the same
+/// stream. When the device is full, idle memory of all streams is released, as in PyTorch.
 #[derive(Debug)]
 pub(super) struct Flex {
     config: FlexConfig,
     card: Arc<Card>,
-    /// Allocator of each stream, with the addresses of its region.
+    /// Allocator of each stream, with the start address of its region.
     streams: BTreeMap<u32, (u64, FlexAllocator)>,
-    /// Live blocks, with the addresses of their regions, indexed by token: the number of the allocation.
+    /// Live blocks with the start addresses of their regions, indexed by token: the number of the allocation.
     live: Vec<Option<(u64, Allocation)>>,
     space: Bytes,
     retries: u64,
 }
 
 impl Flex {
-    /// Creates regions that grow in granules of 2 MiB, with the block strategy `block`. The device has `memory`, or
-    /// practically no limit.
+    /// Creates regions that grow in granules of 2 MiB, with the block strategy `block`. The device has `memory` bytes;
+    /// `None` means practically unlimited.
     pub(super) fn new(
         block: &'static BlockPolicy,
         growth: fn(Bytes) -> Growth,
@@ -61,7 +61,7 @@ impl Flex {
         Ok((*start, block))
     }
 
-    /// Gives the idle memory of all streams back to the device, and returns whether there was any.
+    /// Releases the idle memory of all streams to the device, and returns whether there was any.
     fn give_back(&mut self) -> bool {
         if self.streams.len() < 2 {
             return false;

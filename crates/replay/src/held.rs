@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use crate::trace::{Allocate, Event, OutOfMemory, Trace};
 use cubeyard_units::Bytes;
 
-/// Granule to which live allocations are rounded up.
+/// Granule to which the sizes of live allocations are rounded up.
 pub(super) const LIVE_GRANULE: Bytes = Bytes::new(128);
 
-/// A moment of a trace: after a number of its events.
+/// Moment of a trace: the state after a number of its events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// Number of events before the moment.
     pub events: usize,
-    /// Time of the last of them, in microseconds since the start of the trace.
+    /// Time of the last of these events, in microseconds since the start of the trace.
     pub time_us: u64,
 }
 
@@ -43,7 +43,7 @@ impl Moment {
         Self::after(trace, events)
     }
 
-    /// Returns the moment of the first request that failed when the trace was recorded.
+    /// Returns the moment of the first request that failed during recording.
     pub fn of_failure(trace: &Trace) -> Option<(Self, OutOfMemory)> {
         let failure = *trace.recording.as_ref()?.out_of_memory.first()?;
         Some((Self::after(trace, failure.event), failure))
@@ -55,32 +55,32 @@ impl Moment {
 pub struct HeldGroup {
     /// Call site, 0 if unknown.
     pub site: u32,
-    /// Requested size of each.
+    /// Requested size of each allocation.
     pub size: Bytes,
-    /// Number of the stream that requested them.
+    /// Number of the stream that requested the allocations.
     pub stream: u32,
     /// Number of allocations.
     pub blocks: u64,
-    /// Bytes attributed to them: their sizes, each rounded up to 128.
+    /// Bytes attributed to the group: sizes, each rounded up to a multiple of 128.
     pub bytes: Bytes,
-    /// Moment before which the first of them was allocated: the number and the time of that event.
+    /// Moment just before the first allocation of the group; its time is the time of that allocation.
     pub oldest: Moment,
-    /// The same for the last of them.
+    /// Moment just before the last allocation of the group.
     pub youngest: Moment,
 }
 
 /// Allocations that are live at one moment of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Moment at which they are live.
+    /// Moment at which the allocations are live.
     pub moment: Moment,
-    /// Live bytes: requested sizes, each rounded up to 128.
+    /// Live bytes: requested sizes, each rounded up to a multiple of 128.
     pub live: Bytes,
-    /// Live bytes as requested.
+    /// Live bytes as requested, without rounding.
     pub requested: Bytes,
     /// Number of live allocations.
     pub blocks: u64,
-    /// Live allocations by call site, size and stream, in that order.
+    /// Live allocations by call site, size and stream, sorted in that order.
     pub groups: Vec<HeldGroup>,
 }
 
@@ -99,7 +99,7 @@ impl Held {
         held
     }
 
-    /// Returns the live bytes of each stream, by its number.
+    /// Returns the live bytes of each stream, by stream number.
     pub fn streams(&self) -> BTreeMap<u32, Bytes> {
         let mut streams = BTreeMap::new();
         for group in &self.groups {
@@ -110,7 +110,7 @@ impl Held {
     }
 }
 
-/// Allocations under collection, by call site, size and stream.
+/// Groups under construction, by call site, size and stream.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     groups: BTreeMap<(u32, Bytes, u32), HeldGroup>,
@@ -169,12 +169,12 @@ pub(super) fn live_at(trace: &Trace, moment: Moment) -> Vec<(usize, Allocate)> {
     requests.filter(|(_, request)| is_live[request.id.index()]).collect()
 }
 
-/// Adds two sizes, which hostile traces can make too large for 64 bits.
+/// Adds two sizes, saturating: hostile traces can exceed 64 bits.
 pub(super) fn plus(left: Bytes, right: Bytes) -> Bytes {
     left.checked_add(right).unwrap_or(Bytes::MAX)
 }
 
-/// Rounds a size up to a multiple of 128, or down to the largest multiple near the end of 64 bits.
+/// Rounds a size up to a multiple of 128; near the end of 64 bits, down to the largest multiple.
 fn rounded(size: Bytes) -> Bytes {
     size.align_up(LIVE_GRANULE).unwrap_or_else(|| Bytes::MAX.align_down(LIVE_GRANULE))
 }

@@ -1,4 +1,4 @@
-//! Holders of memory: live allocations added up by frame, by call stack or by size.
+//! Holders of memory: live allocations grouped by frame, by call stack or by size.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,15 +8,15 @@ use super::held::{HeldGroup, Moment, plus};
 use crate::trace::{CallStacks, Frame};
 use cubeyard_units::Bytes;
 
-/// Name of the holder of allocations without a frame of Python.
+/// Name of the holder of allocations without a Python frame.
 pub(super) const NO_FRAME: &str = "(no Python frame)";
 /// Name of the holder of allocations whose origin is not recorded.
 const NOT_RECORDED: &str = "(not recorded)";
 
-/// Property by which allocations are added up.
+/// Property by which allocations are grouped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Grouping {
-    /// The user's frame: the innermost outside of installed packages.
+    /// User frame: the innermost frame outside installed packages.
     #[default]
     Frame,
     /// The whole call stack.
@@ -51,25 +51,25 @@ impl fmt::Display for Grouping {
 /// Allocations of one holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// User frame, innermost frame of the stack with the user frame, or size of its allocations.
+    /// User frame, innermost frame of the stack with the user frame, or size of the allocations.
     pub name: String,
-    /// Frames of the call stack that holds the most of its bytes, outermost first, with the paths of their files.
+    /// Frames of the call stack with the most bytes of this holder, outermost first, with the paths of their files.
     pub stack: Vec<String>,
-    /// Bytes that it holds.
+    /// Bytes held.
     pub bytes: Bytes,
-    /// Bytes that it holds, as requested.
+    /// Bytes held, as requested, without rounding.
     pub requested: Bytes,
-    /// Number of its allocations.
+    /// Number of allocations.
     pub blocks: u64,
-    /// Largest requested size of them.
+    /// Largest requested size of an allocation.
     pub largest: Bytes,
-    /// Allocation of its oldest block: the number of events before it, and its time.
+    /// Allocation of the oldest block: the number of events before it, and its time.
     pub oldest: Moment,
-    /// Allocation of its youngest block.
+    /// Allocation of the youngest block.
     pub youngest: Moment,
 }
 
-/// Key by which groups are added up.
+/// Key by which groups are merged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum HolderKey {
     Frame(Option<String>),
@@ -77,9 +77,9 @@ enum HolderKey {
     Size(Bytes),
 }
 
-/// Adds up groups of allocations: the holder of most bytes first, equal ones by name.
+/// Merges groups of allocations into holders, sorted by bytes in descending order, then by name.
 ///
-/// Without call stacks they are added up by size. Frames of compiled code count only if `native`.
+/// Without call stacks, allocations are grouped by size. Frames of compiled code count only if `native` is set.
 pub fn holders(
     groups: &[HeldGroup],
     stacks: &CallStacks,
@@ -145,7 +145,7 @@ pub(super) fn name_of(site: u32, stacks: &CallStacks, native: bool) -> String {
     }
 }
 
-/// Returns the name of a call stack: its innermost frame, and the user frame if that is another.
+/// Returns the name of a call stack: its innermost frame, and the user frame if that is a different one.
 fn stack_name(site: u32, stacks: &CallStacks, native: bool) -> String {
     let user = name_of(site, stacks, native);
     let innermost = stacks.frames(site).find(|frame| native || !frame.is_native());

@@ -1,32 +1,32 @@
 //! The least memory in which a policy serves a trace.
 //!
-//! Limits are tried in steps of 2 MiB, by bisection between one that fails, at about the live bytes, and the bytes that
-//! the policy reserves without a limit. An allocator that gives its cache back and tries again need not run under every
-//! limit above one under which it runs. So a few limits below the answer are tried too, and the answer says only what
-//! was seen: it runs there, and it fails one step below.
+//! Limits are multiples of 2 MiB. They are found by bisection between a limit that fails, near the live bytes, and the
+//! bytes that the policy reserves without a limit. An allocator that releases its cache and retries may succeed under
+//! one limit and fail under a higher one. So a few limits below the answer are tried too. The answer states only what
+//! was observed: the trace is served there, and fails one step below.
 
 use super::{Make, Outcome, ReplayPolicy, Target, run};
 use crate::trace::Trace;
 use cubeyard_units::Bytes;
 
-/// Step of the limits that are tried.
+/// Step between the limits that are tried.
 const STEP: Bytes = Bytes::mib(2);
-/// Distance by which limits below the live bytes are tried.
+/// Distance below the live bytes at which limits are tried.
 const BELOW: Bytes = Bytes::mib(32);
-/// Number of limits that are tried below the answer.
+/// Number of limits tried below the answer.
 const PROBES: u64 = 4;
 
-/// The least memory in which a policy serves a trace.
+/// Least memory in which a policy serves a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Least {
     /// Limit under which the whole trace was served.
     pub runs: Bytes,
-    /// Limit one step below, under which it was not.
+    /// Limit one step below, under which the trace was not served.
     pub fails: Bytes,
-    /// Number of times that the cache was given back under the limit `runs`.
+    /// Number of times that the cache was released under the limit `runs`.
     pub retries: u64,
-    /// Peak of the reserved bytes under that limit. PyTorch checks a limit before it maps whole pages of expandable
-    /// segments, so that this can exceed it by less than a page.
+    /// Peak of the reserved bytes under the limit `runs`. PyTorch checks a limit before it maps whole pages of
+    /// expandable segments, so this can exceed the limit by less than a page.
     pub reserved: Bytes,
     /// Peak of the reserved bytes without a limit.
     pub unlimited: Bytes,
@@ -35,29 +35,28 @@ pub struct Least {
 }
 
 impl Least {
-    /// Returns the memory in which the trace was served: the limit, or what was reserved under it if that is more.
+    /// Returns the memory in which the trace was served: the limit, or the bytes reserved under it if they are more.
     pub fn memory(&self) -> Bytes {
         self.runs.max(self.reserved)
     }
 }
 
 impl ReplayPolicy {
-    /// Returns the least memory in which the policy serves a trace, given its outcome without a limit; `None` if it failed,
-    /// held nothing, or knows no limit.
+    /// Returns the least memory in which the policy serves a trace, given its outcome without a limit; `None` if it
+    /// failed, held nothing, or does not support limits.
     pub fn least(&self, trace: &Trace, unlimited: &Outcome) -> Option<Least> {
         let Make::Limited(make) = self.make else { return None };
         search(trace, &|limit| make(trace, Some(limit)), unlimited)
     }
 
-    /// Returns the least memory in which the policy serves a trace that it has not replayed yet.
+    /// Returns the least memory in which the policy serves a trace, after replaying the trace without a limit.
     pub(super) fn least_of(&self, trace: &Trace) -> Option<Least> {
         let Make::Limited(make) = self.make else { return None };
         self.least(trace, &run(trace, &mut *make(trace, None), &mut |_| {}))
     }
 }
 
-/// Returns the least memory in which targets that `make` creates for a limit serve a trace, given the outcome without
-/// a limit.
+/// Returns the least memory in which the targets that `make` creates serve a trace, given the outcome without a limit.
 pub(super) fn search<'s>(
     trace: &'s Trace,
     make: &'s dyn Fn(Bytes) -> Box<dyn Target + 's>,
@@ -67,7 +66,7 @@ pub(super) fn search<'s>(
     served.then(|| Search { trace, make }.least(unlimited)).flatten()
 }
 
-/// Peak of the reserved bytes, and number of retries, of a run that served its trace.
+/// Peak of the reserved bytes, and number of retries, of a run that served the whole trace.
 type Served = (Bytes, u64);
 
 struct Search<'s> {
@@ -87,8 +86,8 @@ impl Search<'_> {
         Some(self.probed(runs, unlimited))
     }
 
-    /// Returns a limit at or below `start` that fails. Less than the live bytes can suffice for expandable segments, whose
-    /// pages may exceed the limit.
+    /// Returns a limit at or below `start` that fails. Expandable segments can need less than the live bytes, because
+    /// their pages may exceed the limit.
     fn failing(&self, start: Bytes) -> Bytes {
         let mut limit = start.align_down(STEP);
         while !limit.is_zero() && self.attempt(limit).is_some() {
@@ -97,7 +96,7 @@ impl Search<'_> {
         limit
     }
 
-    /// Halves the distance between a limit that fails and one that runs, until they are one step apart.
+    /// Bisects between a limit that fails and one that runs, until they are one step apart.
     fn bisect(&self, mut fails: Bytes, mut runs: (Bytes, Served)) -> (Bytes, Served) {
         while runs.0 - fails > STEP {
             let middle = Bytes::new(fails.get().midpoint(runs.0.get())).align_up(STEP);
@@ -110,7 +109,7 @@ impl Search<'_> {
         runs
     }
 
-    /// Tries a few limits between the live bytes and one that runs, and continues from the lowest that runs too.
+    /// Tries a few limits between the live bytes and a limit that runs, and continues from the lowest that also runs.
     fn probed(&self, mut runs: (Bytes, Served), unlimited: &Outcome) -> Least {
         let live = unlimited.peak_live;
         let mut fails = live.align_down(STEP).min(runs.0 - STEP);

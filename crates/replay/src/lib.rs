@@ -2,9 +2,9 @@
 //!
 //! Internal: programs use the crate `cubeyard`.
 //!
-//! [`trace`] reads recordings of PyTorch, RMM and scripts. A [`Target`] is an allocator under replay; [`run`] feeds it a
-//! trace and counts bytes. [`POLICIES`] lists the policies to compare. A [`Report`] has the results of one trace under
-//! several of them, [`advice()`] recommends one, and [`chart`] draws them.
+//! [`trace`] reads recordings of PyTorch, RMM and scripts. A [`Target`] is an allocator under replay; [`run`] replays a
+//! trace on it and counts bytes. [`POLICIES`] lists the policies to compare. A [`Report`] holds the results of one
+//! trace under several policies, [`advice()`] recommends one, and [`chart`] draws them.
 //!
 //! ```
 //! use cubeyard_memory::Bytes;
@@ -69,18 +69,18 @@ pub use self::usage::{HOLDER_COLUMNS, MemoryUse, UseLine};
 use crate::trace::Allocate;
 use cubeyard_units::Bytes;
 
-/// An allocator under replay.
+/// Allocator under replay.
 ///
-/// The replay calls [`allocate`](Target::allocate) once for each allocation of the trace of nonzero size, and
-/// [`free`](Target::free) at most once for each that succeeded. A token identifies a block to its target.
+/// The replay calls [`allocate`](Target::allocate) once for each allocation of nonzero size in the trace, and
+/// [`free`](Target::free) at most once for each allocation that succeeded. A token identifies a block to its target.
 pub trait Target {
-    /// Serves a request and returns its token, or the reason why it cannot.
+    /// Serves a request and returns its token, or the reason for the failure.
     fn allocate(&mut self, request: &Allocate) -> Result<u64, String>;
 
     /// Frees the block with this token.
     fn free(&mut self, token: u64);
 
-    /// Returns the number of bytes that it currently holds of the device's memory.
+    /// Returns the number of bytes of device memory that the target currently holds.
     fn reserved(&self) -> Bytes;
 
     /// Returns the address of the block with this token; `None` if the target has no addresses.
@@ -88,7 +88,7 @@ pub trait Target {
         None
     }
 
-    /// Returns the number of times that it gave its cache back because memory had run out.
+    /// Returns the number of times that the target released its cache because memory had run out.
     fn retries(&self) -> u64 {
         0
     }

@@ -7,53 +7,53 @@ use super::{ReplayPolicy, Target};
 use crate::trace::{CallStacks, Event, Trace};
 use cubeyard_units::Bytes;
 
-/// Number of blocks that a map keeps: those with most bytes times events.
+/// Number of blocks that a map keeps: the blocks with the most bytes times events.
 const MOST: usize = 200_000;
 
 /// Blocks of a replay by address and time.
 ///
-/// Addresses that no block ever used are left out, so that the map is as high as the addresses in use.
+/// Addresses that no block ever used are left out, so the height of the map is the number of addresses used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockMap {
     /// Name of the policy.
     pub policy: &'static str,
     /// Number of events of the trace.
     pub events: usize,
-    /// Number of bytes of all addresses that were used.
+    /// Number of bytes of all addresses ever used.
     pub height: Bytes,
-    /// Names of those who allocated blocks: frames of the user, or what is known instead.
+    /// Names of the blocks' call sites: user frames, or other names if these are unknown.
     pub names: Vec<String>,
-    /// The blocks with most bytes times events, in the order of their allocation.
+    /// Blocks with the most bytes times events, in the order of their allocation.
     pub blocks: Vec<MappedBlock>,
-    /// Number of blocks that are not among them.
+    /// Number of blocks left out.
     pub left_out: usize,
 }
 
-/// A block of a [`BlockMap`].
+/// Block of a [`BlockMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedBlock {
-    /// Number of events before it was allocated.
+    /// Number of events before the block was allocated.
     pub from: usize,
-    /// Number of events before it was freed; that of all events if it was not.
+    /// Number of events before the block was freed; the number of all events if it was not.
     pub to: usize,
-    /// Bytes of used addresses below it.
+    /// Bytes of used addresses below the block.
     pub start: Bytes,
-    /// Size as requested.
+    /// Requested size of the block.
     pub size: Bytes,
-    /// Position of the name of who allocated it in [`BlockMap::names`].
+    /// Index of the block's call site in [`BlockMap::names`].
     pub name: usize,
 }
 
 impl MappedBlock {
-    /// Returns its bytes times the events of its life.
+    /// Returns the size in bytes times the lifetime in events.
     pub fn weight(&self) -> u128 {
         u128::from(self.size.get()) * (self.to - self.from) as u128
     }
 }
 
 impl BlockMap {
-    /// Replays a trace under a policy and returns its blocks; `None` if the policy has no addresses, or is one of a
-    /// front.
+    /// Replays a trace under a policy and returns its blocks; `None` if the policy has no addresses, or is defined by a
+    /// front end.
     pub fn new(policy: &ReplayPolicy, trace: &Trace) -> Option<Self> {
         let mut placed = placed(&mut *policy.target(trace)?, trace)?;
         let ranges = used_ranges(&placed);
@@ -73,18 +73,18 @@ impl BlockMap {
         Some(Self { policy, events, height, names: names.all, blocks, left_out })
     }
 
-    /// Returns the name of who allocated a block of this map.
+    /// Returns the name of the call site of a block of this map.
     pub fn name(&self, block: &MappedBlock) -> &str {
         self.names.get(block.name).map_or("", String::as_str)
     }
 
-    /// Returns the number of blocks of the replay, of which the map may lack some.
+    /// Returns the total number of blocks in the replay, including those left out of the map.
     pub fn all(&self) -> usize {
         self.blocks.len() + self.left_out
     }
 }
 
-/// Names of call sites, each kept once.
+/// Names of call sites, without duplicates.
 #[derive(Default)]
 struct Names {
     all: Vec<String>,
@@ -105,7 +105,7 @@ impl Names {
 }
 
 /// Replays a trace up to the first failure, and returns every block with its call site. The start of a block is its
-/// address, and it has no name yet.
+/// address; its name is not set yet.
 fn placed(target: &mut dyn Target, trace: &Trace) -> Option<Vec<(MappedBlock, u32)>> {
     let mut blocks = Vec::new();
     let mut live: Vec<Option<(u64, usize)>> = vec![None; trace.allocations as usize];
@@ -130,7 +130,7 @@ fn placed(target: &mut dyn Target, trace: &Trace) -> Option<Vec<(MappedBlock, u3
     Some(blocks)
 }
 
-/// Returns the ranges of addresses that were ever used, in order: start, end, and the bytes of the ranges before.
+/// Returns the address ranges that were ever used, in order: start, end, and the total bytes of all earlier ranges.
 fn used_ranges(blocks: &[(MappedBlock, u32)]) -> Vec<(u64, u64, u64)> {
     let range = |&(MappedBlock { start, size, .. }, _): &(MappedBlock, u32)| {
         (start.get(), start.get().saturating_add(size.get()))

@@ -1,17 +1,17 @@
-//! Time of a target for each operation.
+//! Time per operation of a target.
 
 use super::Target;
 use super::run::BATCH;
 use crate::trace::{Event, Trace};
 
-/// Measured time at which short traces are no longer repeated, far above the resolution of clocks.
+/// Total measured time above which a short trace is not repeated, far above the resolution of clocks.
 const ENOUGH_NS: u64 = 20_000_000;
 const MOST_PASSES: usize = 32;
-/// Creation time of a target from which on a trace is not repeated.
+/// Creation time of a target above which a trace is not repeated.
 const SLOW_NS: u64 = 100_000_000;
 
-/// Returns the nanoseconds for each call of a target, in the fastest of several passes over the trace, each with a
-/// new target; `None` if the target fails or is never called.
+/// Returns the nanoseconds per call of a target, in the fastest of several passes over the trace, each with a new
+/// target; `None` if the target fails or is never called.
 ///
 /// Only the calls and the walk over the events are timed, in batches.
 pub(super) fn nanoseconds_per_operation(
@@ -39,7 +39,7 @@ pub(super) fn nanoseconds_per_operation(
     Some(fastest)
 }
 
-/// Returns the number of calls and their time in nanoseconds.
+/// Returns the number of calls and their total time in nanoseconds.
 fn pass_over(
     trace: &Trace,
     target: &mut dyn Target,

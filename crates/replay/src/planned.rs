@@ -1,4 +1,4 @@
-//! A placement that is computed in advance as a target: every block lies at a known address.
+//! Target that follows a placement computed in advance: every block has a known address.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use cubeyard_units::Bytes;
 
 const GRANULE: Bytes = Bytes::mib(2);
 
-/// Addresses of all allocations of a trace, and the memory that is held for them.
+/// Addresses of all allocations of a trace, and the memory held for them.
 #[derive(Debug)]
 struct Placement {
     /// Address of each allocation, by number.
     addresses: Vec<u64>,
-    /// Bytes held once each allocation was made, by number.
+    /// Bytes held after each allocation, by number.
     held: Vec<Bytes>,
 }
 
-/// A placement being followed. It knows the whole trace, so it never needs more than a policy that does not: if one of
-/// these holds less than the plan, the placement is that of the policy, with all the memory that it remaps on its way.
+/// Target that follows a placement. It knows the whole trace, so it never needs more than a policy that does not. If
+/// such a policy holds less than the plan, its placement is used, including all memory that it remaps on the way.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
     placement: Result<Arc<Placement>, TooLarge>,
@@ -27,7 +27,7 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// Plans a trace, or copies the placement of the first of `others` that holds least, if that is less.
+    /// Plans a trace. If one of `others` holds less than the plan, copies the placement of the first that holds least.
     pub(super) fn new<'t>(
         trace: &Trace,
         others: impl Iterator<Item = Box<dyn Target + 't>>,
@@ -46,7 +46,7 @@ impl Planned {
 }
 
 impl Placement {
-    /// Lays blocks out by a plan. The range of each stream is held up to the highest byte used so far.
+    /// Places blocks by a plan. The range of each stream is held up to the highest byte used so far.
     fn of_plan(plan: &Plan, trace: &Trace) -> Self {
         let mut tops = plan.ranges.clone();
         let (mut all, mut held) = (Bytes::ZERO, vec![Bytes::ZERO; plan.offsets.len()]);
@@ -84,13 +84,13 @@ impl Placement {
         Some(copy)
     }
 
-    /// Returns the maximum of the bytes held.
+    /// Returns the maximum number of bytes held.
     fn peak(&self) -> Bytes {
         self.held.iter().copied().max().unwrap_or_default()
     }
 }
 
-/// Returns the requests of a trace that need memory.
+/// Returns the requests of a trace with nonzero size.
 fn requests(trace: &Trace) -> impl Iterator<Item = &Allocate> {
     trace.events.iter().filter_map(|event| match event {
         Event::Allocate(request) if !request.size.is_zero() => Some(request),

@@ -7,13 +7,13 @@
 //!
 //! - *greedy*: takes the blocks in a fixed order and puts each at the lowest offset that is free for its whole life.
 //!   Largest first packs training well, whose peak consists of a few large blocks.
-//! - *replay*: takes the blocks in the order of the history, below a wall at the bound, and puts each next to a block that
-//!   dies at about the same time. It packs servers well, whose blocks come and go in all sizes, and of which greedy
-//!   leaves a third unused.
-//! - *search*: improves a greedy order step by step, for up to some hundred blocks.
+//! - *replay*: takes the blocks in the order of the history, below a wall at the bound, and puts each next to a block
+//!   that dies at about the same time. It packs servers well, whose blocks come and go in all sizes; greedy leaves a
+//!   third of their memory unused.
+//! - *search*: improves a greedy order step by step, for up to about a hundred blocks.
 //!
-//! A block that is freed may still be used by work that its stream has yet to run. So blocks of different streams never
-//! share memory: each stream has a range of its own, one after the other.
+//! Pending work of a stream may still use a block after it is freed. So blocks of different streams never share memory:
+//! each stream has a separate range, one after the other.
 //!
 //! ```
 //! use cubeyard_memory::Bytes;
@@ -38,11 +38,11 @@ use cubeyard_units::Bytes;
 
 const ALIGNMENT: Bytes = Bytes::new(128);
 
-/// An extent within one part in this many of the bound ends the search.
+/// Inverse of the relative distance to the bound at which the search ends.
 const CLOSE_ENOUGH: u64 = 192;
 
-/// Number of pairs of blocks with overlapping lives above which [`THEN`] is left out: a greedy order costs about 50 ns
-/// for each pair.
+/// Number of pairs of blocks with overlapping lives above which [`THEN`] is skipped: a greedy order costs about 50 ns
+/// per pair.
 const MANY_MEETINGS: u64 = 40_000_000;
 /// Number of such pairs above which no greedy order is tried.
 const TOO_MANY_MEETINGS: u64 = 100_000_000;
@@ -56,12 +56,12 @@ pub struct Plan {
     pub ranges: BTreeMap<u32, Bytes>,
     /// Size of the region that holds all blocks, in whole granules.
     pub extent: Bytes,
-    /// Lower bound of the extent of every plan: the maximum number of live bytes of each stream, with each block rounded up
-    /// to 128 bytes and each stream to granules.
+    /// Lower bound of the extent of every plan: the sum over the streams of the peak of their live bytes, with each
+    /// block rounded up to 128 bytes and each stream to granules.
     pub bound: Bytes,
 }
 
-/// Two blocks of a [`Plan`] overlap while both are live: the plan must not be used.
+/// Error of a [`Plan`] that places two blocks over each other while both are live. The plan must not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("allocation {} would overlap allocation {}, which is still live", .new.0, .live.0)]
 pub struct Overlap {
@@ -71,7 +71,7 @@ pub struct Overlap {
     pub new: TraceId,
 }
 
-/// The sizes of a trace add up to more than 62 bits, so that offsets might not fit 64 bits.
+/// Error of a trace whose sizes add up to more than 62 bits, so that offsets might not fit into 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the allocations add up to {total} bytes, for which there can be no plan")]
 pub struct TooLarge {
@@ -79,13 +79,12 @@ pub struct TooLarge {
     pub total: u128,
 }
 
-/// Computes offsets for all allocations of `trace`, for memory that comes in multiples of `granule`
-/// (a power of two).
+/// Computes offsets for all allocations of `trace`, for memory that comes in multiples of `granule` (a power of two).
 ///
-/// Blocks that are never freed live to the end, and blocks of zero bytes have offset 0. Takes seconds for a few hundred
-/// thousand allocations: each greedy order costs O(n · k log k), where k is the number of blocks that one
-/// block meets during its life, and each replay O(n · h), where h is the number of holes. Where very many blocks meet,
-/// only replays are tried; such plans may be a few per cent above the bound.
+/// Blocks that are never freed live to the end, and blocks of zero bytes have offset 0. Planning takes seconds for a
+/// few hundred thousand allocations. Each greedy order costs O(n · k log k), where k is the number of blocks that one
+/// block meets during its life. Each replay costs O(n · h), where h is the number of holes. Where very many blocks
+/// meet, only replays are tried; such plans may be a few per cent above the bound.
 ///
 /// Sizes that add up to more than 62 bits are rejected.
 pub fn plan(trace: &Trace, granule: Bytes) -> Result<Plan, TooLarge> {
@@ -115,7 +114,7 @@ pub fn plan(trace: &Trace, granule: Bytes) -> Result<Plan, TooLarge> {
     Ok(plan)
 }
 
-/// Returns the extent in whole granules and the offsets of the best attempt for the blocks of one stream.
+/// Returns the best attempt for the blocks of one stream: the extent in whole granules, and the offsets.
 fn packed(blocks: &[Block], bound: u64, granule: Bytes) -> (u64, Vec<u64>) {
     let enough = bound + bound / CLOSE_ENOUGH;
     let mut best: Option<(u64, Vec<u64>)> = None;
@@ -132,7 +131,7 @@ fn packed(blocks: &[Block], bound: u64, granule: Bytes) -> (u64, Vec<u64>) {
     best.expect("there is at least one attempt")
 }
 
-/// Returns the attempts for so many blocks with so many meetings, in order.
+/// Returns the attempts for this number of blocks and meetings, in order.
 fn attempts(blocks: usize, meetings: u64) -> impl Iterator<Item = &'static Attempt> {
     let first: &[Attempt] = if meetings > TOO_MANY_MEETINGS { &[] } else { FIRST };
     let then: &[Attempt] = if meetings > MANY_MEETINGS { &[] } else { THEN };
@@ -141,20 +140,20 @@ fn attempts(blocks: usize, meetings: u64) -> impl Iterator<Item = &'static Attem
     first.iter().chain(REPLAYS).chain(then).chain(last)
 }
 
-/// Computes offsets of the blocks, given the lower bound of the extent.
+/// Function that computes offsets of the blocks, given the lower bound of the extent.
 type Attempt = fn(&[Block], u64) -> Vec<u64>;
 
-/// The attempt that is the most successful in training.
+/// Attempt that is most successful for training.
 const FIRST: &[Attempt] = &[|blocks, _| greedy::place(blocks, |block| block.size)];
 
-/// Attempts that take little time, however many blocks meet.
+/// Attempts that are fast, regardless of the number of meetings.
 const REPLAYS: &[Attempt] = &[
     |blocks, bound| replay::place(blocks, bound),
     |blocks, bound| replay::place(blocks, bound + bound / 256),
     |blocks, bound| replay::place(blocks, bound + bound / 128),
 ];
 
-/// Attempts made if the first are not close enough and there are few meetings.
+/// Attempts made if the first ones are not close enough and there are few meetings.
 const THEN: &[Attempt] = &[
     |blocks, _| greedy::place(blocks, |block| u64::from(block.size.ilog2())),
     |blocks, _| greedy::place(blocks, |block| u64::from(block.life().ilog2())),
@@ -165,7 +164,7 @@ const THEN: &[Attempt] = &[
 const EXACT: &[Attempt] = &[|blocks, _| greedy::place_in_all_orders(blocks)];
 /// Maximum number of blocks for [`EXACT`]; seven have 5,040 orders.
 const FEW: usize = 7;
-/// Attempts for more blocks than that, but few enough to try some orders.
+/// Attempts for more blocks than [`FEW`], but few enough to try some orders.
 const SEARCH: &[Attempt] = &[greedy::place_by_search];
 
 impl Plan {
@@ -173,7 +172,7 @@ impl Plan {
     ///
     /// # Panics
     ///
-    /// If `trace` has more allocations than the planned one.
+    /// If `trace` has more allocations than the planned trace.
     pub fn verify(&self, trace: &Trace) -> Result<(), Overlap> {
         let mut live: BTreeMap<Bytes, (Bytes, TraceId)> = BTreeMap::new();
         for event in &trace.events {
@@ -182,7 +181,8 @@ impl Plan {
                 Event::Allocate(request) => {
                     let start = self.offsets[request.id.index()];
                     let end = start + Bytes::new(rounded(request.size));
-                    // Live blocks do not overlap, so only the last that starts below `end` can reach in.
+                    // Live blocks do not overlap, so only the last one that starts below `end` can reach into the new
+                    // block.
                     if let Some((_, &(reach, there))) = live.range(..end).next_back()
                         && reach > start
                     {
@@ -202,8 +202,7 @@ impl Plan {
     }
 }
 
-/// An allocation: its size, and its life from `start` to before `end`. Time is the number of allocations made
-/// before.
+/// Allocation with its size, and its life from `start` to before `end`. Time is counted in allocations.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     size: u64,
@@ -225,10 +224,10 @@ fn whole_granules(bytes: u64, granule: Bytes) -> u64 {
     Bytes::new(bytes).align_up(granule).expect("a recorded peak is far below 2^64").get()
 }
 
-/// Blocks of one stream in the order of their allocation, with their numbers in the trace.
+/// Blocks of one stream in the order of allocation, with their numbers in the trace.
 type OfStream = (Vec<TraceId>, Vec<Block>);
 
-/// Returns the blocks of each stream, without those of zero bytes. The time of a stream is the number of its own
+/// Returns the blocks of each stream, without blocks of zero bytes. The time of a stream is the number of its own
 /// allocations.
 fn lifetimes(trace: &Trace) -> BTreeMap<u32, OfStream> {
     let mut streams: BTreeMap<u32, OfStream> = BTreeMap::new();
@@ -279,7 +278,7 @@ fn peak(blocks: &[Block]) -> u64 {
     most
 }
 
-/// Returns the number of pairs of blocks that are live at the same time: each block meets those live at its start.
+/// Returns the number of pairs of blocks that are live at the same time: each block meets the blocks live at its start.
 fn meetings(blocks: &[Block]) -> u64 {
     let mut freed = vec![0; blocks.len() + 1];
     for block in blocks {

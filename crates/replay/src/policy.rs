@@ -69,12 +69,12 @@ pub(super) fn planned(trace: &Trace) -> Planned {
     Planned::new(trace, others.filter_map(|policy| policy.target(trace)))
 }
 
-/// PyTorch with its default settings, with which others are compared.
+/// PyTorch with its default settings, the basis of comparison.
 pub(super) const PYTORCH: &str = "pytorch";
 /// PyTorch with `expandable_segments:True`.
 pub(super) const EXPANDABLE: &str = "pytorch-expandable";
 
-/// A named way to allocate.
+/// Named allocation policy.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayPolicy {
     /// Name on the command line and in reports.
@@ -83,12 +83,12 @@ pub struct ReplayPolicy {
     pub summary: &'static str,
     /// Kind of the policy.
     pub kind: Kind,
-    /// Constructor of its targets.
+    /// Constructor of the policy's targets.
     pub make: Make,
 }
 
 impl ReplayPolicy {
-    /// Creates a target for a trace, without a limit; `None` for a policy of a front.
+    /// Creates a target for a trace, without a limit; `None` for a policy of a front end.
     pub fn target<'t>(&self, trace: &'t Trace) -> Option<Box<dyn Target + 't>> {
         match self.make {
             Make::Limited(make) => Some(make(trace, None)),
@@ -101,11 +101,11 @@ impl ReplayPolicy {
 /// Constructor of the targets of a policy.
 #[derive(Clone, Copy, Debug)]
 pub enum Make {
-    /// Creates a target for a trace, which holds no more than a number of bytes if one is given.
+    /// Creates a target for a trace, with an optional limit on the bytes it holds.
     Limited(fn(&Trace, Option<Bytes>) -> Box<dyn Target + '_>),
-    /// Creates a target for a trace; the policy knows no limit.
+    /// Creates a target for a trace; the policy does not support limits.
     Unlimited(fn(&Trace) -> Box<dyn Target + '_>),
-    /// A front creates the targets, and gives them to [`ReplayPolicy::replay_over`].
+    /// A front end creates the targets, and passes them to [`ReplayPolicy::replay_over`].
     Front,
 }
 
@@ -114,24 +114,24 @@ pub enum Make {
 pub enum Kind {
     /// PyTorch's own allocator, online.
     PyTorch,
-    /// Another allocator that sees requests as they come.
+    /// Another allocator that sees requests as they arrive.
     Online,
     /// A plan made from the whole trace, useful if the same trace will repeat.
     Planned,
 }
 
-/// Returns the policy of this name.
+/// Returns the policy with this name.
 pub fn policy(name: &str) -> Result<&'static ReplayPolicy, UnknownPolicy> {
     POLICIES.iter().find(|policy| policy.name == name).ok_or_else(|| UnknownPolicy::new(name))
 }
 
-/// There is no policy of this name: choose one of [`POLICIES`].
+/// Error for a name that no policy has. Choose one of [`POLICIES`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("there is no policy `{name}`{} The policies are {}", did_you_mean(*nearest), names())]
 pub struct UnknownPolicy {
-    /// The name that was given.
+    /// Name that was given.
     pub name: String,
-    /// The most similar name, if one is similar.
+    /// Most similar policy name, if one is similar.
     pub nearest: Option<&'static str>,
 }
 

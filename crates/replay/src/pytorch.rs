@@ -1,10 +1,9 @@
 //! Models of PyTorch's caching allocator, which compute the bytes that it reserves for a trace without a GPU.
 //!
-//! Both models follow torch 2.11. Sizes are rounded up to 512 bytes. A request of up to 1 MiB is served by the
-//! small pool of its stream, any other by the large pool. A pool takes the smallest free block that is large
-//! enough, splits off the rest, and joins a freed block with free neighbours; memory is returned to the driver
-//! only when the device is full. The models differ in the growth of pools ([`PyTorch::native`],
-//! [`PyTorch::expandable`]).
+//! Both models follow torch 2.11. Sizes are rounded up to 512 bytes. The small pool of a stream serves requests of up
+//! to 1 MiB, its large pool all others. A pool takes the smallest free block that is large enough, splits off the rest,
+//! and joins a freed block with free neighbours. Memory is returned to the driver only when the device is full. The
+//! models differ in the growth of pools ([`PyTorch::native`], [`PyTorch::expandable`]).
 //!
 //! ```
 //! use cubeyard_memory::Bytes;
@@ -52,7 +51,7 @@ const LARGE_BUFFER: Bytes = Bytes::mib(20);
 /// Token of an allocation of zero bytes, which has no block.
 const NOTHING: u64 = u64::MAX;
 
-/// A model of PyTorch's caching allocator on one device.
+/// Model of PyTorch's caching allocator on one device.
 #[derive(Debug)]
 pub struct PyTorch {
     growth: Box<dyn Growth>,
@@ -61,16 +60,16 @@ pub struct PyTorch {
     allocated: Bytes,
     peak_allocated: Bytes,
     retries: u64,
-    /// Limit of the reserved bytes that the user has set.
+    /// Limit on the reserved bytes, set by the user.
     limit: Option<Bytes>,
 }
 
-/// Unused memory beside blocks in use, which cannot be given back to the device.
+/// Unused memory beside blocks in use, which cannot be released to the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// Length of the gap.
     pub size: Bytes,
-    /// Tokens of the blocks in use before and after it.
+    /// Tokens of the blocks in use before and after the gap.
     pub beside: Vec<u64>,
 }
 
@@ -83,14 +82,14 @@ impl PyTorch {
         Self::new(Box::new(Native { max_split: None }), capacity)
     }
 
-    /// Creates a model with `max_split_size_mb`: blocks of at least `max_split` bytes are not split, serve only requests
-    /// of nearly their size, and are the first that are given back when the device is full.
+    /// Creates a model with `max_split_size_mb`. Blocks of at least `max_split` bytes are not split, serve only
+    /// requests of nearly their size, and are released first when the device is full.
     pub fn splitting_below(max_split: Bytes, capacity: Option<Bytes>) -> Self {
         Self::new(Box::new(Native { max_split: Some(max_split) }), capacity)
     }
 
-    /// Creates a model with `expandable_segments:True`: each pool has one long range of addresses, whose pages of
-    /// 2 MiB (small pool) or 20 MiB (large pool) are mapped as needed.
+    /// Creates a model with `expandable_segments:True`: each pool has one long address range, whose pages of 2 MiB
+    /// (small pool) or 20 MiB (large pool) are mapped as needed.
     ///
     /// `capacity` is the memory of the device; `None` means unlimited.
     pub fn expandable(capacity: Option<Bytes>) -> Self {
@@ -103,17 +102,17 @@ impl PyTorch {
         Self { growth, blocks, device, allocated, peak_allocated, retries: 0, limit: None }
     }
 
-    /// Sets a limit as `torch.cuda.set_per_process_memory_fraction` does; `None` is no limit.
+    /// Sets a limit like `torch.cuda.set_per_process_memory_fraction`; `None` means no limit.
     ///
-    /// Before PyTorch asks the driver for memory, it adds the size of a segment for the request to what is reserved. An
-    /// expandable segment may then need less, because its end is free, or more, because it maps whole pages.
+    /// Before PyTorch asks the driver for memory, it adds the size of a segment for the request to the reserved bytes.
+    /// An expandable segment may then need less, because its end is free, or more, because it maps whole pages.
     #[must_use]
     pub fn limited(self, limit: Option<Bytes>) -> Self {
         Self { limit, ..self }
     }
 
-    /// Returns the bytes of the blocks in use: requested sizes with rounding and with remainders too small to
-    /// split off.
+    /// Returns the bytes of the blocks in use: requested sizes, with rounding and with remainders too small to split
+    /// off.
     pub fn allocated(&self) -> Bytes {
         self.allocated
     }
@@ -123,12 +122,12 @@ impl PyTorch {
         self.peak_allocated
     }
 
-    /// Returns the number of segments held. Expandable ones are left out, as in PyTorch's own statistics.
+    /// Returns the number of segments held. Expandable segments are not counted, as in PyTorch's own statistics.
     pub fn segments(&self) -> usize {
         self.device.segments
     }
 
-    /// Returns the unused memory that cannot be given back to the device, in best-fit order.
+    /// Returns the unused memory that cannot be released to the device, in best-fit order.
     pub fn gaps(&self) -> Vec<Gap> {
         let blocks = &self.blocks;
         let used = |id: &BlockId| blocks[*id].state == State::Used;
@@ -144,8 +143,8 @@ impl PyTorch {
         blocks.all_free().map(gap).filter(|gap| !gap.size.is_zero()).collect()
     }
 
-    /// Returns a free block of at least `size` bytes: from the cache, from the driver, or from the driver after the cache
-    /// was given back, first only blocks that were too large to split and then all that is unused.
+    /// Returns a free block of at least `size` bytes: from the cache, from the driver, or from the driver after
+    /// releasing the cache. Blocks that were too large to split are released first, then all unused memory.
     fn find(&mut self, pool: Pool, size: Bytes) -> Option<BlockId> {
         if let Some(block) = self.growth.best_fit(&self.blocks, pool, size) {
             return Some(block);
@@ -225,23 +224,23 @@ impl Target for PyTorch {
         Some(self.blocks[block].address.get())
     }
 
-    /// Counts what PyTorch's own statistics call `num_alloc_retries`.
+    /// Returns the count that PyTorch's statistics call `num_alloc_retries`.
     fn retries(&self) -> u64 {
         self.retries
     }
 }
 
-/// Growth of pools, in which the two models differ.
+/// Growth strategy of pools, in which the two models differ.
 trait Growth: fmt::Debug + Send + Sync {
     /// Returns the cached block that serves `size` bytes.
     fn best_fit(&self, blocks: &Blocks, pool: Pool, size: Bytes) -> Option<BlockId>;
 
-    /// Returns whether a remainder of `rest` bytes is split off for a request of `size`; never if it is zero.
+    /// Returns whether a remainder of `rest` bytes is split off for a request of `size` bytes; never if it is zero.
     fn splits(&self, pool: Pool, size: Bytes, rest: Bytes) -> bool;
 
     /// Gets memory so that one free block of `pool` holds `size` bytes, and returns that block.
     ///
-    /// If the device cannot provide enough, the memory obtained until then may stay in the pool.
+    /// If the device cannot provide enough, the memory obtained so far may stay in the pool.
     fn grow(
         &self,
         blocks: &mut Blocks,
@@ -250,10 +249,11 @@ trait Growth: fmt::Debug + Send + Sync {
         size: Bytes,
     ) -> Option<BlockId>;
 
-    /// Returns the bytes of a free block that [`release_cached`](Self::release_cached) would return.
+    /// Returns the bytes of a free block that [`release_cached`](Self::release_cached) would release.
     fn releasable(&self, blocks: &Blocks, id: BlockId) -> Bytes;
 
-    /// Returns blocks to the device that were too large to split, and whether that frees enough for `size` bytes.
+    /// Releases blocks to the device that were too large to split, and returns whether that frees enough for `size`
+    /// bytes.
     fn release_unsplit(
         &self,
         _blocks: &mut Blocks,
@@ -264,11 +264,11 @@ trait Growth: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns memory without live blocks to the device.
+    /// Releases memory without live blocks to the device.
     fn release_cached(&self, blocks: &mut Blocks, device: &mut Device);
 }
 
-/// Key of the blocks that serve the same requests: those of one stream and size class.
+/// Key of the blocks that serve the same requests: the blocks of one stream and size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pool {
     stream: u32,

@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use super::{Grouping, Holder, MemoryUse, Report, Row};
 
-/// Number of holders of each moment, if none was given.
+/// Default number of holders per moment.
 const HOLDERS: usize = 10;
 
 /// Selection of the holders to show.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HolderOptions {
-    /// Number of holders, if one was given.
+    /// Number of holders to show; `None` for the default.
     pub count: Option<usize>,
-    /// Property by which they are added up.
+    /// Property by which allocations are grouped.
     pub by: Grouping,
     /// Whether frames of C++ code count.
     pub native: bool,
@@ -35,16 +35,16 @@ pub struct PolicyRecord<'a> {
     /// Null if the policy failed or nothing was allocated.
     waste: Option<f64>,
     ns_per_op: Option<f64>,
-    /// Report of a policy that could not serve the trace; its other figures end there.
+    /// Description of the request that the policy could not serve; the other figures end there.
     failed: Option<String>,
     /// Whether the policy would have served the first request that failed when the snapshot was recorded;
     /// null if none failed, or if it cannot be determined.
     fits_where_memory_ran_out: Option<bool>,
-    /// Program that made the snapshot, PyTorch or Cubeyard; null if the trace is no snapshot.
+    /// Program that made the snapshot, PyTorch or Cubeyard; null if the trace is not a snapshot.
     recorded_by: Option<String>,
     /// Bytes that the recorded allocator had reserved, if the snapshot has them.
     recorded_reserved_bytes: Option<u64>,
-    /// Reason for which the snapshot gives no advice; null if it does, or if the trace is no snapshot.
+    /// Reason why the snapshot yields no advice; null if it yields advice, or if the trace is not a snapshot.
     doubt: Option<String>,
     /// Bytes that the policy held when the live bytes reached their peak.
     reserved_at_peak_bytes: u64,
@@ -52,18 +52,18 @@ pub struct PolicyRecord<'a> {
     /// policy is one of PyTorch's or the best of the others.
     least_bytes: Option<u64>,
     least_fails_bytes: Option<u64>,
-    /// Bytes that it held in the least memory; pages of expandable segments may exceed a limit.
+    /// Bytes that the policy held in the least memory; pages of expandable segments may exceed a limit.
     least_reserved_bytes: Option<u64>,
-    /// Number of times that the cache was given back in the least memory.
+    /// Number of times that the cache was released in the least memory.
     least_retries: Option<u64>,
     /// Memory at the peak of the live bytes; null if nothing was allocated.
     peak: Option<MomentRecord>,
-    /// Memory when the first request failed that failed during recording; null if none did.
+    /// Memory at the first request that failed during recording; null if none did.
     out_of_memory: Option<MomentRecord>,
 }
 
 impl Report {
-    /// Returns a record for each policy; `file` is the trace's file as it was given.
+    /// Returns a record for each policy. `file` is the path of the trace as given.
     pub fn records(&self, file: Option<&Path>, options: HolderOptions) -> Vec<PolicyRecord<'_>> {
         self.rows.iter().map(|row| self.record(file, row, options)).collect()
     }
@@ -116,9 +116,9 @@ struct MomentRecord {
     /// Size of the request that failed at this moment; null if none did.
     failed_bytes: Option<u64>,
     cache: CacheRecord,
-    /// Property by which the holders are added up.
+    /// Property by which allocations are grouped.
     by: String,
-    /// The holders of most bytes, in that order.
+    /// Holders with the most bytes, in descending order.
     holders: Vec<HolderRecord>,
 }
 
@@ -139,13 +139,13 @@ struct CacheRecord {
 #[derive(Debug, Serialize)]
 struct HolderRecord {
     name: String,
-    /// Frames of the call stack with most bytes, outermost first.
+    /// Frames of the call stack with the most bytes, outermost first.
     stack: Vec<String>,
     bytes: u64,
     requested_bytes: u64,
     blocks: u64,
     largest_bytes: u64,
-    /// Age of its oldest block, in events and in microseconds.
+    /// Age of the oldest block, in events and in microseconds.
     oldest_age_events: u64,
     oldest_age_us: u64,
     youngest_age_events: u64,

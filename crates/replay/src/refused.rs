@@ -1,12 +1,13 @@
-//! Replay of requests that failed when the trace was recorded.
+//! Replay of requests that failed during recording.
 
 use super::policy::{EXPANDABLE, PYTORCH};
 use super::pytorch::PyTorch;
 use super::{Target, run};
 use crate::trace::{Allocate, Event, HistoryExtent, OutOfMemory, Trace, TraceId};
 
-/// Returns whether the policy `name`, whose targets `make` creates, serves the first request of `trace` that failed, after all events before it, from the memory
-/// available to the recorded allocator; `None` if none failed or that memory is unknown.
+/// Returns whether the policy `name`, whose targets `make` creates, serves the first failed request of `trace`, after
+/// all events before it and from the memory available to the recorded allocator. `None` if none failed or that memory
+/// is unknown.
 pub(super) fn fits(
     name: &str,
     make: &dyn Fn(&Trace) -> Box<dyn Target + '_>,
@@ -17,7 +18,7 @@ pub(super) fn fits(
     let capacity = failure.capacity.filter(|_| recording.history == HistoryExtent::Whole)?;
     let trace = until(trace, failure)?;
     let mut target: Box<dyn Target + '_> = match name {
-        // These return cached memory before they fail.
+        // These policies release cached memory before they fail.
         PYTORCH => Box::new(PyTorch::native(Some(capacity))),
         EXPANDABLE => Box::new(PyTorch::expandable(Some(capacity))),
         _ => make(&trace),
@@ -26,7 +27,7 @@ pub(super) fn fits(
     Some(outcome.failed.is_none() && outcome.peak_reserved <= capacity)
 }
 
-/// Returns the trace up to and including the request that failed.
+/// Returns the trace up to and including the failed request.
 fn until(trace: &Trace, failure: &OutOfMemory) -> Option<Trace> {
     let OutOfMemory { event, size, stream, .. } = *failure;
     let before = trace.events.get(..event)?;
@@ -38,7 +39,7 @@ fn until(trace: &Trace, failure: &OutOfMemory) -> Option<Trace> {
     Some(Trace { name: trace.name.clone(), events, allocations, ..Trace::default() })
 }
 
-/// Returns the trace with every request that failed, each freed at once; `None` if none failed.
+/// Returns the trace with all failed requests added, each freed immediately; `None` if none failed.
 pub(super) fn served(trace: &Trace) -> Option<Trace> {
     let recording = trace.recording.as_ref().filter(|it| !it.out_of_memory.is_empty())?;
     let mut failures = recording.out_of_memory.iter().peekable();
@@ -60,8 +61,7 @@ pub(super) fn served(trace: &Trace) -> Option<Trace> {
     Some(Trace { name, events, allocations, recording, ..Trace::default() })
 }
 
-/// Returns a sentence on the first request that failed when a trace was recorded, and on the policies that would have
-/// served it.
+/// Returns a sentence on the first request that failed during recording, and on the policies that would have served it.
 pub(super) fn sentence(
     name: &str,
     failure: &OutOfMemory,

@@ -18,14 +18,14 @@ pub struct Report {
     pub trace: String,
     /// Properties of the recorded allocator, if the trace has them.
     pub recording: Option<Recording>,
-    /// Bytes that the model of PyTorch, with the recorded settings, reserves for the trace; `None` unless the trace is a
-    /// whole recording of PyTorch.
+    /// Bytes that the model of PyTorch, with the recorded settings, reserves for the trace; `None` unless the trace is
+    /// a complete recording of PyTorch.
     pub modelled: Option<Bytes>,
     /// Memory at the peak of the live bytes; `None` if nothing was allocated.
     pub peak: Option<MemoryUse>,
-    /// Memory when the first request failed that failed during recording.
+    /// Memory at the first request that failed during recording.
     pub at_failure: Option<MemoryUse>,
-    /// Settings of PyTorch: the present one, then others that save memory; empty before [`Report::find_least`].
+    /// PyTorch settings: the current one, then others that save memory; empty before [`Report::find_least`].
     pub settings: Vec<Setting>,
     /// Blocks by address and time, for a page; empty before [`Report::map_blocks`].
     pub maps: Vec<BlockMap>,
@@ -38,14 +38,14 @@ pub struct Report {
 pub struct Row {
     /// Policy that was replayed.
     pub policy: ReplayPolicy,
-    /// Memory that it needed.
+    /// Memory that the policy needed.
     pub outcome: Outcome,
-    /// Mean time of an allocation or free in nanoseconds; `None` if the policy failed or was never called.
+    /// Mean time of an allocation or free, in nanoseconds; `None` if the policy failed or was never called.
     pub ns_per_op: Option<f64>,
-    /// Whether it would have served the first request that failed when the trace was recorded; `None` if none failed or
+    /// Whether the policy would have served the first request that failed during recording; `None` if none failed or
     /// the available memory is unknown.
     pub fits: Option<bool>,
-    /// Least memory in which it serves the trace; `None` unless [`Report::find_least`] has found it.
+    /// Least memory in which the policy serves the trace; `None` unless [`Report::find_least`] has found it.
     pub least: Option<Least>,
 }
 
@@ -67,7 +67,7 @@ impl Report {
         }
     }
 
-    /// Returns the peak of the bytes that the recorded allocator reserved, if the trace has it.
+    /// Returns the peak of the bytes that the recorded allocator reserved, if it is recorded.
     pub fn recorded_reserved(&self) -> Option<Bytes> {
         self.recording.as_ref().and_then(|recording| recording.reserved)
     }
@@ -78,19 +78,19 @@ impl Report {
         format!("{by}, as recorded")
     }
 
-    /// Returns the reason why the figures give no advice, if there is one.
+    /// Returns the reason why the figures yield no advice, if there is one.
     pub fn doubt(&self) -> Option<Doubt> {
         doubt::doubt(self.recording.as_ref()?, self.modelled)
     }
 
-    /// Returns the best row of those that do not raise the least memory, unless there is a
+    /// Returns the best row among the policies that do not raise the least memory; `None` if there is a
     /// [`doubt`](Self::doubt).
     pub fn recommended(&self) -> Option<&Row> {
         self.best_of(|row| !self.raises_least(row)).filter(|_| self.doubt().is_none())
     }
 
-    /// Returns the first row that reserved the least. A plan, which knows the future, counts only if there is nothing
-    /// else; a policy that failed never counts.
+    /// Returns the first row that reserved the least. A plan, which knows the future, counts only if there is no other
+    /// row; a failed policy never counts.
     pub fn best(&self) -> Option<&Row> {
         self.best_of(|_| true)
     }
@@ -100,8 +100,8 @@ impl Report {
         served.min_by_key(|row| (row.policy.kind == Kind::Planned, row.outcome.peak_reserved))
     }
 
-    /// Returns the least memory of PyTorch with the recorded settings, or with its defaults; `None` unless
-    /// [`find_least`](Self::find_least) has found it, or if another allocator was recorded.
+    /// Returns the least memory of PyTorch with the recorded settings, or with its defaults; `None` if another
+    /// allocator was recorded, or if [`find_least`](Self::find_least) has not found it.
     pub(super) fn present_least(&self) -> Option<Bytes> {
         let recording = self.recording.as_ref();
         if recording.is_some_and(|recording| recording.by == RecordedBy::Cubeyard) {
@@ -112,15 +112,15 @@ impl Report {
         present.least.map(|least| least.memory())
     }
 
-    /// Returns whether a policy needs more memory than PyTorch does when its memory is limited. The least memory of a policy
-    /// for which it was not found counts as what the policy reserves.
+    /// Returns whether a policy needs more memory than PyTorch under a limit. If the least memory of a policy was not
+    /// determined, its reserved bytes count instead.
     pub(super) fn raises_least(&self, row: &Row) -> bool {
         let needed = row.least.map_or(row.outcome.peak_reserved, |least| least.memory());
         self.present_least().is_some_and(|present| needed > present)
     }
 
     /// Finds the least memory in which PyTorch's models, and the best of the other policies, serve the trace, and the
-    /// settings of PyTorch that save memory. Requests that failed when the trace was recorded are to be served too.
+    /// PyTorch settings that save memory. Requests that failed during recording must be served too.
     pub fn find_least(&mut self, trace: &Trace) {
         let served = refused::served(trace);
         let ours = self.rows.iter().filter(|row| row.policy.kind == Kind::Online);
@@ -138,7 +138,7 @@ impl Report {
         self.settings = settings::settings(least, served.as_ref().unwrap_or(trace));
     }
 
-    /// Returns a remark on the trace for which the least memory was found, if requests failed when it was recorded.
+    /// Returns a remark on the trace for which the least memory was found, if requests failed during recording.
     pub fn least_remark(&self) -> Option<&'static str> {
         match self.recording.as_ref()?.out_of_memory[..] {
             [] => None,
@@ -157,12 +157,12 @@ impl Report {
         self.maps = policies.iter().filter_map(|policy| BlockMap::new(policy, trace)).collect();
     }
 
-    /// Returns the row of the policy of this name, unless the policy failed.
+    /// Returns the row of the policy with this name, unless the policy failed.
     pub(super) fn served(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.policy.name == name && row.outcome.failed.is_none())
     }
 
-    /// Returns the recorded figures in the form of [`Row::cells`], if the trace has them.
+    /// Returns the recorded figures in the form of [`Row::cells`], if they are recorded.
     pub fn recorded_cells(&self) -> Option<[String; 6]> {
         let recorded = self.recorded_reserved()?;
         let live = self.rows.iter().map(|row| row.outcome.peak_live).max().unwrap_or_default();
@@ -173,7 +173,7 @@ impl Report {
     }
 }
 
-/// Returns a function as it is; its type could not be inferred otherwise.
+/// Returns a function unchanged; its type could not be inferred otherwise.
 fn maker<F: for<'a> Fn(&'a Trace) -> Box<dyn Target + 'a>>(make: F) -> F {
     make
 }
@@ -181,8 +181,8 @@ fn maker<F: for<'a> Fn(&'a Trace) -> Box<dyn Target + 'a>>(make: F) -> F {
 impl ReplayPolicy {
     /// Replays a trace, once to count bytes and then again to measure time.
     ///
-    /// `clock` returns nanoseconds of processor time, so that other processes have no effect. `progress` is called as by
-    /// [`run`], for twice the events of the trace in all unless the policy fails.
+    /// `clock` returns nanoseconds of processor time, so that other processes have no effect. `progress` is called as
+    /// by [`run`], for twice the events of the trace in total unless the policy fails.
     pub fn replay(
         &self,
         trace: &Trace,
@@ -190,7 +190,8 @@ impl ReplayPolicy {
         progress: &mut dyn FnMut(usize),
     ) -> Row {
         if self.kind == Kind::Planned {
-            // A plan takes far longer than to follow it. A request that failed makes another trace, with its own plan.
+            // Planning takes far longer than following a plan. A trace with failed requests is another trace, with its
+            // own plan.
             let known = planned(trace);
             let make = maker(move |given| {
                 let is_same = std::ptr::eq(given, trace);
@@ -204,9 +205,9 @@ impl ReplayPolicy {
         self.replay_over(&make, trace, clock, progress)
     }
 
-    /// Replays a trace as [`replay`](Self::replay) does, over targets that `make` creates: for policies that are
-    /// no functions, such as those of a front. A front's policy has a target for each stream of the trace, so that none
-    /// gives memory of one stream to another.
+    /// Replays a trace like [`replay`](Self::replay), over targets that `make` creates: for policies that are not
+    /// functions, such as the policies of a front end. A front end's policy has a target for each stream of the trace,
+    /// so that no target gives memory of one stream to another.
     pub fn replay_over(
         &self,
         make: &dyn Fn(&Trace) -> Box<dyn Target + '_>,
@@ -262,7 +263,7 @@ impl Row {
     }
 }
 
-/// Formats a ratio with at most three decimals, fewer for large ones.
+/// Formats a ratio with at most three decimals; fewer for large ratios.
 pub(super) fn significant(ratio: f64) -> String {
     let decimals = match ratio {
         ..10.0 => 3,

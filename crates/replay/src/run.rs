@@ -7,7 +7,7 @@ use super::{Target, Timeline};
 use crate::trace::{Allocate, Event, Trace};
 use cubeyard_units::Bytes;
 
-/// Number of events between two reports of progress.
+/// Number of events between two progress reports.
 pub(super) const BATCH: usize = 4096;
 
 /// Memory that a target needed for a trace.
@@ -15,27 +15,28 @@ pub(super) const BATCH: usize = 4096;
 pub struct Outcome {
     /// Number of events replayed: all, or those before the failure.
     pub events: usize,
-    /// Maximum number of live bytes: requested sizes, each rounded up to 128.
+    /// Maximum number of live bytes: requested sizes, each rounded up to a multiple of 128.
     pub peak_live: Bytes,
-    /// Maximum number of bytes that the target held of the device's memory.
+    /// Maximum number of bytes of device memory that the target held.
     pub peak_reserved: Bytes,
-    /// Bytes that it held when the live bytes first reached their maximum.
+    /// Bytes that the target held when the live bytes first reached their maximum.
     pub reserved_at_peak: Bytes,
     /// Live and reserved bytes over the trace.
     pub timeline: Timeline,
-    /// The request that the target could not serve, which ended the replay.
+    /// Request that the target could not serve, which ended the replay.
     pub failed: Option<Failure>,
 }
 
 impl Outcome {
-    /// Returns peak reserved over peak live; `None` for a replay that failed or had no live bytes.
+    /// Returns the peak reserved bytes divided by the peak live bytes; `None` if the replay failed or had no live
+    /// bytes.
     pub fn waste(&self) -> Option<f64> {
         let comparable = self.failed.is_none() && !self.peak_live.is_zero();
         comparable.then(|| self.peak_reserved.get() as f64 / self.peak_live.get() as f64)
     }
 }
 
-/// A request that a target could not serve. It ends this replay only.
+/// Request that a target could not serve. It ends only this replay.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("event {event}: {message}")]
 pub struct Failure {
@@ -45,25 +46,25 @@ pub struct Failure {
     pub message: String,
 }
 
-/// Maximum memory of any policy for an allocation of a trace, in bytes.
+/// Maximum memory of any policy per allocation of a trace, in bytes.
 const MEMORY_PER_ALLOCATION: u64 = 512;
-/// Maximum memory of any policy for a stream of a trace, in bytes.
+/// Maximum memory of any policy per stream of a trace, in bytes.
 const MEMORY_PER_STREAM: u64 = 16 << 10;
-/// Memory of a replay beside that: timelines, and tables of a minimum size.
+/// Fixed memory of a replay, in bytes: timelines, and tables of a minimum size.
 const MEMORY_ALWAYS: u64 = 16 << 20;
 
 /// Returns the maximum memory of a replay of `trace` under any policy.
 ///
-/// It is proportional to the allocations and the streams: in the worst case all of them are live at once.
+/// The memory is proportional to the numbers of allocations and streams: in the worst case all are live at once.
 pub fn memory_needed(trace: &Trace) -> Bytes {
     let streams = MEMORY_PER_STREAM * trace.streams().len() as u64;
     Bytes::new(MEMORY_ALWAYS + MEMORY_PER_ALLOCATION * u64::from(trace.allocations) + streams)
 }
 
-/// Feeds the events of `trace` to `target`, in order, until one fails.
+/// Replays the events of `trace` on `target`, in order, until one fails.
 ///
-/// Allocations of zero bytes and their frees are skipped. `progress` receives the number of events replayed since
-/// the last call.
+/// Allocations of zero bytes and their frees are skipped. `progress` receives the number of events replayed since the
+/// previous call.
 pub fn run(trace: &Trace, target: &mut dyn Target, progress: &mut dyn FnMut(usize)) -> Outcome {
     let mut run = Run::new(trace);
     for (batch, events) in trace.events.chunks(BATCH).enumerate() {
@@ -118,7 +119,7 @@ impl Run {
         Ok(())
     }
 
-    /// Returns the rounded size of a request, and the live bytes with it, unless they exceed 64 bits.
+    /// Returns the rounded size of a request, and the live bytes including it; `None` if they exceed 64 bits.
     fn live_with(&self, request: &Allocate) -> Option<(Bytes, Bytes)> {
         let size = request.size.align_up(LIVE_GRANULE)?;
         Some((size, self.live.checked_add(size)?))

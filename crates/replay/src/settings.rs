@@ -1,4 +1,4 @@
-//! Settings of PyTorch's allocator that a user can type today, with the memory under each.
+//! Settings of PyTorch's allocator that are available today, with the memory under each.
 
 use super::least::{self, Least};
 use super::policy::{EXPANDABLE, PYTORCH};
@@ -7,19 +7,19 @@ use super::{Outcome, Target, run};
 use crate::trace::{Recording, Trace};
 use cubeyard_units::Bytes;
 
-/// Values of `max_split_size_mb` that are tried. PyTorch refuses any up to 20.
+/// Values of `max_split_size_mb` that are tried. PyTorch refuses values up to 20.
 const MAX_SPLITS_MIB: [u64; 4] = [32, 64, 128, 512];
-/// Savings below this fraction are not mentioned.
+/// Fraction below which savings are not mentioned.
 pub(super) const NOTICEABLE: f64 = 0.001;
 
-/// A setting of PyTorch's allocator, with the memory under it.
+/// Setting of PyTorch's allocator, with the memory under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Value of `PYTORCH_CUDA_ALLOC_CONF`; empty for the setting with which the others are compared.
+    /// Value of `PYTORCH_CUDA_ALLOC_CONF`; empty for the setting that is the basis of comparison.
     pub text: String,
     /// Peak of the reserved bytes without a limit.
     pub reserved: Bytes,
-    /// Least memory in which it serves the trace.
+    /// Least memory in which the allocator serves the trace with this setting.
     pub least: Least,
 }
 
@@ -28,7 +28,7 @@ impl Setting {
         Self { text: text.to_owned(), reserved: least.unlimited, least }
     }
 
-    /// Returns whether this setting saves noticeably over `other`, without a limit or under one, and does not need more
+    /// Returns whether this setting saves noticeably over `other`, with or without a limit, and does not need more
     /// under a limit.
     fn saves(&self, other: &Self) -> bool {
         let less = |mine: Bytes, theirs: Bytes| {
@@ -39,10 +39,10 @@ impl Setting {
     }
 }
 
-/// Returns the present setting, then others that save memory, given the least memory of policies by name.
+/// Returns the current setting, then others that save memory, given the least memory of policies by name.
 ///
-/// Empty if the trace was recorded by another allocator or with expandable segments, beside which nothing helps, or if
-/// PyTorch's default was not replayed.
+/// Empty if the trace was recorded by another allocator, if it was recorded with expandable segments (no other setting
+/// helps then), or if PyTorch's default was not replayed.
 pub(super) fn settings(least: impl Fn(&str) -> Option<Least>, trace: &Trace) -> Vec<Setting> {
     if !trace.recording.as_ref().is_none_or(Recording::can_expand) {
         return Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn settings(least: impl Fn(&str) -> Option<Least>, trace: &Trace) -> 
     [present].into_iter().chain(saving).collect()
 }
 
-/// Returns the value of `max_split_size_mb` under which the least is reserved, if that is less than `present`.
+/// Returns the value of `max_split_size_mb` that reserves the least, if it reserves less than `present`.
 fn best_split(trace: &Trace, present: Bytes) -> Option<Setting> {
     let each = MAX_SPLITS_MIB.map(|mib| (outcome(trace, mib), mib));
     let served = each.into_iter().filter(|(outcome, _)| outcome.failed.is_none());
@@ -77,9 +77,9 @@ fn outcome(trace: &Trace, mib: u64) -> Outcome {
     run(trace, &mut PyTorch::splitting_below(Bytes::mib(mib), None), &mut |_| {})
 }
 
-/// Returns lines with the settings that can be typed for all of these traces; empty if none saves memory.
+/// Returns lines with the settings that apply to all of these traces; empty if none saves memory.
 ///
-/// Several traces are those of several devices: the figures are those of the device that needs the most.
+/// Several traces belong to several devices; the figures are for the device that needs the most.
 pub(super) fn lines(traces: &[&[Setting]]) -> Vec<String> {
     let most = |text: &str| {
         let found = traces.iter().map(|settings| {

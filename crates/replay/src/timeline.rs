@@ -7,19 +7,18 @@ const POINTS: usize = 1000;
 
 /// Live and reserved bytes over a trace.
 ///
-/// A long trace is divided into runs of equally many events, of which each keeps its maxima, so that no peak is
-/// lost.
+/// A long trace is divided into runs of equal numbers of events. Each run keeps its maxima, so that no peak is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
     /// Points in order of time.
     pub points: Vec<Point>,
-    /// Number of events of the whole trace; a replay that failed has seen only the first of them.
+    /// Number of events of the whole trace; a failed replay has processed only the first of them.
     pub total_events: usize,
     /// End of the trace, in microseconds since its start.
     pub end_us: u64,
-    /// Whether the times were measured. The events of a script are one microsecond apart.
+    /// Whether the times were measured. Events of a script are one microsecond apart.
     pub is_timed: bool,
-    /// Number of events for each point.
+    /// Number of events per point.
     stride: usize,
     events: usize,
 }
@@ -27,13 +26,13 @@ pub struct Timeline {
 /// Maxima of consecutive events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// Index of the first of these events.
+    /// Index of the first of the events.
     pub event: usize,
     /// Time of that event, in microseconds since the start of the trace.
     pub time_us: u64,
-    /// Maximum number of live bytes after any of them.
+    /// Maximum number of live bytes after any of the events.
     pub live: Bytes,
-    /// Maximum number of reserved bytes after any of them.
+    /// Maximum number of reserved bytes after any of the events.
     pub reserved: Bytes,
 }
 
@@ -47,7 +46,7 @@ impl Timeline {
         Self { points, total_events: total, end_us, is_timed, stride, events: 0 }
     }
 
-    /// Returns the position of a point: its time, or its number if the times were not measured.
+    /// Returns the position of a point: its time, or its event number if the times were not measured.
     pub(super) fn instant(&self, point: &Point) -> f64 {
         if self.is_timed { point.time_us as f64 } else { point.event as f64 }
     }

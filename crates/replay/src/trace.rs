@@ -20,13 +20,12 @@ use std::sync::Arc;
 
 use cubeyard_units::Bytes;
 
-/// A history of allocations and frees on one device, in order.
+/// History of allocations and frees on one device, in order.
 ///
 /// Allocations are numbered densely, so that a replay can keep its state in a `Vec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// Name of the trace: that of its file without folders and extensions, with the device if a file holds
-    /// several.
+    /// Name of the trace: the file name without folders and extensions, with the device if a file holds several.
     pub name: String,
     /// Allocations and frees, in order.
     pub events: Vec<Event>,
@@ -39,7 +38,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Returns the peak of the bytes that the recorded allocator reserved, if the file has it.
+    /// Returns the peak of the bytes that the recorded allocator reserved, if it is recorded.
     pub fn recorded_reserved(&self) -> Option<Bytes> {
         self.recording.as_ref().and_then(|recording| recording.reserved)
     }
@@ -60,7 +59,7 @@ impl Trace {
     }
 }
 
-/// One allocation or free of a [`Trace`].
+/// Allocation or free in a [`Trace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An allocation was made.
@@ -83,14 +82,14 @@ impl Event {
     }
 }
 
-/// An allocation in a [`Trace`].
+/// Allocation in a [`Trace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocate {
     /// Number of the allocation.
     pub id: TraceId,
     /// Requested size, not rounded.
     pub size: Bytes,
-    /// Number of the stream that requested it.
+    /// Number of the requesting stream.
     pub stream: u32,
     /// Call site: equal numbers for equal call stacks, 0 if the trace has no stacks.
     pub site: u32,
@@ -103,7 +102,7 @@ pub struct Allocate {
 pub struct TraceId(pub u32);
 
 impl TraceId {
-    /// Returns the index of this allocation in a `Vec` with one entry for each.
+    /// Returns the index of this allocation in a `Vec` with one entry per allocation.
     pub const fn index(self) -> usize {
         self.0 as usize
     }

@@ -16,7 +16,7 @@ pub struct MemoryUse {
     pub held: Held,
     /// Memory that PyTorch's allocator holds, according to its model.
     pub cache: CacheUse,
-    /// The request that failed at this moment.
+    /// Request that failed at this moment.
     pub failure: Option<OutOfMemory>,
     /// Number of events of the whole trace.
     pub total_events: usize,
@@ -30,14 +30,14 @@ pub struct MemoryUse {
 pub const HOLDER_COLUMNS: [&str; 6] =
     ["bytes", "share", "blocks", "largest", "age", "allocated by"];
 
-/// One part of the memory that an allocator holds.
+/// Part of the memory that an allocator holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UseLine {
     /// Name of the part.
     pub name: String,
-    /// Bytes of the part.
+    /// Size of the part.
     pub bytes: Bytes,
-    /// Explanation; may be empty.
+    /// Explanation of the part; may be empty.
     pub remark: String,
 }
 
@@ -49,7 +49,7 @@ impl MemoryUse {
         (moment.events > 0).then(|| Self::at(trace, moment, capacity, None))
     }
 
-    /// Returns the use of memory when the first request failed that failed during recording.
+    /// Returns the use of memory at the first request that failed during recording.
     pub fn at_failure(trace: &Trace) -> Option<Self> {
         let (moment, failure) = Moment::of_failure(trace)?;
         let capacity = trace.recording.as_ref().and_then(doubt::capacity);
@@ -77,7 +77,7 @@ impl MemoryUse {
         !self.stacks.is_empty()
     }
 
-    /// Returns the holders of the live bytes, that of most bytes first.
+    /// Returns the holders of the live bytes, sorted by bytes in descending order.
     pub fn holders(&self, by: Grouping, native: bool) -> Vec<Holder> {
         holders(&self.held.groups, &self.stacks, by, native)
     }
@@ -99,7 +99,7 @@ impl MemoryUse {
         format!("held {when}: {live} in {} {noun}, event {event} of {total}", count(*blocks))
     }
 
-    /// Formats the request that failed, if one did.
+    /// Formats the failed request, if there is one.
     pub fn request(&self, native: bool) -> Option<String> {
         let failure = self.failure?;
         let by = if self.has_frames() {
@@ -157,7 +157,7 @@ impl MemoryUse {
     }
 }
 
-/// Formats a number of microseconds in the unit that fits.
+/// Formats a number of microseconds in a suitable unit.
 fn micros(micros: u64) -> String {
     cubeyard_units::text::span(Span::from_ps(micros.saturating_mul(1_000_000)))
 }

@@ -1,20 +1,20 @@
-//! Files laid over defaults.
+//! Input files, overlaid on defaults.
 
 use super::InputError;
 use super::reader::Field;
 use super::tree::{self, Tree};
 
-/// Largest file that is usually read, in bytes.
+/// Default limit on the size of a file, in bytes.
 pub const LONGEST: usize = 256 << 10;
 
-/// A file, which other files may be laid over.
+/// Parsed file that other files may be laid over.
 #[derive(Clone, Debug)]
 pub struct Document<'a> {
     tree: Tree<'a>,
 }
 
 impl<'a> Document<'a> {
-    /// Parses a text of at most `longest` bytes. Errors call it `name`.
+    /// Parses a text of at most `longest` bytes. Errors refer to it as `name`.
     pub fn parse(name: &'a str, text: &'a str, longest: usize) -> Result<Self, InputError> {
         tree::check_length(name, text.len(), longest)?;
         Ok(Self { tree: tree::parse(name, text)? })
@@ -25,8 +25,8 @@ impl<'a> Document<'a> {
         self.tree.overlay(other.tree);
     }
 
-    /// Lays `text` over `defaults`: mappings are merged, other values are replaced. Errors call them `name`
-    /// and `defaults_name`.
+    /// Lays `text` over `defaults`: mappings are merged, other values are replaced. Errors refer to them as `name` and
+    /// `defaults_name`.
     pub fn overlaid(
         defaults_name: &'a str,
         defaults: &'a str,

@@ -2,17 +2,17 @@
 
 /// Error at a place in an input file. Correct the file.
 ///
-/// It prints as `file:line: key: problem`; an empty key is left out.
+/// Prints as `file:line: key: problem`; an empty key is left out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {}{problem}", prefix(key))]
 pub struct InputError {
-    /// Name that was given to the text, or that of the embedded default.
+    /// Name given to the text, or the name of the embedded default.
     pub file: Box<str>,
     /// Line, counted from 1.
     pub line: usize,
     /// Column, counted from 1.
     pub column: usize,
-    /// Key, as in `hbm.burst_bytes` or `pe.routers[3]`; empty if the problem is the whole file.
+    /// Key, as in `hbm.burst_bytes` or `pe.routers[3]`; empty if the problem concerns the whole file.
     pub key: Box<str>,
     /// Problem at this place.
     pub problem: InputProblem,
@@ -25,19 +25,19 @@ fn prefix(key: &str) -> String {
 /// Problem at a place in an input file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputProblem {
-    /// A byte is not part of UTF-8 text.
+    /// A byte is not valid UTF-8.
     #[error("expected UTF-8, found byte {byte:#04x}")]
     NotUtf8 {
         /// Value of the byte.
         byte: u8,
     },
-    /// The text is longer than any such file needs.
+    /// The text is longer than the limit for such files.
     #[error("expected at most {limit} bytes, found more")]
     TooLong {
         /// Largest allowed size, in bytes.
         limit: usize,
     },
-    /// Mappings and lists are nested deeper than any such file needs.
+    /// Mappings and lists are nested deeper than the limit for such files.
     #[error("expected at most {limit} levels of mappings and lists, found one more")]
     TooDeep {
         /// Largest allowed number of levels.
@@ -49,10 +49,10 @@ pub enum InputProblem {
         /// Message of the YAML parser.
         message: String,
     },
-    /// The text uses a feature of YAML that these files do not have.
+    /// The text uses a YAML feature that is not supported here.
     #[error("expected plain YAML, found {found}")]
     Unsupported {
-        /// An anchor, an alias, a tag, a second document, or a key that is not text.
+        /// Unsupported feature: an anchor, an alias, a tag, a second document, or a key that is not text.
         found: &'static str,
     },
     /// The key is unknown.
@@ -81,7 +81,7 @@ pub enum InputProblem {
         /// Line of the first occurrence.
         first_line: usize,
     },
-    /// The name is not one of those allowed here.
+    /// The name is not one of the allowed names.
     #[error("expected one of {expected}, found {found}; the nearest is `{nearest}`")]
     UnknownName {
         /// Allowed names, separated by commas.
@@ -91,7 +91,7 @@ pub enum InputProblem {
         /// Most similar name.
         nearest: Box<str>,
     },
-    /// The machine has no node of this name.
+    /// The machine has no node with this name.
     #[error("expected a node of the machine, found {found}; the nearest is `{nearest}`")]
     UnknownNode {
         /// Name that was found.
@@ -102,7 +102,7 @@ pub enum InputProblem {
     /// The value has the wrong type or size, or contradicts another value.
     #[error("expected {expected}, found {found}")]
     Value {
-        /// Description of the values allowed here.
+        /// Description of the allowed values.
         expected: String,
         /// Value that was found.
         found: String,

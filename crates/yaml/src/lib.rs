@@ -1,4 +1,4 @@
-//! YAML files as typed values. Keys and values know their lines, so that errors name them.
+//! YAML files as typed values. Keys and values carry their lines, so that errors can name them.
 //!
 //! Internal: programs use the crate `cubeyard`.
 //!

@@ -1,17 +1,18 @@
-//! Names that are not among those allowed, and the most similar one that is.
+//! Errors for unknown names, with the most similar known name.
 
 use thiserror::Error;
 
-/// Number of characters of the name found that are compared; no known name is longer.
+/// Number of characters of the given name that are compared; no known name is longer.
 const LONGEST: usize = 80;
 
-/// Returns the name with the smallest edit distance from `found`, ignoring ASCII case; the first of equals.
+/// Returns the name with the smallest edit distance from `found`, ignoring ASCII case; the first one if several are
+/// equal.
 pub fn nearest<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let found: String = found.chars().take(LONGEST).collect::<String>().to_ascii_lowercase();
     names.min_by_key(|name| strsim::levenshtein(&found, &name.to_ascii_lowercase()))
 }
 
-/// Error for a name that is not one of those allowed. Use the nearest or another of them.
+/// Error for a name that is not allowed. Use the nearest or another allowed name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("expected one of {known}; found `{found}`; the nearest is `{nearest}`")]
 pub struct NoSuchName {
@@ -19,15 +20,15 @@ pub struct NoSuchName {
     pub known: String,
     /// Name that was given, escaped and cut to 80 characters.
     pub found: String,
-    /// Most similar of the allowed names.
+    /// Most similar allowed name.
     pub nearest: &'static str,
 }
 
 impl NoSuchName {
-    /// Returns the one of `all` that has this name.
+    /// Returns the value of `all` with this name.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `all` is empty.
     pub fn find<T: Copy>(
         name: &str,
         all: &[T],

@@ -1,4 +1,4 @@
-//! Numbers as YAML writes them.
+//! Numbers in YAML notation.
 
 use cubeyard_units::Bytes;
 
@@ -6,7 +6,7 @@ pub(super) fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// Parses a number as YAML writes it; Rust alone would also accept `inf` and `nan`.
+/// Parses a number in YAML notation; Rust's parser would also accept `inf` and `nan`.
 pub(super) fn decimal(text: &str) -> Option<f64> {
     let is_number = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
     text.bytes().all(is_number).then(|| text.parse().ok())?

@@ -1,4 +1,4 @@
-//! Values without their places in a file.
+//! Values without their positions in a file.
 
 use std::fmt::{self, Write as _};
 
@@ -7,13 +7,13 @@ use super::numbers::{bytes, decimal};
 use super::reader::Field;
 use super::tree::{self, Tree, Value};
 
-/// Largest whole number below which every one is an `f64`.
+/// Bound up to which every whole number is exactly representable as `f64`.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A value of an input file as plain data: what a program gives in place of a file, and what a file is read as.
+/// Value of an input file as plain data, given by a program or read from a file.
 ///
-/// It prints as YAML in one line, which reads as the same value. A number has one form: `48 GiB` is a whole number, and
-/// so is `32.0`.
+/// Prints as YAML in one line, which reads back as the same value. Numbers are normalized: `48 GiB` is a whole number,
+/// and so is `32.0`.
 ///
 /// ```
 /// use cubeyard_yaml::PlainValue;
@@ -27,26 +27,26 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 pub enum PlainValue {
     /// `true` or `false`.
     Flag(bool),
-    /// A whole number, or a number of bytes.
+    /// Whole number, or number of bytes.
     Whole(u64),
-    /// Another number.
+    /// Any other number.
     Number(f64),
-    /// A name or another text.
+    /// Name or other text.
     Text(String),
     /// A list.
     List(Vec<Self>),
-    /// A mapping, in the order of its keys in the file.
+    /// Mapping, in the order of its keys in the file.
     Map(Vec<(String, Self)>),
 }
 
 impl PlainValue {
-    /// Reads YAML. Errors call it `name`.
+    /// Reads YAML. Errors refer to it as `name`.
     pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
         tree::check_length(name, text.len(), super::document::LONGEST)?;
         tree::parse(name, text).map(|tree| Self::of(&tree))
     }
 
-    /// Returns the value that an unquoted text stands for: `true`, a number, a number of bytes such as `48 GiB`, or a
+    /// Returns the value that an unquoted text denotes: `true`, a number, a number of bytes such as `48 GiB`, or a
     /// name.
     pub fn of_text(text: &str) -> Self {
         let flag = ["false", "true"].iter().position(|name| *name == text);
@@ -57,7 +57,7 @@ impl PlainValue {
         flag.or_else(whole).or_else(number).unwrap_or_else(|| Self::Text(text.to_owned()))
     }
 
-    /// Returns a number, as a whole one where it is.
+    /// Returns a number, as a whole number if it is one.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -80,13 +80,13 @@ impl PlainValue {
         }
     }
 
-    /// Returns the value of a key, if this is a mapping that has it.
+    /// Returns the value of a key; `None` if this is not a mapping or lacks the key.
     pub fn get(&self, key: &str) -> Option<&Self> {
         let Self::Map(entries) = self else { return None };
         entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// Sets the value of a key of a mapping; adds the key at the end if it is not there.
+    /// Sets the value of a key of a mapping; appends the key if it is missing.
     pub fn set(&mut self, key: &str, value: Self) {
         let Self::Map(entries) = self else { return };
         match entries.iter_mut().find(|(name, _)| name == key) {
@@ -95,8 +95,8 @@ impl PlainValue {
         }
     }
 
-    /// Returns the value with keys in alphabetical order and without those that are `none`: one form of all files that
-    /// say the same.
+    /// Returns the value in normal form: with keys in alphabetical order and without keys that are `none`. Files with
+    /// the same content have the same normal form.
     #[must_use]
     pub fn normal(&self) -> Self {
         let is_none = |value: &Self| matches!(value, Self::Text(text) if text == "none");
@@ -150,7 +150,7 @@ fn separated<T>(
     Ok(())
 }
 
-/// Writes a text, in quotes unless it is a name that reads as nothing else.
+/// Writes a text, in quotes unless it is a name that cannot be read as anything else.
 fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     let is_name = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if is_name && !text.is_empty() && PlainValue::of_text(text) == PlainValue::Text(text.to_owned())
@@ -168,7 +168,7 @@ fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_char('"')
 }
 
-/// Returns whether YAML has the letter in quotes as it is.
+/// Returns whether the character needs no escape in a quoted YAML string.
 fn is_plain(letter: char) -> bool {
     matches!(letter, ' '..='~' | '\u{a1}'..='\u{2027}' | '\u{2030}'..='\u{d7ff}')
 }

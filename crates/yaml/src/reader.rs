@@ -1,4 +1,4 @@
-//! Typed values of a tree, with errors that name the place and the expected value.
+//! Typed access to a tree, with errors that state the place and the expected value.
 
 use cubeyard_units::{Bandwidth, Bytes, Span};
 
@@ -7,30 +7,30 @@ use super::numbers::{bytes, decimal, digits};
 use super::tree::{MapEntry, TextMark, Tree, Value, join};
 use super::{InputError, InputProblem};
 
-/// A value with its key.
+/// Value with its key.
 #[derive(Debug)]
 pub struct Field<'a> {
     key: String,
     pub(super) tree: &'a Tree<'a>,
 }
 
-/// A mapping, with the keys that have been asked for.
+/// Mapping that tracks the keys read so far.
 #[derive(Debug)]
 pub struct Map<'a> {
     key: String,
     mark: TextMark<'a>,
     entries: &'a [MapEntry<'a>],
     known: Vec<&'static str>,
-    /// Whether the keys are names of the user's own, so that none is unknown.
+    /// Whether the keys are chosen by the user, so that none is unknown.
     is_open: bool,
 }
 
 impl<'a> Map<'a> {
-    /// Returns the value of a key that the default file has, and so every file.
+    /// Returns the value of a key that the default file has, and therefore every file.
     ///
     /// # Panics
     ///
-    /// If the default file does not have it.
+    /// If the default file does not have the key.
     pub fn field(&mut self, name: &'static str) -> Field<'a> {
         self.optional(name).unwrap_or_else(|| panic!("the default file has {}.{name}", self.key))
     }
@@ -49,14 +49,14 @@ impl<'a> Map<'a> {
         self.optional(name).ok_or(error)
     }
 
-    /// Rejects all keys but these. Called before required keys are read, so that a misspelt key is reported
-    /// rather than a missing one.
+    /// Rejects all keys except these. Call it before required keys are read, so that a misspelt key is reported rather
+    /// than a missing one.
     pub fn only(&mut self, names: &[&'static str]) -> Result<(), InputError> {
         self.known.extend(names);
         self.finish()
     }
 
-    /// Returns all keys with their values, in a mapping whose keys are names of the user's own.
+    /// Returns all keys with their values, for a mapping whose keys are chosen by the user.
     pub fn each(&mut self) -> Vec<(&'a str, Field<'a>)> {
         self.is_open = true;
         let field = |entry: &'a MapEntry<'a>| {
@@ -66,13 +66,13 @@ impl<'a> Map<'a> {
         self.entries.iter().map(field).collect()
     }
 
-    /// Returns the keys that were not asked for, for files that may have any others.
+    /// Returns the keys not read so far, for files that may have other keys.
     pub fn unasked(&self) -> impl Iterator<Item = String> + '_ {
         let is_known = |entry: &&MapEntry<'_>| self.known.contains(&&*entry.key);
         self.entries.iter().filter(move |entry| !is_known(entry)).map(|entry| excerpt(&entry.key))
     }
 
-    /// Rejects keys that were not asked for. Called last, when all names are known.
+    /// Rejects keys that were not read. Call it last, when all valid names are known.
     pub fn finish(&self) -> Result<(), InputError> {
         let is_known = |entry: &&MapEntry<'_>| self.is_open || self.known.contains(&&*entry.key);
         let Some(entry) = self.entries.iter().find(|entry| !is_known(entry)) else {
@@ -102,7 +102,7 @@ impl<'a> Field<'a> {
         self.plain().is_some_and(|text| matches!(text, "" | "null" | "~"))
     }
 
-    /// Returns an error that this value was found in place of the expected one.
+    /// Returns the error that this value was found instead of the expected one.
     pub fn unexpected(&self, expected: impl Into<String>) -> InputError {
         let found = match &self.tree.value {
             Value::Map(_) => "a mapping".to_owned(),
@@ -125,8 +125,8 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Rejects a value that is no mapping where `default` has one. Laid over another file it would replace the mapping,
-    /// and keys of the default would be missing.
+    /// Rejects a value that is not a mapping where `default` has one. As an overlay, it would replace the mapping, and
+    /// keys of the default would be missing.
     pub fn keeps_mappings(&self, default: &Field<'_>) -> Result<(), InputError> {
         let Value::Map(known) = &default.tree.value else { return Ok(()) };
         let Value::Map(given) = &self.tree.value else { return Err(self.unexpected("a mapping")) };
@@ -139,7 +139,7 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    /// Reads the value as a mapping whose keys are those that `read` asks for.
+    /// Reads the value as a mapping that may only have the keys that `read` reads.
     pub fn record<T>(
         &self,
         read: impl FnOnce(&mut Map<'a>) -> Result<T, InputError>,
@@ -150,7 +150,7 @@ impl<'a> Field<'a> {
         Ok(value)
     }
 
-    /// Reads the value as a list; errors call its elements `of`.
+    /// Reads the value as a list. Errors refer to its elements as `of`.
     pub fn list(&self, of: &str) -> Result<Vec<Field<'a>>, InputError> {
         let Value::List(list) = &self.tree.value else {
             return Err(self.unexpected(format!("a list of {of}")));
@@ -180,7 +180,7 @@ impl<'a> Field<'a> {
         Err(self.error(InputProblem::UnknownName { expected, found, nearest: nearest.into() }))
     }
 
-    /// Reads the value as text that is not empty; errors call it `of`.
+    /// Reads the value as nonempty text. Errors refer to it as `of`.
     pub fn text(&self, of: &str) -> Result<&'a str, InputError> {
         match &self.tree.value {
             Value::Scalar { text, .. } if !text.is_empty() => Ok(text),
@@ -188,8 +188,8 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Reads the value as a whole number from 0 to 2⁶⁴ − 1, with an optional unit such as `KiB`; errors call
-    /// it `of`.
+    /// Reads the value as a whole number from 0 to 2⁶⁴ − 1, with an optional unit such as `KiB`. Errors refer to it as
+    /// `of`.
     pub fn count(&self, of: &str) -> Result<u64, InputError> {
         let number = self.plain().and_then(bytes).map(Bytes::get);
         number.ok_or_else(|| self.unexpected(format!("{of} from 0 up")))
@@ -212,13 +212,13 @@ impl<'a> Field<'a> {
             .ok_or_else(|| self.unexpected(format!("a whole number from {low} to {high}")))
     }
 
-    /// Reads the value as a number from 0 to `most`; errors call its unit `of`.
+    /// Reads the value as a number from 0 to `most`. Errors refer to its unit as `of`.
     pub fn number(&self, of: &str, most: f64) -> Result<f64, InputError> {
         let number = self.plain().and_then(decimal).filter(|number| (0.0..=most).contains(number));
         number.ok_or_else(|| self.unexpected(format!("a number of {of} from 0 to {most}")))
     }
 
-    /// Reads the value as nanoseconds, up to a second.
+    /// Reads the value as a duration in nanoseconds, up to one second.
     pub fn ns(&self) -> Result<Span, InputError> {
         let ns = self.number("nanoseconds", 1e9)?;
         Ok(Span::from_ns(ns).expect("a second has few picoseconds"))

@@ -1,4 +1,4 @@
-//! YAML text as a tree in which every key and value knows its line.
+//! YAML text as a tree in which every key and value has its line.
 //!
 //! Only plain data is accepted: one document of mappings, lists and scalars. Anchors, aliases, tags and merge
 //! keys are rejected, so that the tree cannot be larger than the text.
@@ -10,7 +10,7 @@ use super::{InputError, InputProblem};
 /// Largest depth of nested mappings and lists; the default topology has three levels.
 pub(crate) const DEEPEST: usize = 16;
 
-/// A line and column of a named text.
+/// Line and column in a named text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextMark<'a> {
     pub(crate) file: &'a str,
@@ -18,7 +18,7 @@ pub(crate) struct TextMark<'a> {
     pub(crate) column: usize,
 }
 
-/// A value with its place.
+/// Value with its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree<'a> {
     pub(crate) mark: TextMark<'a>,
@@ -27,7 +27,7 @@ pub(crate) struct Tree<'a> {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'a> {
-    /// A scalar; a quoted one is text even if it looks like a number.
+    /// Scalar. A quoted scalar is text even if it looks like a number.
     Scalar {
         text: String,
         is_quoted: bool,
@@ -36,7 +36,7 @@ pub(crate) enum Value<'a> {
     Map(Vec<MapEntry<'a>>),
 }
 
-/// A key of a mapping with its value.
+/// Key of a mapping with its value.
 #[derive(Clone, Debug)]
 pub(crate) struct MapEntry<'a> {
     pub(crate) key: String,
@@ -51,7 +51,7 @@ impl TextMark<'_> {
     }
 }
 
-/// Decodes bytes as UTF-8, up to a length of `longest`.
+/// Decodes bytes as UTF-8; fails if there are more than `longest`.
 pub(crate) fn text<'a>(file: &str, bytes: &'a [u8], longest: usize) -> Result<&'a str, InputError> {
     check_length(file, bytes.len(), longest)?;
     std::str::from_utf8(bytes).map_err(|error| {
@@ -88,7 +88,7 @@ pub(crate) fn parse<'a>(file: &'a str, text: &'a str) -> Result<Tree<'a>, InputE
             Event::StreamStart | Event::DocumentEnd | Event::Nothing => {}
             event => {
                 let content = builder.tree(event, mark, "")?;
-                // A document of comments only is one empty scalar.
+                // A document that has only comments is one empty scalar.
                 if !content.is_nothing() {
                     tree = content;
                 }
@@ -179,7 +179,7 @@ impl<'a> TreeBuilder<'a> {
 
     fn map(&mut self, path: &str) -> Result<Value<'a>, InputError> {
         let mut entries: Vec<MapEntry<'a>> = Vec::new();
-        // Where each key stands in `entries`; a mapping of the longest text has too many to scan.
+        // Index of each key in `entries`; a mapping of the longest text has too many keys to scan.
         let mut seen = std::collections::BTreeMap::new();
         loop {
             let (key, mark) = match self.next()? {
@@ -193,7 +193,7 @@ impl<'a> TreeBuilder<'a> {
             }
             let (event, start) = self.next()?;
             let tree = self.tree(event, start, &path)?;
-            // An empty value has no place of its own to speak of.
+            // An empty value has no meaningful position, so it gets the position of its key.
             let tree = if tree.is_nothing() { Tree { mark, ..tree } } else { tree };
             entries.push(MapEntry { key, mark, tree });
         }

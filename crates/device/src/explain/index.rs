@@ -85,7 +85,7 @@ impl Index {
     /// Returns the crossing of a flit of a transfer at a hop.
     ///
     /// # Panics
-    /// If it has not crossed that link.
+    /// If the flit has not crossed that link.
     pub(super) fn find(&self, transfer: usize, hop: usize, flit: u64) -> usize {
         let (flits, first) = self.first[transfer];
         let flit = usize::try_from(flit).expect("in memory");

@@ -17,7 +17,7 @@ use crate::request::RequestError;
 use crate::topology::Topology;
 use crate::wiring::Wiring;
 
-/// Settings of a machine. Except for replaced components, they do not change simulated results.
+/// Settings of a machine. Only replaced components change simulated results.
 #[derive(Debug)]
 pub struct MachineBuilder {
     topology: Topology,
@@ -28,25 +28,25 @@ pub struct MachineBuilder {
 }
 
 impl MachineBuilder {
-    /// Creates the settings of a machine of this topology.
+    /// Creates the default settings for a machine of this topology.
     pub fn new(topology: Topology) -> Self {
         let config = EngineConfig { buffers: topology.spec().buffers, ..EngineConfig::default() };
         Self { topology, config, replaced: Vec::new(), data: false, bursts: false }
     }
 
-    /// Sets the configuration of the engine; its buffers replace those of the topology.
+    /// Sets the engine configuration; its buffers replace the buffers of the topology.
     #[must_use]
     pub fn config(self, config: EngineConfig) -> Self {
         Self { config, ..self }
     }
 
-    /// Sets whether memory holds data: without it, only time is simulated.
+    /// Sets whether memory holds data. Without data, only time is simulated.
     #[must_use]
     pub fn data(self, data: bool) -> Self {
         Self { data, ..self }
     }
 
-    /// Replaces our component at a node by one of your own.
+    /// Replaces the built-in component at a node by a custom one.
     pub fn replace(
         mut self,
         node: &str,
@@ -62,12 +62,12 @@ impl MachineBuilder {
         self.watched(Log::default())
     }
 
-    /// Builds the machine, with a log of every flit and burst. It is slower, and its memory grows with them.
+    /// Builds the machine, with a log of every flit and burst. Runs are slower, and the log grows with the traffic.
     pub fn build_with_flits(self) -> Machine<FlitLog> {
         Self { bursts: true, ..self }.watched(FlitLog::default())
     }
 
-    /// Builds the machine, with a log of your own.
+    /// Builds the machine, with a custom log.
     pub fn watched<W: Watch>(self, watch: W) -> Machine<W> {
         let Self { topology, config, replaced, data, bursts } = self;
         let network = parts::network(&topology);

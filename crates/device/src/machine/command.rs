@@ -17,7 +17,7 @@ use crate::pe::{PortSpec, SlotMemory};
 use crate::request::{Outcome, PeGrid, PeRef, RequestError};
 use crate::topology::{NodeKind, Topology};
 
-/// A stage of a command's path.
+/// Stage on the path of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandStage {
     /// From the host's endpoint to `IO_CPU`.
@@ -26,9 +26,9 @@ pub enum CommandStage {
     ToCubes,
     /// From each `M_CPU` to its PEs.
     ToPes,
-    /// From the PEs back.
+    /// From the PEs back to each `M_CPU`.
     FromPes,
-    /// From the cubes back.
+    /// From the cubes back to `IO_CPU`.
     FromCubes,
     /// From `IO_CPU` to the host's endpoint.
     FromIoCpu,
@@ -59,7 +59,7 @@ impl CommandStage {
         }
     }
 
-    /// Returns the name, as in `IO_CPU to the cubes`.
+    /// Returns the name of the stage, as in `IO_CPU to the cubes`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ToIoCpu => "PCIE_EP to IO_CPU",
@@ -72,18 +72,18 @@ impl CommandStage {
     }
 }
 
-/// Routes of the last command about mappings, and its PEs.
+/// PEs and routes of the most recent mapping command.
 #[derive(Debug)]
 pub(super) struct LastMapping {
     on: PeGrid,
     ways: Rc<[CommandCube]>,
 }
 
-/// Part of a PE that a command goes to.
+/// Function that returns the node of a PE that receives a command.
 type Receiver = fn(&Topology, PeRef) -> NodeId;
 
 impl<W: Watch> Machine<W> {
-    /// Makes the launch of a kernel.
+    /// Creates the launch of a kernel.
     pub(super) fn launch(
         &mut self,
         request: RequestId,
@@ -134,7 +134,7 @@ impl<W: Watch> Machine<W> {
         self.start(request, on.sip, cubes, CommandBody::Ports(Rc::new(change)))
     }
 
-    /// Returns the start of a command, at the host's endpoint. A launch has a task that starts its PEs.
+    /// Returns the start of a command at the host's endpoint. A launch has a task that starts its PEs.
     fn start(
         &mut self,
         request: RequestId,
@@ -153,7 +153,7 @@ impl<W: Watch> Machine<W> {
         Ok(Start { node, message: HostMessage::Command(command).into(), done, detail })
     }
 
-    /// Returns the routes of a command about mappings. They are often those of the last one, as when a tensor is
+    /// Returns the routes of a mapping command. They are often the routes of the previous one, as when a tensor is
     /// deployed and freed again.
     fn mapping_cubes(&mut self, on: &PeGrid) -> Result<Rc<[CommandCube]>, RequestError> {
         if let Some(last) = self.last_mapping.as_ref().filter(|last| last.on == *on) {
@@ -198,8 +198,8 @@ impl<W: Watch> Machine<W> {
         self.topology().flight(&cube.to) + to_pe
     }
 
-    /// Starts all PEs of a launch at one instant: when `IO_CPU` said, or when the last has its command
-    /// if traffic held that up for longer.
+    /// Starts all PEs of a launch at one instant: at the time that `IO_CPU` announced, or when the last PE has its
+    /// command if traffic delayed it beyond that time.
     fn start_together(&mut self, command: &Rc<HostCommand>, launch: Rc<Launch>) {
         let command = Rc::clone(command);
         let name = format!("launch {} of {}", command.request, launch.kernel);
@@ -243,14 +243,14 @@ impl<W: Watch> Machine<W> {
 }
 
 impl<W: Watch> MachineView<'_, W> {
-    /// Returns the duration of each stage of a command: the time from the end of the stage before until the
-    /// last message of this one was delivered. They add up to the latency, less the time that a launch's PEs
-    /// wait and work.
+    /// Returns the duration of each stage of a command: from the end of the previous stage until the last message of
+    /// the stage is delivered. The durations add up to the latency, without the time that the PEs of a launch wait and
+    /// work.
     pub fn stages(self, request: RequestId) -> Option<CommandStages> {
         let command = self.machine.command_of(request)?;
         let made = self.envelope(request).made;
         let mut last = [made; CommandStage::ALL.len()];
-        // None began before the command was made, so those of others before it need not be looked at.
+        // No transfer of this command began before the command was made, so earlier records are skipped.
         let records = self.log().since(made).iter();
         for record in records.filter(|record| record.request == Some(request)) {
             let (first, end) = (record.route.first()?, record.route.last()?);
@@ -275,7 +275,7 @@ fn has_twice<T: Ord + Copy>(items: &[T]) -> bool {
     sorted.windows(2).any(|pair| pair[0] == pair[1])
 }
 
-/// Returns the outcome of a command that succeeded.
+/// Returns the outcome of a successful command.
 pub(super) fn outcome(command: &HostCommand) -> Outcome {
     match &command.body {
         CommandBody::Mappings(change) => Outcome::Mapped { mappings: change.mappings.len() },

@@ -9,19 +9,19 @@ use crate::model::Part;
 use crate::notice::{Notice, Noticed};
 
 impl<W: Watch> Machine<W> {
-    /// Sets the physical ranges that a launch may access by unmapped addresses; other such accesses become
+    /// Sets the physical ranges that a launch may access by unmapped addresses. Accesses to other ranges become
     /// [notices](Self::take_notices).
     pub fn give(&mut self, launch: RequestId, ranges: Vec<Range<u64>>) {
         self.shared.notices.borrow_mut().give(launch, ranges);
     }
 
-    /// Takes the notices about some launches.
+    /// Takes the notices of the selected launches.
     pub fn take_notices(&self, of: impl FnMut(RequestId) -> bool) -> Vec<Notice> {
         self.shared.notices.borrow_mut().take(of)
     }
 
-    /// Drops the messages that were not received, each with a notice, resets all ports, and returns the number of
-    /// messages. No program may be under way.
+    /// Drops the messages that were not received, each with a notice, and resets all ports. Returns the number of
+    /// dropped messages. No program may be running.
     pub fn clear_mail(&mut self) -> u64 {
         let mail = self.shared.mail.take();
         if mail > 0 {
@@ -36,7 +36,7 @@ impl<W: Watch> Machine<W> {
         mail
     }
 
-    /// Returns a notice to the sender of each message that was not received.
+    /// Returns a notice to the sender of each unreceived message.
     fn unreceived(&self) -> Vec<Notice> {
         let (view, topology) = (self.view(), self.topology());
         let mut notices = Vec::new();

@@ -32,7 +32,7 @@ pub(super) fn network(topology: &Topology) -> Network {
     network.with_headers(topology.spec().flit_header.get())
 }
 
-/// Creates our parts, except at nodes where the user has replaced them.
+/// Creates the built-in parts, except at nodes with a custom component.
 pub(super) fn parts(
     shared: &Rc<Shared>,
     replaced: Vec<(NodeId, Part)>,
@@ -60,7 +60,7 @@ fn part(shared: &Rc<Shared>, node: &Node) -> Option<Part> {
             turn_around: spec.hbm.turn_around,
             rows: spec.hbm.rows,
         }),
-        // An SRAM is as fast as its link, a flit at a time.
+        // An SRAM is as fast as its link, and serves one flit at a time.
         NodeKind::Sram => memory(ChannelsSpec {
             burst_bytes: spec.hbm.burst.get(),
             channels: 1,

@@ -18,7 +18,7 @@ pub struct Rehearsal {
     known: BTreeMap<Key, Option<Span>>,
 }
 
-/// Everything that the latency depends on, including the first burst's position among the channels.
+/// All parameters that the latency depends on, including the channel of the first burst.
 type Key = (PeRef, NodeId, u64, Direction, u64, Option<(u64, u64)>);
 
 impl Rehearsal {
@@ -27,7 +27,7 @@ impl Rehearsal {
         Self { machine: Machine::new(topology.clone()), known: BTreeMap::new() }
     }
 
-    /// Returns the unloaded latency of an access to a physical address; none if it cannot be made.
+    /// Returns the unloaded latency of an access to a physical address; `None` if the access is invalid.
     pub fn span(&mut self, pe: PeRef, dma: &Dma) -> Option<Span> {
         let address = PhysAddr::from_bits(dma.address).ok()?;
         let hbm = &self.machine.topology().spec().hbm;

@@ -14,13 +14,13 @@ use crate::message::{
 use crate::pe::Dma;
 use crate::request::{MemoryRange, Request, RequestError};
 
-/// An access to physical memory by a node.
+/// Access to physical memory by a node.
 struct Physical {
     node: NodeId,
     direction: Direction,
     address: PhysAddr,
     bytes: u64,
-    /// Whether it is a write that is not acknowledged.
+    /// Whether the access is a write without acknowledgement.
     posted: bool,
 }
 
@@ -103,7 +103,7 @@ impl<W: Watch> Machine<W> {
         self.engine.tasks().signal(String::new(), None)
     }
 
-    /// Returns the host's access to a range, whose PE is checked. Writes are posted.
+    /// Returns the host's access to a range, after checking the range's PE. Writes are posted.
     fn host(&self, range: &MemoryRange, direction: Direction) -> Result<Physical, RequestError> {
         let MemoryRange { at, address, bytes } = *range;
         let holder = self.topology().node(self.topology().resolve(address)?);

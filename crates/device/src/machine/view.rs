@@ -50,13 +50,12 @@ impl<'a, W: Watch> MachineView<'a, W> {
         self.machine.engine.observer().log()
     }
 
-    /// Returns the log of the PEs' operations, which is empty unless it is
-    /// [kept](Machine::keep_ops).
+    /// Returns the log of the PEs' operations; empty unless [recording](Machine::keep_ops) is on.
     pub fn ops(self) -> Ref<'a, OpLog> {
         self.machine.shared.ops.borrow()
     }
 
-    /// Describes a waiting component or task, with nodes by name.
+    /// Describes a waiting component or task, naming its nodes.
     pub fn describe(self, waiting: &Waiting) -> String {
         match &waiting.who {
             Waiter::Component(node) => {
@@ -66,21 +65,21 @@ impl<'a, W: Watch> MachineView<'a, W> {
         }
     }
 
-    /// Finds the PE of a name such as `sip0.cube3.pe2`.
+    /// Returns the PE with a name such as `sip0.cube3.pe2`.
     pub fn pe(self, name: &str) -> Result<PeRef, RequestError> {
         let pe = self.topology().pe_of(self.topology().find(name)?);
         pe.ok_or_else(|| RequestError::NoSuchPart { what: format!("PE {name}") })
     }
 
-    /// Returns the address at `offset` of a PE's slice of the HBM.
+    /// Returns the address at `offset` in a PE's slice of the HBM.
     pub fn hbm_address(self, pe: PeRef, offset: u64) -> Result<PhysAddr, RequestError> {
         let slice = self.topology().spec().hbm.slice;
         PhysAddr::pe_hbm(pe.sip, pe.cube, pe.pe, Bytes::new(offset), slice)
             .map_err(|error| RequestError::NoSuchPart { what: error.to_string() })
     }
 
-    /// Returns the physical address of a place in a region of a SIP: as a physical function the region's id is
-    /// its address, as a virtual function the firmware's table has it.
+    /// Returns the physical address of an offset in a region of a SIP. For a physical function, the region's id is its
+    /// address; for a virtual function, the firmware's table holds the address.
     pub fn region_address(
         self,
         sip: SipId,
@@ -101,12 +100,12 @@ impl<'a, W: Watch> MachineView<'a, W> {
     /// Returns a request as it was submitted.
     ///
     /// # Panics
-    /// If there is no such request, or it was [retired](Machine::retire).
+    /// If there is no such request, or it is [retired](Machine::retire).
     pub fn envelope(self, request: RequestId) -> &'a Envelope {
         &self.machine.requests[&request].envelope
     }
 
-    /// Returns all requests that were not retired, in the order of their numbers.
+    /// Returns all requests that are not retired, in the order of their numbers.
     pub fn envelopes(self) -> impl ExactSizeIterator<Item = &'a Envelope> {
         self.machine.requests.values().map(|request| &request.envelope)
     }
@@ -114,12 +113,12 @@ impl<'a, W: Watch> MachineView<'a, W> {
     /// Returns the signal that a request raises when it is done.
     ///
     /// # Panics
-    /// If there is no such request, or it was [retired](Machine::retire).
+    /// If there is no such request, or it is [retired](Machine::retire).
     pub fn done_signal(self, request: RequestId) -> SignalId {
         self.machine.requests[&request].done
     }
 
-    /// Returns the access that a request to physical memory made.
+    /// Returns the access that a physical memory request made.
     pub fn access(self, request: RequestId) -> Option<&'a Access> {
         match &self.machine.requests.get(&request)?.detail {
             Detail::Access(access) => Some(access),
@@ -132,7 +131,7 @@ impl<'a, W: Watch> MachineView<'a, W> {
         self.cpu(self.topology().pe_cpu(pe))?.core().report(launch)
     }
 
-    /// Returns the memory of an address.
+    /// Returns the memory that holds an address.
     pub fn memory_at(self, address: PhysAddr) -> Option<&'a Memory> {
         self.memory(self.topology().resolve(address).ok()?)
     }
@@ -149,7 +148,7 @@ impl<'a, W: Watch> MachineView<'a, W> {
             .filter_map(move |node| Some((self.topology().pe_of(node)?, self.mmu_at(node)?)))
     }
 
-    /// Returns the physical address of a range of a PE's addresses, if it is contiguous.
+    /// Returns the physical address of a range of a PE's virtual addresses, if the range is contiguous there.
     pub fn physical(self, pe: PeRef, address: u64, bytes: u64) -> Option<PhysAddr> {
         let mmu = self.mmu(pe)?;
         match mmu.place(address) {
@@ -158,8 +157,8 @@ impl<'a, W: Watch> MachineView<'a, W> {
         }
     }
 
-    /// Returns the latency of a request to memory on an idle machine, by a closed form. None for
-    /// commands, and if a component of your own is the memory.
+    /// Returns the latency of a memory request on an idle machine, by the closed form. `None` for commands, and if a
+    /// custom component is the memory.
     pub fn unloaded_latency(self, request: RequestId) -> Option<LatencyParts> {
         let access = self.access(request)?;
         let network = self.network();
@@ -168,9 +167,9 @@ impl<'a, W: Watch> MachineView<'a, W> {
         Some(formula::unloaded_latency(network, channels, access, start.overhead))
     }
 
-    /// Returns the latency of a DMA access of a PE on an idle machine, by a closed form, as its MMU is mapped
-    /// now. Rows count as if they were contiguous. None for an access to several memories, and if a
-    /// component of your own is the memory.
+    /// Returns the latency of a PE's DMA access on an idle machine, by the closed form and with the current mappings of
+    /// its MMU. Rows count as if they were contiguous. `None` for an access to several memories, and if a custom
+    /// component is the memory.
     pub fn unloaded_dma_latency(self, pe: PeRef, dma: &Dma) -> Option<LatencyParts> {
         let node = self.topology().pe_dma(pe);
         let extent = dma.extent();
@@ -195,8 +194,7 @@ impl<'a, W: Watch> MachineView<'a, W> {
         Some(formula::unloaded_latency(self.network(), channels, &access, overhead))
     }
 
-    /// Returns the bandwidth of all channels of a request's memory; none if a component of your own is
-    /// the memory.
+    /// Returns the total bandwidth of all channels of a request's memory; `None` if a custom component is the memory.
     pub fn memory_bandwidth(self, request: RequestId) -> Option<Bandwidth> {
         self.memory_of(self.access(request)?)?.channels().spec().bandwidth()
     }

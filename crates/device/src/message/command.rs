@@ -1,4 +1,4 @@
-//! Commands of the host to PEs, with the route of each message.
+//! Host commands to PEs, with the route of each message.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use crate::access::Mapping;
 use crate::ids::RequestId;
 use crate::pe::PortSpec;
 
-/// A command that `IO_CPU` hands to cubes and each `M_CPU` to PEs, and whose completions they gather.
+/// Command that `IO_CPU` distributes to cubes and each `M_CPU` to PEs. They also collect its completions.
 #[derive(Debug)]
 pub struct HostCommand {
     pub request: RequestId,
@@ -18,11 +18,11 @@ pub struct HostCommand {
     pub to_io_cpu: Route,
     pub from_io_cpu: Route,
     pub cubes: Rc<[CommandCube]>,
-    /// Raised when the host has the completion.
+    /// Signal raised when the host has received the completion.
     pub done: SignalId,
 }
 
-/// Task of the PEs of a command.
+/// Operation that the PEs of a command carry out.
 #[derive(Clone, Debug)]
 pub enum CommandBody {
     Launch(Rc<Launch>),
@@ -33,14 +33,14 @@ pub enum CommandBody {
 #[derive(Debug)]
 pub struct Launch {
     pub kernel: String,
-    /// Time that `IO_CPU` looks ahead, so that every PE has its command before they start.
+    /// Lead time that `IO_CPU` allows, so that every PE has its command before the common start.
     pub lead: Span,
     /// Start time announced by `IO_CPU`.
     pub start: OnceCell<Time>,
-    /// Actual start: the announced one, or when the last PE had its command if that was later.
+    /// Actual start: the announced time, or the time at which the last PE had its command if that is later.
     pub started: OnceCell<Time>,
     pub work: Span,
-    /// Raised when each PE has its command and waits for the start, cube by cube.
+    /// Signals raised when a PE has its command and waits for the start; one per PE, cube by cube.
     pub armed: Vec<SignalId>,
 }
 
@@ -67,24 +67,24 @@ pub struct CommandCube {
 
 #[derive(Debug)]
 pub struct CommandPe {
-    /// The DMA engine with the MMU for mappings, the `PE_CPU` for anything else.
+    /// Receiving node: the DMA engine with the MMU for mappings, otherwise the `PE_CPU`.
     pub node: NodeId,
     pub to: Route,
     pub back: Route,
 }
 
-/// A command as one of its PEs gets it.
+/// Command as received by one of its PEs.
 #[derive(Clone, Debug)]
 pub struct CommandTarget {
     pub command: Rc<HostCommand>,
-    /// Index in the command.
+    /// Index of the cube in the command.
     pub cube: u32,
-    /// Index in the cube.
+    /// Index of the PE in the cube.
     pub pe: u32,
 }
 
 impl HostCommand {
-    /// Returns the payload of each of its messages on the way to the PEs, in bytes.
+    /// Returns the payload of each message on the way to the PEs, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.body {
             CommandBody::Launch(_) => 0,
@@ -106,7 +106,7 @@ impl CommandTarget {
         &self.command.cubes[self.cube as usize].pes[self.pe as usize]
     }
 
-    /// Returns the index of the PE among all of the command.
+    /// Returns the index of the PE among all PEs of the command.
     pub(crate) fn index(&self) -> usize {
         self.cube as usize * self.command.cubes[0].pes.len() + self.pe as usize
     }

@@ -1,4 +1,4 @@
-//! Messages among our own parts. A component of the user's own has no part in them.
+//! Messages among the built-in parts. Custom components do not exchange them.
 
 use std::rc::Rc;
 
@@ -11,42 +11,42 @@ use crate::pe::SlotMemory;
 
 #[derive(Debug)]
 pub enum HostMessage {
-    /// Send this command to `IO_CPU`.
+    /// Request to send this command to `IO_CPU`.
     Command(Rc<HostCommand>),
     Done(Rc<HostCommand>),
 }
 
 #[derive(Debug)]
 pub enum IoCpuMessage {
-    /// Hand the command to its cubes.
+    /// Request to distribute the command to its cubes.
     Command(Rc<HostCommand>),
     CubeDone(Rc<HostCommand>),
 }
 
 #[derive(Debug)]
 pub enum MCpuMessage {
-    /// Hand the command to the PEs of the cube of this index in it.
+    /// Request to distribute the command to the PEs of the cube with this index in the command.
     Command(Rc<HostCommand>, u32),
     PeDone(CommandTarget),
 }
 
 #[derive(Debug)]
 pub enum PeDmaMessage {
-    /// Make this access, whose address is virtual.
+    /// Request to make this access, whose address is virtual.
     Access(Box<VirtualAccess>),
-    /// Read this physical address; the MMU is not asked.
+    /// Request to read this physical address, without translation by the MMU.
     ReadSlot(Box<VirtualAccess>),
-    /// Send this to another PE.
+    /// Request to send this message to another PE.
     SendPacket(Box<Packet>),
-    /// A message has come from another PE.
+    /// Message that has arrived from another PE.
     Packet(Box<Packet>),
-    /// Return a credit to the sender of a message.
+    /// Request to return a credit to the sender of a message.
     SendCredit {
         credit: Credit,
         bytes: u64,
         at: Time,
     },
-    /// A credit has come back from a receiver.
+    /// Credit that has come back from a receiver.
     Credit(Credit),
     Mappings(CommandTarget, Rc<MappingChange>),
 }
@@ -55,18 +55,18 @@ pub enum PeDmaMessage {
 pub enum PeCpuMessage {
     Launch(CommandTarget, Rc<Launch>),
     Ports(CommandTarget, Rc<PortChange>),
-    /// All PEs of the launch have their commands; start at this instant.
+    /// Start at this instant: all PEs of the launch have their commands.
     Start(RequestId, Time),
-    /// The access of this number is done; whether it succeeded.
+    /// Completion of the access with this number, and whether it succeeded.
     DmaDone(u64, bool),
     Arrived(Arrival),
-    /// A port has one more credit, freed by the operation of this record.
+    /// Credit that a port has received, and the record of the operation that freed the slot.
     Credit(PortId, Option<u32>),
-    /// The program was stopped from outside.
+    /// Notice that the program was stopped from outside.
     Stopped,
 }
 
-/// A message from a PE to another.
+/// Message from one PE to another.
 #[derive(Clone, Debug)]
 pub struct Packet {
     pub request: RequestId,
@@ -77,20 +77,20 @@ pub struct Packet {
     pub arrival: Arrival,
 }
 
-/// A message that comes to a port.
+/// Message that arrives at a port.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     pub port: PortId,
     pub bytes: u64,
     pub format: FormatId,
     pub slot: u32,
-    /// Content in data mode; none if it is in the slot's memory.
+    /// Content in data mode; `None` if it is in the slot's memory.
     pub data: Option<Box<[u8]>>,
     /// Record of the send operation, if records are kept.
     pub record: Option<u32>,
 }
 
-/// A credit on its way back to a sender.
+/// Credit on its way back to a sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Credit {
     pub request: RequestId,

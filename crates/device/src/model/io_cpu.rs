@@ -1,4 +1,4 @@
-//! The processor of an IO chiplet: hands commands to cubes and gathers their completions.
+//! The processor of an IO chiplet: distributes commands to cubes and collects their completions.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use cubeyard_sim::{Asks, Context, Route, TransferSpec};
 
 use crate::message::{CommandBody, HostMessage, IoCpuMessage, MCpuMessage, Message, RequestId};
 
-/// `IO_CPU`. It charges each message the overhead of its node.
+/// Processor of an IO chiplet, `IO_CPU`. Each message pays the overhead of its node.
 #[derive(Clone, Debug, Default)]
 pub struct IoCpu {
     cubes: Open,
@@ -40,7 +40,7 @@ impl IoCpu {
     }
 }
 
-/// Number of parts of each command that are not done.
+/// Number of pending parts of each command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Open(BTreeMap<RequestId, usize>);
 
@@ -49,7 +49,7 @@ impl Open {
         self.0.insert(command, parts);
     }
 
-    /// Notes that one more part is done, and returns whether it was the last.
+    /// Records the completion of one part, and returns whether it was the last.
     pub(super) fn finish(&mut self, command: RequestId) -> bool {
         let left = self.0.get_mut(&command).expect("only parts of a command under way are done");
         *left -= 1;

@@ -1,5 +1,5 @@
-//! The management processor of a cube: hands commands to PEs, gathers their completions, and has a DMA
-//! engine of its own.
+//! The management processor of a cube: distributes commands to PEs and collects their completions. It has its own DMA
+//! engine.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::message::{
     CommandBody, CommandTarget, IoCpuMessage, MCpuMessage, Message, PeCpuMessage, PeDmaMessage,
 };
 
-/// `M_CPU`. It charges each message the overhead of its node.
+/// Management processor of a cube, `M_CPU`. Each message pays the overhead of its node.
 #[derive(Clone, Debug)]
 pub struct MCpu {
     pes: Open,

@@ -1,4 +1,4 @@
-//! A memory of channels that bursts take in turn: an HBM controller, or an SRAM with one channel.
+//! A memory whose channels serve bursts in turn: an HBM controller, or an SRAM with one channel.
 
 mod bursts;
 mod channels;
@@ -16,15 +16,15 @@ use cubeyard_sim::{Asks, Context, Flit, Route, Time, TransferSpec};
 use crate::contents::Contents;
 use crate::message::{Access, Direction, Done, Message, RequesterMessage, Rows, Slice};
 
-/// A memory at a node.
+/// Memory at a node.
 #[derive(Clone, Debug)]
 pub struct Memory {
     channels: MemoryChannels,
     flit_bytes: u64,
-    /// Accesses whose last burst has not ended, by their alarm: posted writes, and in data mode all.
+    /// Accesses whose last burst has not ended, by alarm: posted writes, and in data mode all accesses.
     ending: BTreeMap<u64, Ending>,
     alarms: u64,
-    /// All bursts so far, if they are recorded.
+    /// All bursts so far, if recording is on.
     record: Option<Vec<Burst>>,
     contents: Option<Contents>,
 }
@@ -53,7 +53,7 @@ impl Memory {
         }
     }
 
-    /// Records every burst from now on, for [`bursts`](Self::bursts).
+    /// Starts recording every burst, for [`bursts`](Self::bursts).
     pub fn keep_bursts(&mut self) {
         self.record.get_or_insert_default();
     }
@@ -63,7 +63,7 @@ impl Memory {
         self.record.as_deref().unwrap_or_default()
     }
 
-    /// Starts to hold data.
+    /// Starts to store data.
     pub fn keep_contents(&mut self) {
         self.contents.get_or_insert_default();
     }
@@ -82,7 +82,7 @@ impl Memory {
         &self.channels
     }
 
-    /// Sends the data of a read back flit by flit and in order, each when its bursts have ended.
+    /// Sends the data of a read back in order, each flit when its bursts have ended.
     fn read(&mut self, access: Box<Access>, context: &mut Context<Message>) {
         let flits = access.bytes.div_ceil(self.flit_bytes);
         let mut ends = Vec::with_capacity(usize::try_from(flits).expect("checked by the machine"));
@@ -97,7 +97,7 @@ impl Memory {
         answer(access, route, bytes, Asks::Each(ends), context);
     }
 
-    /// Acknowledges or completes a write whose flits are all here, when its last burst has ended.
+    /// Acknowledges or completes a write after its last burst has ended. All its flits have arrived.
     fn written(&mut self, access: Box<Access>, context: &mut Context<Message>) {
         let end = access.written.get();
         let posted = access.back.is_none().then_some(access.done);
@@ -107,7 +107,7 @@ impl Memory {
         }
     }
 
-    /// Sets an alarm for the end of an access, if it has data to move or a completion to report.
+    /// Sets an alarm for the end of an access, if it must move data or report a completion.
     fn end_at(
         &mut self,
         end: Time,
@@ -161,7 +161,7 @@ fn move_data(contents: &mut Contents, ending: &Ending) {
 }
 
 impl Memory {
-    /// Takes one flit of a write.
+    /// Accepts one flit of a write.
     #[inline]
     pub fn flit(&mut self, flit: Flit, access: &Access) {
         if access.direction == Direction::Write {
@@ -170,7 +170,7 @@ impl Memory {
         }
     }
 
-    /// Serves an access that has come to its last flit.
+    /// Serves an access whose last flit has arrived.
     pub fn handle(&mut self, access: Box<Access>, context: &mut Context<Message>) {
         match access.direction {
             Direction::Read => self.read(access, context),
@@ -178,7 +178,7 @@ impl Memory {
         }
     }
 
-    /// Finishes the access whose alarm has come.
+    /// Finishes the access whose alarm is due.
     pub fn wake(&mut self, token: u64, context: &mut Context<Message>) {
         let ending = self.ending.remove(&token).expect("an alarm for each access");
         if let Some(contents) = &mut self.contents {

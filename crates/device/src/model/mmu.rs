@@ -1,4 +1,4 @@
-//! A PE's MMU: translation of its virtual addresses, and the time that it takes.
+//! A PE's MMU: translation of virtual addresses, and its latency.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use cubeyard_sim::Span;
 use crate::message::{Mapping, Rows};
 use crate::topology::MmuSpec;
 
-/// `PE_MMU`. Stateless in time: pure address translation.
+/// MMU of a PE, `PE_MMU`. Stateless in time: pure address translation.
 #[derive(Clone, Debug)]
 pub struct Mmu {
     spec: MmuSpec,
@@ -24,7 +24,7 @@ pub struct Mmu {
 pub struct MmuCounts {
     /// Number of translated accesses.
     pub translations: u64,
-    /// Number of accesses to an address that was not mapped.
+    /// Number of accesses to unmapped addresses.
     pub faults: u64,
     /// Number of page lookups that hit the TLB.
     pub tlb_hits: u64,
@@ -32,7 +32,7 @@ pub struct MmuCounts {
     pub tlb_misses: u64,
 }
 
-/// A range of virtual addresses as ranges of physical ones.
+/// Physical ranges of a range of virtual addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translation {
     /// Physical ranges, in the order of the virtual addresses.
@@ -41,28 +41,28 @@ pub struct Translation {
     pub span: Span,
 }
 
-/// A part of an access that lies in one memory.
+/// Part of an access that lies in one memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Physical address of the first byte.
     pub to: PhysAddr,
-    /// Number of bytes that are moved.
+    /// Number of bytes to move.
     pub bytes: u64,
     /// Layout of the bytes, if they are not contiguous.
     pub rows: Option<Rows>,
 }
 
 impl Piece {
-    /// Returns the distance from the first byte to the last in memory.
+    /// Returns the distance from the first byte to the end of the last in memory, in bytes.
     pub(super) fn extent(&self) -> u64 {
         self.rows.map_or(self.bytes, |rows| rows.extent(self.bytes))
     }
 }
 
-/// An address that is not mapped.
+/// Access to an unmapped address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Address that is not mapped.
+    /// Unmapped address.
     pub address: u64,
     /// Duration of the failed translation.
     pub span: Span,
@@ -75,7 +75,7 @@ impl Mmu {
         Self { spec, table: PageTable::default(), tlb, counts: MmuCounts::default() }
     }
 
-    /// Adds mappings: all, or none.
+    /// Adds all mappings, or none if one of them fails.
     pub fn map(&mut self, mappings: &[Mapping]) -> Result<(), MapError> {
         for (done, mapping) in mappings.iter().enumerate() {
             if let Err(error) = self.table.map(mapping.from, Bytes::new(mapping.bytes), mapping.to)
@@ -87,7 +87,7 @@ impl Mmu {
         Ok(())
     }
 
-    /// Removes mappings; a missing one is an error, but the others are removed nevertheless.
+    /// Removes mappings. A missing mapping is an error, but the others are still removed.
     pub fn unmap(&mut self, mappings: &[Mapping]) -> Result<(), MapError> {
         let mut result = Ok(());
         for mapping in mappings {
@@ -124,8 +124,8 @@ impl Mmu {
         Ok(Translation { pieces, span })
     }
 
-    /// Translates rows of virtual addresses, in the order of the moved data. Rows that have the same pitch in
-    /// one memory as in the virtual range stay one piece.
+    /// Translates rows of virtual addresses, in the order of the moved data. Rows stay one piece if they have the same
+    /// pitch in one memory as in the virtual range.
     pub fn translate_rows(
         &mut self,
         address: u64,
@@ -151,7 +151,7 @@ impl Mmu {
         Ok((pieces, span))
     }
 
-    /// Translates an access within a mapping; none if it goes beyond, or if there is a TLB.
+    /// Translates an access within one mapping; `None` if it extends beyond the mapping, or if there is a TLB.
     pub fn translate_within(
         &mut self,
         mapping: &Mapping,
@@ -178,7 +178,7 @@ impl Mmu {
         Some(Mapping { from, bytes: bytes.get(), to })
     }
 
-    /// Returns the physical address and the contiguous bytes from there on, without any effect on time or
+    /// Returns the physical address, and the number of contiguous bytes from there on, without any effect on time or
     /// counters.
     pub fn place(&self, address: u64) -> Option<(PhysAddr, u64)> {
         self.table.translate(address).map(|(to, left)| (to, left.get()))
@@ -189,7 +189,7 @@ impl Mmu {
         self.spec.tlb_overhead
     }
 
-    /// Returns whether an address that is not mapped is an error.
+    /// Returns whether an access to an unmapped address is an error.
     pub fn is_strict(&self) -> bool {
         self.spec.strict
     }
@@ -208,7 +208,7 @@ impl Mmu {
         self.spec.page.get()
     }
 
-    /// Looks the pages of a range up in the TLB, and returns the duration of the misses.
+    /// Looks up the pages of a range in the TLB, and returns the total latency of the misses.
     fn look_up(&mut self, address: u64, bytes: u64) -> Span {
         let (first, last) = (address / self.page(), (address + bytes - 1) / self.page());
         let Some(tlb) = &mut self.tlb else { return Span::ZERO };
@@ -219,7 +219,7 @@ impl Mmu {
     }
 }
 
-/// Adds a part of a row to the pieces: to the last, if it continues its rows.
+/// Adds a part of a row to the pieces; extends the last piece if the part continues its rows.
 fn join(pieces: &mut Vec<Piece>, (to, bytes): (PhysAddr, u64), rows: Rows) {
     if bytes == rows.bytes
         && let Some(last) = pieces.last_mut()
@@ -236,9 +236,9 @@ fn join(pieces: &mut Vec<Piece>, (to, bytes): (PhysAddr, u64), rows: Rows) {
 #[derive(Clone, Debug)]
 struct Tlb {
     entries: usize,
-    /// Time of the last use of each page, counted in uses.
+    /// Number of the last use of each page; uses are counted.
     used: BTreeMap<u64, u64>,
-    /// Page of each time of use.
+    /// Page of each use, by the number of the use.
     by_use: BTreeMap<u64, u64>,
     uses: u64,
 }
@@ -248,7 +248,7 @@ impl Tlb {
         Self { entries: entries as usize, used: BTreeMap::new(), by_use: BTreeMap::new(), uses: 0 }
     }
 
-    /// Uses a page, and returns whether it was held.
+    /// Marks a page as used, and returns whether it was in the TLB.
     fn touch(&mut self, page: u64) -> bool {
         self.uses += 1;
         let before = self.used.insert(page, self.uses);

@@ -1,8 +1,8 @@
-//! The processor of a PE: waits for the start of a launch, runs its kernel, and reports its end.
+//! The processor of a PE: waits for the start of a launch, runs the kernel, and reports its end.
 //!
-//! All PEs of a launch start at one instant. `IO_CPU` looks ahead far enough for every command to
-//! arrive; if traffic holds one up for longer, all wait for it, so a PE is never late. A PE runs one kernel
-//! at a time: a launch that starts while another runs there waits for it.
+//! All PEs of a launch start at one instant. `IO_CPU` chooses it late enough for every command to arrive. If traffic
+//! delays a command beyond it, all PEs wait, so no PE starts late. A PE runs one kernel at a time: a launch that starts
+//! while another one is running there waits for it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -13,12 +13,12 @@ use super::io_cpu::send;
 use crate::message::{CommandTarget, Launch, MCpuMessage, Message, PeCpuMessage, RequestId};
 use crate::pe::{ALARM, Core, Program};
 
-/// `PE_CPU`. It charges each message the overhead of its node.
+/// Processor of a PE, `PE_CPU`. Each message pays the overhead of its node.
 #[derive(Debug)]
 pub struct PeCpu {
-    /// Launches that wait for their start, and those that run.
+    /// Launches that wait for their start or are running.
     launches: BTreeMap<RequestId, PendingLaunch>,
-    /// Programs of the launches; a launch without one only takes its time.
+    /// Programs of the launches; a launch without a program only takes time.
     programs: BTreeMap<RequestId, Box<dyn Program>>,
     /// Launches that have started and wait for the core.
     queue: VecDeque<RequestId>,

@@ -1,8 +1,8 @@
 //! A PE's DMA engine, with its MMU.
 //!
-//! An access to virtual addresses is translated when it is made, and becomes as many accesses as it has
-//! pieces in different places. An address that is not mapped is taken as a physical one, or is an error.
-//! Mappings come and go with commands, over the same wire as data.
+//! An access to virtual addresses is translated when it is made, and becomes one access per piece in a different place.
+//! An unmapped address is used as a physical address, or is an error. Commands add and remove mappings, over the same
+//! wire as data.
 
 mod access;
 mod lately;
@@ -24,15 +24,15 @@ use crate::request::RequestError;
 use access::Known;
 use lately::Lately;
 
-/// `PE_DMA` and `PE_MMU`.
+/// DMA engine and MMU of a PE, `PE_DMA` and `PE_MMU`.
 #[derive(Clone, Debug)]
 pub struct PeDma {
     requester: Requester,
     cpu: NodeId,
-    /// Boxed, because an access within a known mapping needs little of it.
+    /// MMU; boxed, because an access within a known mapping needs little of it.
     mmu: Box<Mmu>,
     shared: Rc<Shared>,
-    /// Open pieces of each access that has several: few at once, so a list is quickest.
+    /// Number of open pieces of each access with several. Few are open at once, so a list is fastest.
     pieces: Vec<(Done, usize)>,
     /// Mappings of recent accesses.
     known: Lately<Known>,
@@ -57,7 +57,7 @@ impl PeDma {
         &self.mmu
     }
 
-    /// Completes an access of which all pieces have been answered.
+    /// Completes an access once all its pieces are answered.
     fn answered(&mut self, done: Done, context: &mut Context<Message>) {
         self.requester.answered();
         let place = self.pieces.iter().position(|(whole, _)| *whole == done);
@@ -71,7 +71,8 @@ impl PeDma {
         done.tell(true, context);
     }
 
-    /// Sends a message to another PE: to its DMA if its slots are in the TCM, or else to their memory.
+    /// Sends a message to another PE: to its DMA engine if its slots are in the TCM, otherwise to the memory of the
+    /// slots.
     fn send(&mut self, packet: Box<Packet>, context: &mut Context<Message>) {
         let result = match packet.memory {
             SlotMemory::Tcm => self.send_to_pe(packet, context),

@@ -1,20 +1,20 @@
-//! The part that makes accesses for the host, an `M_CPU` or a PE.
+//! Part that makes accesses for the host, an `M_CPU` or a PE.
 
 use cubeyard_sim::{Asks, Context, Span, Time, TransferSpec};
 
 use crate::message::{Access, Direction, HostMessage, IoCpuMessage, Message, RequesterMessage};
 
-/// A part that sends accesses out and waits for their answers.
+/// Part that sends accesses and waits for their answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Requester {
     overhead: Span,
-    /// Time from which it can process the next overhead, if it processes one at a time.
+    /// Earliest time at which the next overhead can be processed, if overheads are processed one at a time.
     free: Option<Time>,
     open: u32,
 }
 
 impl Requester {
-    /// Creates a requester at a node with this overhead, which every access pays before it leaves.
+    /// Creates a requester at a node with this overhead, which every access pays before departure.
     pub fn new(overhead: Span) -> Self {
         Self { overhead, free: None, open: 0 }
     }
@@ -51,19 +51,19 @@ impl Requester {
         }
     }
 
-    /// Returns the departure time of a message that is made now.
+    /// Returns the departure time of a message made now.
     pub(super) fn asks(&mut self, context: &Context<Message>) -> Asks {
         Asks::At(self.departure(context.now()))
     }
 
-    /// Processes the overhead of a message that is made now, and returns when it is over.
+    /// Processes the overhead of a message made now, and returns its end.
     fn departure(&mut self, now: Time) -> Time {
         let departure = self.free.map_or(now, |free| free.max(now)) + self.overhead;
         self.free = self.free.map(|_| departure);
         departure
     }
 
-    /// Sends an access out, later by `after` than the overhead demands.
+    /// Sends an access, delayed by `after` in addition to the overhead.
     pub(super) fn access(
         &mut self,
         access: Box<Access>,

@@ -3,10 +3,10 @@
 /// Number of elements in a chunk.
 pub(super) const CHUNK: usize = 128;
 
-/// An append-only list in chunks, whose elements stay in place as it grows.
+/// Append-only list of chunks, whose elements stay in place as it grows.
 #[derive(Clone, Debug)]
 pub struct Chunks<T> {
-    /// All are full but the last.
+    /// Chunks; all but the last are full.
     chunks: Vec<Vec<T>>,
 }
 
@@ -25,7 +25,7 @@ impl<T> Chunks<T> {
         }
     }
 
-    /// The first chunk grows as other lists do: many lists are short.
+    /// Begins a chunk. The first chunk grows as other lists do, because many lists are short.
     #[cold]
     fn begin_chunk(&mut self, thing: T) {
         let mut chunk = Vec::with_capacity(if self.chunks.is_empty() { 1 } else { CHUNK });
@@ -43,12 +43,12 @@ impl<T> Chunks<T> {
         self.chunks.is_empty()
     }
 
-    /// Returns an element; none beyond the last.
+    /// Returns an element; `None` beyond the last.
     pub fn get(&self, number: usize) -> Option<&T> {
         self.chunks.get(number / CHUNK)?.get(number % CHUNK)
     }
 
-    /// Returns the elements from one on that are in its chunk; none beyond the last.
+    /// Returns the elements from index `from` to the end of its chunk; empty beyond the last element.
     pub(super) fn together(&self, from: usize) -> &[T] {
         let chunk = self.chunks.get(from / CHUNK);
         chunk.and_then(|chunk| chunk.get(from % CHUNK..)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The core of a PE: dispatches the commands of a program to its engines.
+//! The core of a PE: dispatches the commands of a program to the PE's engines.
 
 mod commands;
 mod compute;
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     pub(crate) notices: RefCell<Notices>,
     pub(crate) races: RaceDetector,
     pub(crate) ops: RefCell<OpLog>,
-    /// Number of messages in slots that no program has taken.
+    /// Number of messages in slots that no program has received.
     pub(crate) mail: Cell<u64>,
 }
 
@@ -71,10 +71,10 @@ impl Core {
         self.run.is_some()
     }
 
-    /// Starts a program, now.
+    /// Starts a program at the current time.
     ///
     /// # Panics
-    /// If one is under way.
+    /// If a program is running.
     pub(crate) fn start(
         &mut self,
         request: RequestId,
@@ -87,13 +87,13 @@ impl Core {
         self.advance(context);
     }
 
-    /// Goes on at an alarm, and returns the launch whose program has ended, if it has.
+    /// Continues at an alarm, and returns the launch if its program has ended.
     pub(crate) fn wake(&mut self, context: &mut Context<Message>) -> Option<RequestId> {
         self.advance(context);
         self.ended(context)
     }
 
-    /// Goes on after an access of the program, and returns the launch if its program has ended.
+    /// Continues after an access of the program, and returns the launch if its program has ended.
     pub(crate) fn dma_done(
         &mut self,
         token: u64,
@@ -110,7 +110,7 @@ impl Core {
         self.ended(context)
     }
 
-    /// Stops the program of a launch, and describes what it waited for, if it is under way.
+    /// Stops the program of a launch if it is running, and describes the event that it waited for.
     pub(crate) fn stop(&mut self, launch: RequestId) -> Option<String> {
         let waits = self.waits_for();
         let run = self.run.as_mut().filter(|run| run.request == launch)?;
@@ -118,7 +118,7 @@ impl Core {
         waits
     }
 
-    /// Describes what the program waits for.
+    /// Describes the event that the program waits for.
     pub(crate) fn waits_for(&self) -> Option<String> {
         let run = self.run.as_ref()?;
         let what = match run.state {

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use crate::ids::CommandId;
 
-/// Commands that must be done before one. Those that have left the window are done before it is
-/// dispatched, and need not be named. Cheap to clone.
+/// Commands that must be done before a command begins. Commands that have left the window are done before it is
+/// dispatched, and need not be listed. Cheap to clone.
 #[derive(Clone)]
 pub struct Dependencies(List);
 
@@ -17,11 +17,11 @@ enum List {
     Many(Rc<Vec<CommandId>>),
 }
 
-/// Up to three commands, without memory of their own.
+/// Up to three commands, stored inline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Few([CommandId; 3]);
 
-/// No command has this number: they are fewer.
+/// Number that no command has, because there are fewer commands.
 const NONE: CommandId = CommandId::MAX;
 
 const _: () = assert!(size_of::<Dependencies>() <= 16, "commands are copied often");
@@ -36,7 +36,7 @@ impl Deref for Few {
 }
 
 impl Dependencies {
-    /// Returns the commands, if they are few.
+    /// Returns the commands, if there are at most three.
     pub(super) fn few(&self) -> Option<Few> {
         match self.0 {
             List::Few(few) => Some(few),

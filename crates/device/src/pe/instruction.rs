@@ -1,4 +1,4 @@
-//! Instructions of programs: commands for the engines, and the waits of `PE_CPU` between them.
+//! Instructions of programs: commands for the engines, and waits of `PE_CPU`.
 
 use std::fmt;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use super::{Dependencies, Strips};
 use crate::access::Dma;
 use crate::ids::{CommandId, FormatId, PortId};
 
-/// An instruction of a program.
+/// Instruction of a program.
 #[derive(Clone, Debug)]
 pub enum Instruction {
     /// Issues a command to an engine.
@@ -16,12 +16,12 @@ pub enum Instruction {
     Wait(CommandId),
     /// `PE_CPU` waits until all commands are done.
     Fence,
-    /// `PE_CPU` is busy for this many dispatches.
+    /// `PE_CPU` is busy for the duration of this many dispatches.
     Dispatch(u32),
 }
 
 impl Instruction {
-    /// Returns the command, if it is one.
+    /// Returns the command, if the instruction is one.
     pub fn command(&self) -> Option<&Command> {
         match self {
             Self::Command(command) => Some(command),
@@ -30,7 +30,7 @@ impl Instruction {
     }
 }
 
-/// A command for an engine.
+/// Command for an engine.
 #[derive(Clone, Debug)]
 pub struct Command {
     /// Work of the engine.
@@ -41,13 +41,13 @@ pub struct Command {
 }
 
 impl Command {
-    /// Creates a command, all of which begins after others are done.
+    /// Creates a command that begins after the commands of `after` are done.
     pub fn new(work: Work, after: Dependencies) -> Self {
         Self { work, after, computes_after: Dependencies::default() }
     }
 
-    /// Creates a pipeline, all of which begins after the commands of `after` are done, and whose computations and stores also
-    /// wait for those of `computes_after`.
+    /// Creates a pipeline that begins after the commands of `after` are done. Its computations and stores also wait for
+    /// the commands of `computes_after`.
     pub fn pipeline(
         pipeline: Rc<dyn Pipeline>,
         after: Dependencies,
@@ -56,7 +56,7 @@ impl Command {
         Self { work: Work::Pipeline(pipeline), after, computes_after }
     }
 
-    /// Returns the further commands that the computations and stores of a pipeline wait for; other work has none.
+    /// Returns the further commands that a pipeline's computations and stores wait for; empty for other work.
     pub fn computes_after(&self) -> &Dependencies {
         &self.computes_after
     }
@@ -90,56 +90,56 @@ pub enum Work {
     ReceiveInSlot(PortMessage, SlotUse),
     /// Frees the slot that a command [holds](SlotUse::Hold).
     Release(HeldSlot),
-    /// Many loads, computations and stores that overlap.
+    /// Overlapping loads, computations and stores.
     Pipeline(Rc<dyn Pipeline>),
 }
 
-/// A message that may come to one of several ports: the first that comes, and in turns if several have
-/// come.
+/// Message that may come to one of several ports. The first to arrive is received; if several have arrived, the ports
+/// take turns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnyOf {
     /// Ports that the message may come to.
     pub ports: Vec<PortId>,
     /// Length of the message, in bytes.
     pub bytes: u64,
-    /// Format of its elements.
+    /// Format of the message's elements.
     pub format: FormatId,
 }
 
 /// Use of a message that stays in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotUse {
-    /// The next receive of the port gets the same message. It is not read from a slot in the TCM.
+    /// The next receive of the port gets the same message. A message in the TCM is not read.
     Look,
-    /// The message is used where it is, in the TCM, until its slot is [released](Work::Release).
+    /// The message is used in place, in the TCM, until its slot is [released](Work::Release).
     Hold,
 }
 
-/// A slot that holds a message of a command.
+/// Slot that holds a message of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldSlot {
     /// Port of the message.
     pub port: PortId,
-    /// Command that received it.
+    /// Command that received the message.
     pub by: CommandId,
 }
 
-/// A message between PEs, at one end of a channel.
+/// Message between PEs, at one end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortMessage {
-    /// Port that it leaves or comes to.
+    /// Port at which the message leaves or arrives.
     pub port: PortId,
     /// Length of the message, in bytes.
     pub bytes: u64,
-    /// Format of its elements.
+    /// Format of the message's elements.
     pub format: FormatId,
 }
 
-/// A tiled operation: loads, computations and stores, each kind in order, and their dependencies.
+/// Tiled operation: loads, computations and stores, each kind in order, and their dependencies.
 ///
-/// Load `i` waits until [`load_after`](Self::load_after)`(i)` computations have fetched their operands, because
-/// it takes their place in the TCM; computation `i` waits for loads and stores; store `i` for computations.
-/// Each of these numbers must not fall as `i` grows.
+/// Load `i` waits until [`load_after`](Self::load_after)`(i)` computations have fetched their operands, because it
+/// takes their place in the TCM. Computation `i` waits for loads and stores; store `i` waits for computations. None of
+/// these numbers may decrease as `i` grows.
 pub trait Pipeline: fmt::Debug {
     /// Returns the numbers of loads, computations and stores.
     fn parts(&self) -> [u32; 3];
@@ -151,9 +151,10 @@ pub trait Pipeline: fmt::Debug {
     fn compute(&self, index: u32) -> Strips;
     /// Returns the numbers of loads and stores that must be done before a computation.
     fn compute_after(&self, index: u32) -> [u32; 2];
-    /// Returns the number of computations that must be done before one that needs results of the other compute
-    /// engine; 0 if it needs none. Asked only of pipelines that use both engines, where GEMM and MATH are
-    /// [two](crate::topology::ComputeEngines::Separate). It must not fall as `i` grows within one engine.
+    /// Returns the number of computations that must be done before a computation that needs results of the other
+    /// compute engine; 0 if it needs none. It is only called for pipelines that use both engines, where GEMM and MATH
+    /// are [separate](crate::topology::ComputeEngines::Separate). It must not decrease as `index` grows within one
+    /// engine.
     fn compute_after_other(&self, index: u32) -> u32;
     /// Returns a store.
     fn store(&self, index: u32) -> Dma;

@@ -1,11 +1,11 @@
 //! Message rings between PEs: `PE_IPCQ`.
 //!
-//! A port of a PE is one end of a channel to another PE, which delivers messages in order. Each direction of a
-//! channel is a ring of slots at the receiver. A sender has a credit for each free slot, and gets it back through
-//! the fabric when the receiver has taken the message out. Data and metadata travel together, so a message arrives
-//! all at once.
+//! A port of a PE is one end of a channel to another PE, which delivers messages in order. Each direction of a channel
+//! is a ring of slots at the receiver. A sender has a credit for each free slot, and gets a credit back through the
+//! fabric when the receiver has taken a message out. Data and metadata travel together, so a message arrives as a
+//! whole.
 //!
-//! Slots in a memory of several channels may be written and read in another order than the messages were sent. A
+//! Slots in a memory with several channels may be written and read in another order than the messages were sent. A
 //! message is visible to the receiver when its slot and the slots of all earlier messages are written. A slot becomes
 //! free when it and the slots of all earlier messages are read.
 //!
@@ -25,7 +25,7 @@ use crate::ids::{CommandId, FormatId, PeRef, PortId, RequestId};
 pub enum SlotMemory {
     /// TCM of the receiver.
     Tcm,
-    /// SRAM or HBM of the receiver's cube, from this address on. A message is written there, and read when it is
+    /// SRAM or HBM of the receiver's cube, starting at this address. A message is written there, and read when it is
     /// received.
     At(PhysAddr),
 }
@@ -33,9 +33,9 @@ pub enum SlotMemory {
 /// Method by which a receiver notices a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitMode {
-    /// The receiver is woken.
+    /// The receiver is woken by the message.
     Sleep,
-    /// The receiver looks at this interval.
+    /// The receiver polls at this interval.
     Poll(Span),
 }
 
@@ -63,17 +63,17 @@ pub struct PortSpec {
 }
 
 impl PortSpec {
-    /// Length of an entry in the message that installs it, in bytes.
+    /// Length of an entry in the message that installs the port, in bytes.
     pub const BYTES: u64 = 32;
 }
 
 /// Error of installing or removing a port.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PortError {
-    /// A port of that number exists.
+    /// A port with that number exists.
     #[error("port {0} is there already")]
     Taken(u32),
-    /// No port of that number exists.
+    /// No port with that number exists.
     #[error("there is no port {0}")]
     None(u32),
     /// Messages are in the port's slots.
@@ -81,15 +81,15 @@ pub enum PortError {
     InUse {
         /// Number of the port.
         port: u32,
-        /// Description of its content.
+        /// Description of the content of its slots.
         what: String,
     },
 }
 
-/// A message in a slot that no command has taken.
+/// Message in a slot that no command has taken.
 #[derive(Debug)]
 pub(super) struct Arrived {
-    /// Time at which its slot and the slots of all earlier messages are written.
+    /// Time at which the message's slot and the slots of all earlier messages are written.
     pub(super) at: Time,
     pub(super) bytes: u64,
     pub(super) format: FormatId,
@@ -99,11 +99,11 @@ pub(super) struct Arrived {
     pub(super) record: Option<u32>,
 }
 
-/// A slot whose message was taken, and that is not free for the sender yet: it, or an earlier one, is held.
+/// Slot whose message was taken, but that is not free for the sender yet: this slot or an earlier one is held.
 #[derive(Debug)]
 pub(super) struct TakenSlot {
     pub(super) by: CommandId,
-    /// Time since which the receiver does not need it, and the record of the operation that freed it.
+    /// Time since which the receiver no longer needs the slot, and the record of the operation that freed it.
     pub(super) freed: Option<(Time, Option<u32>)>,
 }
 
@@ -119,19 +119,20 @@ pub(super) struct Port {
     pub(super) starved: bool,
     /// Record of the receive operation that freed the last slot, if records are kept.
     pub(super) credited: Option<u32>,
-    /// Number of messages sent so far: the next goes into this slot modulo the slots.
+    /// Number of messages sent so far. The next message goes into the slot of this number, modulo the number of slots.
     pub(super) sent: u64,
-    /// Launch and command of the last message in each slot at the other end that was used.
+    /// Launch and command of the last message in each slot used so far at the other end.
     pub(super) senders: Vec<(RequestId, CommandId)>,
-    /// Messages that are visible, in order.
+    /// Visible messages, in order.
     pub(super) arrived: VecDeque<Arrived>,
     /// Messages in slots that were written before the slot of an earlier message.
     early: Vec<Arrived>,
-    /// Number of messages that became visible so far. The next one is in the slot of this number, modulo the number of slots.
+    /// Number of messages that have become visible so far. The next one is in the slot of this number, modulo the
+    /// number of slots.
     landed: u64,
     /// Time at which the most recent message became visible.
     landed_at: Time,
-    /// Slots from the first that is held on. The sender uses slots in turn, so they become free in turn.
+    /// Slots from the first held one on. The sender uses slots in order, so they become free in order.
     pub(super) taken: VecDeque<TakenSlot>,
     /// Commands that wait for a message of this port, in order.
     pub(super) wanted: VecDeque<CommandId>,
@@ -140,7 +141,7 @@ pub(super) struct Port {
 /// Ports of a PE, in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
-    /// Numbers of the first ports, for a fast lookup: most PEs have few.
+    /// Numbers of the first ports, for fast lookup: most PEs have few ports.
     first: [Option<PortId>; FEW],
     ids: Vec<PortId>,
     list: Vec<Port>,
@@ -149,7 +150,7 @@ pub(super) struct Ports {
 const FEW: usize = 4;
 
 impl Ports {
-    /// Installs ports: all, or none.
+    /// Installs all ports, or none if one of them fails.
     pub(super) fn install(
         &mut self,
         specs: &[PortSpec],
@@ -167,7 +168,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Removes ports: all, or none. The caller waits for credits on their way.
+    /// Removes all ports, or none if one of them fails. The caller must wait for credits on their way.
     pub(super) fn remove(&mut self, ids: &[PortSpec]) -> Result<(), PortError> {
         for spec in ids {
             let id = spec.port;
@@ -191,7 +192,7 @@ impl Ports {
         &self.list
     }
 
-    /// Resets all ports as when they were installed: no message, and every slot free.
+    /// Resets all ports to their state after installation: no messages, and all slots free.
     pub(super) fn reset(&mut self) {
         self.list.iter_mut().for_each(|port| *port = Port::new(port.spec, port.peer));
     }
@@ -215,7 +216,7 @@ impl Ports {
 }
 
 impl Port {
-    /// Creates an end without messages, all of whose slots are free.
+    /// Creates one end of a channel, without messages and with all slots free.
     fn new(spec: PortSpec, peer: NodeId) -> Self {
         Self {
             spec,
@@ -243,11 +244,11 @@ impl Port {
         u32::try_from(message % u64::from(self.spec.slots)).expect("less than the slots")
     }
 
-    /// Takes a message whose slot is written, and returns whether a message became visible.
+    /// Accepts a message whose slot is written, and returns whether a message became visible.
     pub(super) fn land(&mut self, message: Arrived) -> bool {
         self.early.push(message);
         let before = self.landed;
-        // At most a message for each slot is on its way or in its slot, so a slot identifies it.
+        // Each slot has at most one message, in it or on its way, so a slot identifies a message.
         while let Some(place) =
             self.early.iter().position(|it| it.slot == self.slot_of(self.landed))
         {
@@ -260,7 +261,7 @@ impl Port {
     }
 
     pub(super) fn sends(&mut self, slot: u32, launch: RequestId, command: CommandId) {
-        // Slots are used in turn, so the next is one that is there or the one behind the last.
+        // Slots are used in order, so the slot is an existing one or the one after the last.
         match self.senders.get_mut(slot as usize) {
             Some(sender) => *sender = (launch, command),
             None => self.senders.push((launch, command)),
@@ -269,7 +270,8 @@ impl Port {
         self.credits -= 1;
     }
 
-    /// Notes that the receiver does not need a slot any more, and returns when each slot that is free now became so.
+    /// Records that the receiver no longer needs a slot. Returns the release time of each slot that has thereby become
+    /// free.
     pub(super) fn free(
         &mut self,
         by: CommandId,

@@ -5,22 +5,22 @@ use cubeyard_sim::{NodeId, Span, Time};
 use super::{CommandId, CommandPart};
 use crate::message::RequestId;
 
-/// A unit of a PE.
+/// Unit of a PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OpUnit {
-    /// `PE_CPU`, which dispatches.
+    /// Dispatching processor, `PE_CPU`.
     Cpu,
-    /// DMA engines that read, into the TCM.
+    /// DMA engines for reads, into the TCM.
     Load,
-    /// DMA engines that write, out of the TCM.
+    /// DMA engines for writes, out of the TCM.
     Store,
-    /// Path from the TCM to the compute engine; to that of GEMM if MATH has its own.
+    /// Path from the TCM to the compute engine; if MATH has a separate engine, to the engine of GEMM.
     Fetch,
     /// Matrix unit of the compute engine.
     Gemm,
     /// Vector unit of the compute engine.
     Math,
-    /// Path from the compute engine to the TCM; from that of GEMM if MATH has its own.
+    /// Path from the compute engine to the TCM; if MATH has a separate engine, from the engine of GEMM.
     Keep,
     /// Path from the TCM to a separate engine of MATH.
     MathFetch,
@@ -51,7 +51,7 @@ impl OpUnit {
         Self::Receive,
     ];
 
-    /// Returns the name, as in `DMA read`.
+    /// Returns the name of the unit, as in `DMA read`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "PE_CPU",
@@ -69,7 +69,7 @@ impl OpUnit {
     }
 }
 
-/// Cause for which an operation did not begin earlier.
+/// Cause that kept an operation from beginning earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OpCause {
     /// The launch had not started.
@@ -77,19 +77,19 @@ pub enum OpCause {
     Start,
     /// `PE_CPU` had not dispatched it, or the scheduler had not passed it on.
     Dispatch,
-    /// The unit was busy with the operation before.
+    /// The unit was busy with the previous operation.
     Unit,
-    /// Another command that it depends on was not done.
+    /// Another command that the operation depends on was pending.
     After,
-    /// The stage before it, or a part of its own command, was not done.
+    /// The previous stage, or another part of the same command, was pending.
     Part,
-    /// The window of commands under way was full, or the kernel waited.
+    /// The window of commands in flight was full, or the kernel waited.
     Window,
-    /// A message had not come, or no slot for one was free.
+    /// A message had not arrived, or no slot for one was free.
     Message,
 }
 
-/// An operation of a unit.
+/// Operation of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpRecord {
     /// Launch of the program.
@@ -100,20 +100,20 @@ pub struct OpRecord {
     pub command: CommandId,
     /// Part of the command.
     pub part: CommandPart,
-    /// Unit that worked.
+    /// Unit that performed the operation.
     pub unit: OpUnit,
     /// Start of the operation.
     pub start: Time,
     /// End of the operation.
     pub end: Time,
-    /// Working time of the unit: a stage of the compute engine also waits for slower ones between strips.
+    /// Busy time of the unit. A stage of the compute engine also waits between strips for slower stages.
     pub busy: Span,
-    /// Reason for not beginning earlier.
+    /// Reason why the operation did not begin earlier.
     pub began: Reason,
-    /// Time from which on the end depended on the unit alone.
+    /// Time from which the end depended on the unit alone.
     pub from: Time,
-    /// Reason for not ending earlier before that time: that of its start, or the stage before, which kept it
-    /// waiting up to the last strip.
+    /// Reason why that time was not earlier: the reason of the start, or the previous stage, which delayed this one up
+    /// to the last strip.
     pub ended: Reason,
 }
 
@@ -122,39 +122,40 @@ pub struct OpRecord {
 pub struct Reason {
     /// Kind of the event.
     pub cause: OpCause,
-    /// Index of the event's record, if there is one. It ended at that instant, or some overhead before; or it
-    /// is the stage before, whose first strip was done.
+    /// Index of the event's record, if there is one. The recorded operation ended at that instant, or earlier by some
+    /// overhead; or it is the previous stage, whose first strip was done.
     pub before: Option<u32>,
 }
 
-/// A stretch of the critical path to the end of an operation.
+/// Interval of the critical path to the end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Start of the stretch.
+    /// Start of the interval.
     pub start: Time,
-    /// End of the stretch.
+    /// End of the interval.
     pub end: Time,
     /// Index of the operation's record.
     pub record: u32,
-    /// Reason for the operation not being earlier, or for the overhead before it.
+    /// Reason why the operation was not earlier, or reason for the overhead before it.
     pub reason: Reason,
-    /// Whether the operation was under way; otherwise overhead passed before it, or after the last.
+    /// Whether the operation was in progress; otherwise the interval is overhead before it, or after the last
+    /// operation.
     pub at_work: bool,
 }
 
-/// Operations of a machine's PEs, if they are kept.
+/// Operations of a machine's PEs, if recording is on.
 #[derive(Clone, Debug, Default)]
 pub struct OpLog {
     records: Option<Vec<OpRecord>>,
 }
 
 impl OpLog {
-    /// Keeps records from now on.
+    /// Starts recording.
     pub fn keep(&mut self) {
         self.records.get_or_insert_default();
     }
 
-    /// Returns whether records are kept.
+    /// Returns whether recording is on.
     pub fn is_kept(&self) -> bool {
         self.records.is_some()
     }
@@ -164,7 +165,7 @@ impl OpLog {
         self.records.as_deref().unwrap_or_default()
     }
 
-    /// Forgets all records so far.
+    /// Removes all records so far.
     pub fn clear(&mut self) {
         if let Some(records) = &mut self.records {
             records.clear();
@@ -177,8 +178,8 @@ impl OpLog {
         Some(u32::try_from(records.len() - 1).expect("fewer than 2³² operations"))
     }
 
-    /// Returns the critical path to `until`, not before the end of operation `last`, from the last stretch to the
-    /// first: each begins where the next in the list ends, and the last begins when the launch started.
+    /// Returns the critical path to `until`, which is not before the end of operation `last`, as stretches from last to
+    /// first. Each stretch begins where the next one in the list ends; the final one begins when the launch started.
     pub fn path(&self, last: u32, until: Time) -> impl Iterator<Item = Stretch> {
         let end = self.records()[last as usize].end;
         let reason = Reason { cause: OpCause::Dispatch, before: Some(last) };
@@ -200,7 +201,7 @@ impl OpLog {
             .filter(|stretch| stretch.start < stretch.end)
     }
 
-    /// Returns the selected operation that ends last; the first of equals.
+    /// Returns the selected operation that ends last; the first one if several end together.
     pub fn last(&self, mut of: impl FnMut(&OpRecord) -> bool) -> Option<u32> {
         let records = self.records().iter().enumerate().rev();
         let last = records.filter(|(_, record)| of(record)).max_by_key(|(_, record)| record.end);
@@ -209,8 +210,8 @@ impl OpLog {
 }
 
 impl OpRecord {
-    /// Returns the time from which on it worked towards `until`, and the reason before that. A wait that ends
-    /// before the operation was for its first strip only.
+    /// Returns the time from which the operation worked towards `until`, and the reason before that. A wait that ends
+    /// before the operation's end was for its first strip only.
     fn led_to(&self, until: Time) -> (Time, Reason) {
         if until == self.end { (self.from, self.ended) } else { (self.start, self.began) }
     }

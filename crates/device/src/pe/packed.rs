@@ -1,4 +1,4 @@
-//! Instructions in half a cache line each, for programs that are known from the beginning.
+//! Instructions packed into half a cache line each, for programs that are known in advance.
 
 use super::chunks::CHUNK;
 use super::dependencies::Few;
@@ -6,12 +6,12 @@ use super::{Chunks, Command, Dma, Instruction, PortMessage, Strips, Work};
 use crate::access::Direction;
 use crate::ids::{CommandId, PortId};
 
-/// An instruction in half a cache line: a machine goes through millions, and copies commands into the slots of
-/// those under way.
+/// Instruction in half a cache line. A machine reads millions of them, and copies commands into the slots of commands
+/// in flight.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub(super) enum Packed {
-    /// An access to contiguous bytes.
+    /// Access to contiguous bytes.
     Dma {
         direction: Direction,
         address: u64,
@@ -20,16 +20,16 @@ pub(super) enum Packed {
     },
     Send(PortMessage, Few),
     Receive(PortMessage, Few),
-    /// The computation at an index of the program's list.
+    /// Computation, by index in the program's list.
     Compute(u32, Few),
-    /// Any other command, at an index of the program's list.
+    /// Any other command, by index in the program's list.
     Long(u32),
-    /// A long command that receives from any of several ports, and has this one.
+    /// Long command that receives from any of several ports, and the chosen port.
     Chosen(u32, PortId),
     Wait(CommandId),
     Fence,
     Dispatch(u32),
-    /// There are no more instructions.
+    /// End of the instructions.
     #[default]
     End,
 }
@@ -37,7 +37,7 @@ pub(super) enum Packed {
 const _: () = assert!(size_of::<Packed>() == 32, "half a line of the cache");
 
 impl Packed {
-    /// Packs a command that needs no list; none if it does.
+    /// Packs a command that needs no list; `None` if it needs one.
     pub(super) fn of(command: &Command) -> Option<Self> {
         let after = command.after.few()?;
         match command.work {
@@ -55,21 +55,21 @@ impl Packed {
     }
 }
 
-/// All instructions of a program, in order. Most are packed; the other commands are in a list.
+/// All instructions of a program, in order. Most are packed; the others are in a list.
 #[derive(Debug, Default)]
 pub struct Instructions {
     packed: Chunks<Packed>,
-    /// Computations, most of which repeat.
+    /// Computations, without most repetitions.
     strips: Vec<Strips>,
     long: Vec<Command>,
 }
 
-/// Number of instructions that a core reads at once: they lie together.
+/// Number of instructions that a core reads at once; they are adjacent in memory.
 pub(super) const AHEAD: usize = 2;
 
 const _: () = assert!(CHUNK.is_multiple_of(AHEAD), "what is read at once is in one chunk");
 
-/// Number of the last computations that are compared with a new one.
+/// Number of recent computations that a new one is compared with.
 const COMPARED: usize = 8;
 
 impl FromIterator<Instruction> for Instructions {
@@ -102,7 +102,7 @@ impl Instructions {
         })
     }
 
-    /// Puts a computation into the list, unless it is among the last.
+    /// Adds a computation to the list, unless it is among the most recent ones.
     fn computation(&mut self, strips: &Strips) -> u32 {
         let first = self.strips.len().saturating_sub(COMPARED);
         let known = self.strips[first..].iter().rposition(|known| known == strips);
@@ -128,12 +128,12 @@ impl Instructions {
         self.packed.iter().filter_map(|packed| self.unpack(*packed))
     }
 
-    /// Returns an instruction; none beyond the last.
+    /// Returns an instruction; `None` beyond the last.
     pub fn get(&self, number: usize) -> Option<Instruction> {
         self.packed.get(number).and_then(|packed| self.unpack(*packed))
     }
 
-    /// Unpacks an instruction; none at the end.
+    /// Unpacks an instruction; `None` at the end.
     pub(super) fn unpack(&self, packed: Packed) -> Option<Instruction> {
         let (work, after) = match packed {
             Packed::Dma { direction, address, bytes, after } => {
@@ -153,7 +153,7 @@ impl Instructions {
         Some(Instruction::Command(Command::new(work, after.into())))
     }
 
-    /// Reads some instructions from a multiple of their number on, and the end where there are no more.
+    /// Reads [`AHEAD`] instructions, starting at a multiple of `AHEAD`. Fills up with [`Packed::End`] beyond the last.
     pub(super) fn read(&self, from: usize, into: &mut [Packed; AHEAD]) {
         let rest = self.packed.together(from);
         let (some, beyond) = into.split_at_mut(rest.len().min(AHEAD));

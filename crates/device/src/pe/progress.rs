@@ -8,11 +8,11 @@ use cubeyard_sim::Time;
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     pub(super) total: u32,
-    /// Parts before this one are done, at times that are no longer needed.
+    /// Number of leading parts that are done and whose times are no longer needed.
     base: u32,
-    /// Times at which each part from `base` on and all before it were done.
+    /// For each part from `base` on, the time at which it and all parts before it were done.
     times: VecDeque<RecordedTime>,
-    /// Parts that were done before one that was begun earlier.
+    /// Parts that were done before an earlier part.
     early: Vec<(u32, RecordedTime)>,
 }
 
@@ -28,12 +28,12 @@ impl Progress {
         Self { total, ..Self::default() }
     }
 
-    /// Returns the number of parts that are done without a gap.
+    /// Returns the number of leading parts that are done.
     fn done(&self) -> u32 {
         self.base + u32::try_from(self.kept()).expect("as many as parts")
     }
 
-    /// Returns when the first `count` parts were done; none if they are not.
+    /// Returns the time at which the first `count` parts were done; `None` if one is pending.
     pub(super) fn until(&self, count: u32) -> Option<RecordedTime> {
         if count <= self.base {
             return Some(RecordedTime::default());
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Forgets the times of all parts before `count`.
+    /// Discards the times of all parts before `count`.
     pub(super) fn forget(&mut self, count: u32) {
         while self.base + 1 < count && self.times.len() > 1 {
             self.times.pop_front();

@@ -1,28 +1,28 @@
-//! Computations as the compute engine sees them: strips that stream through three stages.
+//! Computations in terms of the compute engine: strips that stream through three stages.
 
 use cubeyard_sim::{Span, Time};
 
 use super::OpUnit;
 
-/// A computation of strips, each fetched from the TCM, worked on, and stored to the TCM.
+/// Computation of strips. Each strip is fetched from the TCM, processed, and stored to the TCM.
 ///
-/// While one strip is worked on the next is fetched and the one before stored, so the slowest stage sets
-/// the pace.
+/// While one strip is processed, the next is fetched and the previous one is stored, so the slowest stage sets the
+/// pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strips {
-    /// [`OpUnit::Gemm`] or [`OpUnit::Math`].
+    /// Processing unit: [`OpUnit::Gemm`] or [`OpUnit::Math`].
     pub unit: OpUnit,
     /// Number of strips.
     pub count: u32,
     /// Time to fetch a strip.
     pub fetch: Span,
-    /// Time to work on a strip.
+    /// Time to process a strip.
     pub work: Span,
     /// Time to store a strip.
     pub store: Span,
 }
 
-/// Times at which the stages of the compute engine are free.
+/// Times at which the stages of the compute engine become free.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ComputeStages {
     pub(super) free: [Time; 3],
@@ -32,7 +32,7 @@ pub(super) struct ComputeStages {
 pub(super) struct StageUse {
     pub(super) start: Time,
     pub(super) end: Time,
-    /// Whether the stage before kept it waiting up to the last strip.
+    /// Whether the previous stage delayed this one up to the last strip.
     pub(super) fed: bool,
 }
 
@@ -44,7 +44,7 @@ impl Strips {
 }
 
 impl ComputeStages {
-    /// Streams a computation through the stages, from `ready` on at the earliest.
+    /// Streams a computation through the stages, not before `ready`.
     pub(super) fn stream(&mut self, strips: &Strips, ready: Time) -> [StageUse; 3] {
         let mut stages = [StageUse::default(); 3];
         let mut first = ready;

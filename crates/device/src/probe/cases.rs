@@ -36,12 +36,12 @@ impl Category {
     }
 }
 
-/// A transfer to be measured.
+/// Transfer to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Name, as in `h2d-far`.
+    /// Name of the case, as in `h2d-far`.
     pub name: String,
-    /// Initiator and direction.
+    /// Initiator and direction of the transfer.
     pub category: Category,
     /// PE whose DMA engine reads or writes; `None` for the host.
     pub from: Option<PeRef>,
@@ -54,7 +54,7 @@ impl Case {
         Self { name: format!("{}-{place}", category.name()), category, from, to }
     }
 
-    /// Returns the request that moves so many bytes.
+    /// Returns the request that moves `bytes` bytes.
     pub fn request<W: Watch>(
         &self,
         machine: &Machine<W>,
@@ -86,7 +86,7 @@ impl Serialize for Case {
     }
 }
 
-/// Returns the cases of a machine, without those that need a cube or SIP that it does not have.
+/// Returns the cases of a machine. Cases that need a cube or SIP that the machine does not have are left out.
 pub fn cases(topology: &Topology) -> Vec<Case> {
     let host: Vec<_> = spread(topology, |to| far_from_host(topology, to));
     let named = |category| {
@@ -142,7 +142,7 @@ fn pe_cases(topology: &Topology, category: Category) -> Vec<Case> {
     places.into_iter().filter_map(case).collect()
 }
 
-/// Returns PE 0 of the nearest, the middle and the farthest cube by the distance `far`, without repetition.
+/// Returns PE 0 of the nearest, the middle and the farthest cube by the distance `far`, without duplicates.
 fn spread(topology: &Topology, far: impl Fn(PeRef) -> Span) -> Vec<PeRef> {
     let mut cubes: Vec<_> = topology.cubes().map(|cube| PeRef { cube, ..origin() }).collect();
     cubes.sort_by_key(|&cube| far(cube));
@@ -161,7 +161,7 @@ fn distance(topology: &Topology, from: PeRef, to: PeRef) -> Span {
     weight(topology, from, topology.hbm(to))
 }
 
-/// Returns the latency of a command between two nodes, a measure of distance that needs no simulation.
+/// Returns the latency of a command between two nodes, as a measure of distance that needs no simulation.
 fn weight(topology: &Topology, from: NodeId, to: NodeId) -> Span {
     topology.flight(&topology.route(from, to).expect("both are ends"))
 }

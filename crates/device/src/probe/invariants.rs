@@ -10,14 +10,14 @@ use crate::topology::Topology;
 pub struct Invariant {
     /// Property that must hold.
     pub claim: String,
-    /// Latencies on which it was checked, as text.
+    /// Latencies that were compared, as text.
     pub evidence: String,
     /// Whether the property holds.
     pub holds: bool,
 }
 
-/// Checks all properties at the reference size. Properties for which the machine has too few cases are
-/// omitted, and the closed form is where it does not apply: with finite buffers, or rows of the HBM.
+/// Checks all properties at the reference size. Properties for which the machine has too few cases are omitted. So is
+/// the closed form where it does not apply: with finite buffers, or with rows in the HBM.
 pub fn invariants(topology: &Topology, reports: &[CaseReport]) -> Vec<Invariant> {
     let of = |category| reports.iter().filter(move |report| report.case.category == category);
     let mut found = Vec::new();
@@ -52,7 +52,7 @@ fn monotone(claim: &str, reports: &[&CaseReport]) -> Invariant {
     Invariant { claim: claim.to_owned(), evidence: steps.join(" ≤ "), holds }
 }
 
-/// Compares reads, which go there and back, with posted writes, which only go there.
+/// Compares reads, which go to the memory and back, with posted writes, which only go to the memory.
 fn reads_after_writes(reports: &[CaseReport]) -> Option<Invariant> {
     let of = |category| reports.iter().filter(move |report| report.case.category == category);
     let pairs: Vec<_> = of(Category::HostToDevice)
@@ -76,7 +76,7 @@ fn best_below_worst(reports: &[CaseReport]) -> Option<Invariant> {
     Some(Invariant { claim, evidence: format!("{best} < {worst}"), holds })
 }
 
-/// Compares the cases with the closed form, which is exact since each runs on an idle machine.
+/// Compares the cases with the closed form, which is exact because each case runs on an idle machine.
 fn formulas(reports: &[CaseReport]) -> Option<Invariant> {
     let all = || reports.iter().flat_map(|report| report.sweep.iter().chain([&report.reference]));
     let off = all().filter(|case| case.latency != case.unloaded.total()).count();

@@ -1,4 +1,4 @@
-//! Runs transfers that a file lists:
+//! Runs the transfers that a file lists:
 //!
 //! ```yaml
 //! transfers:
@@ -6,8 +6,8 @@
 //!   - {op: write, from: host, to: sip0.cube3.pe2.hbm, bytes: 1 MiB, offset: 4 KiB}
 //! ```
 //!
-//! `from` is `host`, a PE or an `M_CPU`; `to` is the HBM of a PE or the SRAM of a cube. Without `offset`, a
-//! transfer begins at the next burst after the previous one to the same memory, and the first at 0.
+//! `from` is `host`, a PE or an `M_CPU`; `to` is the HBM of a PE or the SRAM of a cube. Without `offset`, a transfer
+//! begins at the first burst after the previous transfer to the same memory; the first transfer begins at 0.
 
 use std::collections::BTreeMap;
 
@@ -25,10 +25,10 @@ use crate::request::{MemoryRange, PeRef, Request};
 use crate::serial::{at_ns, hex, ns, text};
 use crate::topology::{Node, NodeId, NodeKind, Topology};
 
-/// Largest file that is read, in bytes: some hundred thousand transfers.
+/// Largest accepted file, in bytes: some hundred thousand transfers.
 const LONGEST: usize = 32 << 20;
 
-/// Largest number of flit crossings and bursts that are kept for an explanation or a trace: 0.8 GB.
+/// Largest number of flit crossings and bursts kept for an explanation or a trace: 0.8 GB.
 const MOST_RECORDS: u64 = 8 << 20;
 
 /// Transfers to run, checked against a topology.
@@ -37,7 +37,7 @@ pub struct Pattern {
     transfers: Vec<Planned>,
 }
 
-/// A transfer of a pattern.
+/// Transfer of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Planned {
     /// Initiator, as written in the file.
@@ -47,7 +47,7 @@ pub struct Planned {
     /// Direction of the transfer.
     #[serde(rename = "op", serialize_with = "text")]
     pub direction: Direction,
-    /// Bytes to move.
+    /// Number of bytes to move.
     #[serde(skip)]
     pub bytes: u64,
     /// Offset in the memory, in bytes.
@@ -69,7 +69,7 @@ pub struct PatternReport {
     pub transfers: Vec<TransferReport>,
     /// Busy times of the links that were used, the longest first.
     pub links: Vec<LinkUse>,
-    /// Hash of the engine's order of events, the same for the same input.
+    /// Hash of the engine's order of events; equal for equal input.
     #[serde(serialize_with = "hex")]
     pub order_hash: u64,
 }
@@ -90,17 +90,17 @@ pub struct TransferReport {
     pub route: Vec<Hop>,
     /// Longest wait of a flit behind another transfer.
     pub held_up: Option<HeldUp>,
-    /// Critical path, if it was asked for.
+    /// Critical path, if requested.
     #[serde(rename = "explain", skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<NamedStep>>,
 }
 
-/// A wait for a link behind another transfer.
+/// Wait for a link behind another transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeldUp {
     /// Name of the link, as in `sip0.cube0.r0c0 → sip0.cube0.r0c1`.
     pub link: String,
-    /// Request that was waited for.
+    /// Request that caused the wait.
     pub behind: Option<RequestId>,
     /// Duration of the wait.
     #[serde(rename = "ns", serialize_with = "ns")]
@@ -118,7 +118,7 @@ pub struct LinkUse {
 }
 
 impl Pattern {
-    /// Reads a pattern for a machine. Errors call the file `name`.
+    /// Reads a pattern for a machine. Errors refer to the file as `name`.
     pub fn read(name: &str, bytes: &[u8], topology: &Topology) -> Result<Self, InputError> {
         let text = text_up_to(name, bytes, LONGEST)?;
         let document = Document::parse(name, text, LONGEST)?;
@@ -138,11 +138,11 @@ impl Pattern {
 
     /// Runs the pattern on a machine of the topology that it was read for.
     ///
-    /// Fails if transfers block each other for good, which finite buffers permit, or if simulated time runs
-    /// out. On a machine that keeps every flit, a pattern may have at most 8 Mi flit crossings and bursts.
+    /// Fails if transfers deadlock, which finite buffers permit, or if simulated time runs out. On a machine that keeps
+    /// every flit, a pattern may have at most 8 Mi flit crossings and bursts.
     ///
     /// # Panics
-    /// If the machine is of another topology.
+    /// If the machine has another topology.
     pub fn run<W: Watch>(&self, machine: &mut Machine<W>) -> Result<PatternReport, RunError> {
         let ids: Vec<_> = self
             .transfers
@@ -192,7 +192,7 @@ fn report<W: Watch>(
     }
 }
 
-/// Returns the number of flit crossings and bursts that a request to memory leaves in a flit log.
+/// Returns the number of flit crossings and bursts that a memory request adds to a flit log.
 fn records<W: Watch>(machine: &Machine<W>, request: RequestId) -> u64 {
     let access = machine.view().access(request).expect("a request to memory");
     let flits = machine.view().network().flits(access.bytes);
@@ -248,7 +248,7 @@ impl Reader<'_> {
         Ok(Planned { from, to, direction, bytes, offset: start, at: Time::ZERO + at, request })
     }
 
-    /// Finds a node by name. An error suggests the nearest name with the right role.
+    /// Finds a node by name. An error suggests the nearest name with the required role.
     fn node(&self, field: &Field<'_>, role: Role) -> Result<NodeId, InputError> {
         let name = field.text("the name of a node")?;
         let node = self.topology.find(name).map_err(|error| {
@@ -266,7 +266,7 @@ impl Reader<'_> {
         let of = |kind| self.topology.nodes().iter().filter(move |node| node.kind == kind);
         let pe = |node: &Node| node.name.strip_suffix(".pe_dma").unwrap_or(&node.name).to_owned();
         let pes = of(NodeKind::PeDma).map(pe);
-        // Of two that are equally near, the first is taken.
+        // Of two names at the same distance, the first one is taken.
         let names: Vec<String> = match role {
             Role::Memory => {
                 let hbm = pes.map(|pe| format!("{pe}.hbm"));

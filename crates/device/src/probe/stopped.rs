@@ -14,13 +14,13 @@ pub enum RunError {
     Stalled {
         /// Time of the last event, in nanoseconds.
         at_ns: String,
-        /// A line for each waiting component: its name, and the event it waits for.
+        /// Waiting components, one line each: the name, and the event that it waits for.
         waiting: Vec<String>,
     },
     /// The pattern is too large to keep every flit. Explain a smaller part of it.
     #[error("{records} flit crossings and bursts would be kept, and at most {most} can be")]
     TooManyRecords {
-        /// Number of records that the pattern would need.
+        /// Number of records that the pattern needs.
         records: u64,
         /// Largest number of records that can be kept.
         most: u64,

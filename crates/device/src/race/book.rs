@@ -1,4 +1,4 @@
-//! The last accesses to each byte of a memory.
+//! Most recent accesses to each byte of a memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,13 +6,13 @@ use std::ops::Range;
 use super::Agent;
 use crate::message::Direction;
 
-/// Disjoint ranges by their first byte.
+/// Disjoint ranges, by first byte.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Book {
     ranges: BTreeMap<u64, BookEntry>,
 }
 
-/// A range with its last writer, and its readers since.
+/// Range with its last writer, and the readers since then.
 #[derive(Clone, Debug, Default)]
 struct BookEntry {
     end: u64,
@@ -21,7 +21,7 @@ struct BookEntry {
 }
 
 impl Book {
-    /// Adds an access, and reports each earlier one to the same bytes if one of the two writes.
+    /// Adds an access, and reports each earlier access to the same bytes if one of the two writes.
     pub(super) fn access(
         &mut self,
         range: Range<u64>,
@@ -59,7 +59,7 @@ impl Book {
         }
     }
 
-    /// Splits the range that contains an address there.
+    /// Splits the range that contains an address at that address.
     fn cut(&mut self, at: u64) {
         let Some((_, entry)) = self.ranges.range_mut(..at).next_back() else { return };
         if entry.end > at {

@@ -1,10 +1,10 @@
-//! Commands that a program knows to be done, from the messages that it has received.
+//! Commands that a program knows to be done, by the messages that it has received.
 //!
-//! A message carries the commands whose end its sender had seen: those that the send comes
-//! [after](crate::pe::Command::after), those that the program waited for or fenced, those a whole window back,
-//! and those that the sender had learned from messages itself. A command learns in the same ways from the messages
-//! that it comes after. A command that merely happened to be over when a message left does not count: on a
-//! slower machine it might not be.
+//! A message carries the set of commands whose end its sender had seen: the commands that the send comes
+//! [after](crate::pe::Command::after), the commands that the program waited for or fenced, the commands a whole window
+//! back, and the commands that the sender had itself learned of from messages. A command learns in the same ways from
+//! the messages that it comes after. A command that merely happened to be over when a message left does not count: on a
+//! slower machine it might still be pending.
 
 mod clock;
 
@@ -26,11 +26,11 @@ type PortEnd = (NodeId, PortId);
 #[derive(Debug, Default)]
 pub(crate) struct Knowledge {
     programs: BTreeMap<ProgramId, ProgramKnowledge>,
-    /// Contents of the messages to each port that were not received, in the order of sending.
+    /// Contents of the unreceived messages to each port, in the order of sending.
     on_the_way: BTreeMap<PortEnd, VecDeque<Clock>>,
 }
 
-/// The last commands of a program, and its knowledge before them.
+/// Most recent commands of a program, and its knowledge before them.
 #[derive(Debug)]
 struct ProgramKnowledge {
     id: ProgramId,
@@ -40,7 +40,7 @@ struct ProgramKnowledge {
     nodes: VecDeque<CommandKnowledge>,
     /// Commands in the window that the program has waited for.
     waited: Vec<CommandId>,
-    /// All commands before this one are done.
+    /// First command that may be pending; all commands before it are done.
     fence: CommandId,
     /// Knowledge from messages a window back, or before a fence.
     told: Clock,
@@ -52,15 +52,15 @@ struct CommandKnowledge {
     after: Dependencies,
     /// Further dependencies of the computations and stores of a pipeline.
     computes_after: Dependencies,
-    /// Commands that the program had waited for.
+    /// Commands that the program had waited for when it issued this one.
     waited: Vec<CommandId>,
-    /// All commands before this one were done.
+    /// First command that may have been pending then; all commands before it were done.
     fence: CommandId,
     /// Knowledge of the program when it issued the command.
     told: Clock,
     /// Content of the message that the command received.
     heard: Clock,
-    /// Knowledge when it begins to compute, store or send, once computed.
+    /// Knowledge when the command begins to compute, store or send; cached.
     knows: Option<Clock>,
 }
 
@@ -76,21 +76,21 @@ impl Knowledge {
         program.issue(number, command);
     }
 
-    /// Notes that a program has seen the end of a command.
+    /// Records that a program has seen the end of a command.
     pub(crate) fn waited(&mut self, id: ProgramId, command: CommandId) {
         if let Some(program) = self.programs.get_mut(&id) {
             program.waited.push(command);
         }
     }
 
-    /// Notes that a program has seen the end of all its commands.
+    /// Records that a program has seen the end of all its commands.
     pub(crate) fn fenced(&mut self, id: ProgramId) {
         if let Some(program) = self.programs.get_mut(&id) {
             program.fenced();
         }
     }
 
-    /// Notes that a port is new: no message is on its way there.
+    /// Records that a port is new: no message is on its way there.
     pub(crate) fn installed(&mut self, port: PortEnd) {
         self.on_the_way.remove(&port);
     }
@@ -101,7 +101,8 @@ impl Knowledge {
         self.on_the_way.entry(to).or_default().push_back(told);
     }
 
-    /// Notes that a command has received the next message of a port, which stays for another if `stays`.
+    /// Records that a command has received the next message of a port. If `stays`, the message remains for another
+    /// command.
     pub(crate) fn received(&mut self, id: ProgramId, command: CommandId, at: PortEnd, stays: bool) {
         let told = self.on_the_way.get_mut(&at);
         let told = if stays {
@@ -157,7 +158,7 @@ impl ProgramKnowledge {
             heard: Clock::default(),
             knows: None,
         });
-        // One under way may come after another that has left the window since.
+        // A command in flight may depend on another one that has left the window since.
         if self.nodes.len() > 2 * self.window as usize {
             self.nodes.pop_front();
             self.first += 1;
@@ -180,7 +181,7 @@ impl ProgramKnowledge {
         self.nodes.get_mut(command.checked_sub(self.first)? as usize)
     }
 
-    /// Returns the knowledge once a command is done.
+    /// Returns the knowledge after a command is done.
     fn after(&mut self, command: CommandId) -> Clock {
         let Some(heard) = self.node(command).map(|node| node.heard.clone()) else {
             return self.told.clone();
@@ -200,7 +201,7 @@ impl ProgramKnowledge {
         known
     }
 
-    /// Returns the knowledge when an access begins.
+    /// Returns the knowledge at the start of an access.
     fn knows_for(&mut self, access: Agent) -> Clock {
         let node = self.node(access.command).filter(|node| !node.computes_after.is_empty());
         match node.map(|node| node.after.clone()) {
@@ -211,7 +212,7 @@ impl ProgramKnowledge {
         }
     }
 
-    /// Returns the knowledge when a command is issued and all commands before it are done.
+    /// Returns the knowledge when a command is issued and all commands of `before` are done.
     fn beginning(&mut self, command: CommandId, before: &[CommandId]) -> Clock {
         let node = self.node(command).expect("it is under way");
         let (mut known, fence, waited) = (node.told.clone(), node.fence, node.waited.clone());
@@ -221,8 +222,8 @@ impl ProgramKnowledge {
         known
     }
 
-    /// Returns the content of a message: the knowledge of the command that sends it, and the commands of this
-    /// program that are done before it.
+    /// Returns the content of a message: the knowledge of the sending command, and the commands of this program that
+    /// are done before it.
     fn tells(&mut self, command: CommandId) -> Clock {
         let known = self.knows(command);
         let Some(node) = self.node(command) else { return known };

@@ -1,14 +1,14 @@
-//! Order of accesses by launches, whatever the machine's speed.
+//! Order of accesses by launches, independent of the machine's speed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Agent;
 use crate::message::RequestId;
 
-/// Order of launches by streams, events and the host; there is none between the PEs of one launch.
+/// Order of launches by streams, events and the host. There is no order between the PEs of one launch.
 ///
-/// A launch comes after all launches whose end the host had seen when it was made, and after those that it waits
-/// for. So for each launch the earlier ones are kept that it does *not* come after.
+/// A launch comes after all launches whose end the host had seen when it was made, and after the launches that it waits
+/// for. So for each launch, the earlier launches that it does *not* come after are stored.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LaunchOrder {
     /// Launches whose end the host has not seen.
@@ -28,8 +28,8 @@ impl LaunchOrder {
         self.host = None;
     }
 
-    /// Adds an access of the host, which is not ordered with open launches, and returns the request that represents
-    /// it. The host waits for its access, so later launches come after it.
+    /// Adds an access of the host, which is not ordered with open launches, and returns the request that represents it.
+    /// The host waits for its access, so later launches come after the access.
     pub(super) fn host(&mut self, request: RequestId) -> RequestId {
         let (open, beside) = (&self.open, &mut self.beside);
         *self.host.get_or_insert_with(|| {
@@ -38,7 +38,7 @@ impl LaunchOrder {
         })
     }
 
-    /// Notes that the host has seen the end of a launch, and so of those before it.
+    /// Records that the host has seen the end of a launch, and thereby of the launches before it.
     pub(super) fn waited(&mut self, launch: RequestId) {
         let mut open = std::mem::take(&mut self.open);
         open.retain(|&before| !self.is_before(before, launch));
@@ -53,7 +53,7 @@ impl LaunchOrder {
         self.open.is_empty()
     }
 
-    /// Returns whether one launch is another, or over when it begins.
+    /// Returns whether `one` equals `other`, or is over when `other` begins.
     fn is_before(&self, one: RequestId, other: RequestId) -> bool {
         one == other
             || one < other && !self.beside.get(&other).is_some_and(|beside| beside.contains(&one))

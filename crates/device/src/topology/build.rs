@@ -12,7 +12,7 @@ use super::{
 pub(super) struct Built {
     pub(super) nodes: Vec<Node>,
     pub(super) links: Vec<Link>,
-    /// Index in `links` of the first link to each node, and the number of links as a last entry.
+    /// Index in `links` of the first link to each node; the last entry is the number of links.
     pub(super) into: Vec<u32>,
 }
 
@@ -117,7 +117,7 @@ impl GraphBuilder<'_> {
             let place = NodePlace { router: Some(at), ..place };
             let overhead = spec.routers.overhead;
             let router = self.push(format!("{name}.{at}"), NodeKind::Router, overhead, place);
-            // Towards lower numbers, so that each pair of neighbours is joined once.
+            // Towards lower numbers only, so that each pair of neighbours is joined once.
             for side in [Side::North, Side::West] {
                 let beside = mesh::step(at, side).and_then(|at| layout.router(sip, cube, at));
                 if let Some(beside) = beside {
@@ -127,7 +127,7 @@ impl GraphBuilder<'_> {
         }
     }
 
-    /// Adds a node with a wire to the router of its place.
+    /// Adds a node with a wire to the router at its place.
     fn attach(
         &mut self,
         name: String,
@@ -174,14 +174,14 @@ impl GraphBuilder<'_> {
                 self.attach(name, NodeKind::Connection, overhead, place, ucie.router_link);
             self.wire(connection, port, ucie.port_link);
         }
-        // Of two ports, the one with the higher number joins them.
+        // Of two opposite ports, the one with the higher number adds the wire.
         if opposite < port {
             self.wire(opposite, port, ucie.phy);
         }
     }
 }
 
-/// Returns the router to which a connection on a side of a cube is wired.
+/// Returns the router that a connection on a side of a cube is wired to.
 pub fn connection_router(spec: &Spec, side: Side, connection: u32) -> Position {
     let lane = connection as usize;
     match side {
@@ -196,7 +196,7 @@ pub fn connection_router(spec: &Spec, side: Side, connection: u32) -> Position {
     }
 }
 
-/// Returns the port across a side: of the next cube, or of an IO chiplet.
+/// Returns the port opposite a side of a cube: a port of the next cube, or of an IO chiplet.
 fn opposite(spec: &Spec, layout: &Layout, sip: u32, cube: u32, side: Side) -> Option<NodeId> {
     if let Some(beside) = layout::cube_beside(spec, cube, side) {
         return layout.port(sip, beside, side.opposite());

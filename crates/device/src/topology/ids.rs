@@ -41,8 +41,7 @@ pub enum NodeKind {
     PeCpu,
 }
 
-/// A side of a cube or of a SIP, and the direction towards it. Rows are counted from the north, columns
-/// from the west.
+/// Side of a cube or of a SIP, and the direction towards it. Rows are counted from the north, columns from the west.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// Towards lower rows.
@@ -80,13 +79,13 @@ impl Side {
         }
     }
 
-    /// Returns whether the direction runs along a row.
+    /// Returns whether the direction is along a row.
     pub const fn is_horizontal(self) -> bool {
         matches!(self, Self::East | Self::West)
     }
 }
 
-/// A position in a grid: of routers in a cube, or of cubes in a SIP.
+/// Position in a grid: of a router in a cube, or of a cube in a SIP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Row, counted from the north.
@@ -130,7 +129,7 @@ impl NodePlace {
     }
 }
 
-/// A component at which traffic starts, ends or passes through.
+/// Component at which traffic starts, ends or passes through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Unique name, as in `sip0.cube3.pe2.pe_dma`.

@@ -1,14 +1,14 @@
-//! Numbering of nodes: the switch, then the SIPs one after the other, all alike.
+//! Numbering of nodes: the switch, then the SIPs one after another, all with the same layout.
 //!
-//! A SIP has its IO chiplets, then its cubes. An IO chiplet has endpoint, network, processor, then its
-//! ports; a cube has its routers, `M_CPU`, SRAM, then HBM, DMA and processor of each PE, then its ports.
-//! After each port come its connections. So most numbers are a sum.
+//! A SIP has its IO chiplets, then its cubes. An IO chiplet has its endpoint, network and processor, then its ports. A
+//! cube has its routers, `M_CPU` and SRAM, then the HBM controller, DMA engine and processor of each PE, then its
+//! ports. Each port is followed by its connections. So most node numbers are simple sums.
 
 use super::{NodeId, Position, Side, Spec, mesh};
 
-/// Nodes of an IO chiplet before its ports.
+/// Number of nodes of an IO chiplet before its ports.
 const IO_FIXED: u32 = 3;
-/// Nodes of a PE.
+/// Number of nodes of a PE.
 const PE_NODES: u32 = 3;
 
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub(super) fn cube_at(spec: &Spec, at: Position) -> Option<u32> {
     (at.row < spec.cubes.h && at.column < spec.cubes.w).then(|| at.row * spec.cubes.w + at.column)
 }
 
-/// Returns the cube next to another.
+/// Returns the cube next to another one on a side.
 pub fn cube_beside(spec: &Spec, cube: u32, side: Side) -> Option<u32> {
     cube_at(spec, mesh::step(cube_position(spec, cube), side)?)
 }

@@ -37,9 +37,9 @@ fn neighbours(routers: &RoutersSpec, at: Position) -> impl Iterator<Item = Posit
     BY_NUMBER.into_iter().filter_map(move |to| step(at, to)).filter(|&next| has(routers, next))
 }
 
-/// Returns the routers after `from` on the route to `to`, `to` included: along the row, then along the
-/// column; if that crosses a removed router, along the column first; if that does too, a shortest path, with
-/// ties going to the lower-numbered router.
+/// Returns the routers after `from` on the route to `to`, `to` included. The route goes along the row, then along the
+/// column. If that crosses a removed router, it goes along the column first. If that does too, it is a shortest path;
+/// ties go to the lower-numbered router.
 pub(super) fn path(routers: &RoutersSpec, from: Position, to: Position) -> Vec<Position> {
     let row_first = corner(from, Position { row: from.row, column: to.column }, to);
     let column_first = corner(from, Position { row: to.row, column: from.column }, to);
@@ -104,7 +104,7 @@ fn distances(routers: &RoutersSpec, to: Position) -> Vec<u32> {
     distances
 }
 
-/// Returns a router that the first one does not reach; `Some(None)` if there is no router at all.
+/// Returns a router that cannot be reached from the first one; `Some(None)` if there is no router at all.
 #[expect(clippy::option_option, reason = "private, with one caller that tells both apart")]
 pub(super) fn cut_off(routers: &RoutersSpec) -> Option<Option<Position>> {
     let Some(first) = all(routers).next() else {

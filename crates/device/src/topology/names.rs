@@ -3,7 +3,7 @@
 use super::{NodeId, NodeKind, Topology, layout};
 use cubeyard_yaml::nearest;
 
-/// Error for a name that no node of the machine has. Use the nearest or another name.
+/// Error for a name that no node has. Use the nearest name or another one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no node {name}; the nearest is {nearest}")]
 pub struct NoSuchNode {
@@ -46,7 +46,7 @@ impl Topology {
     }
 }
 
-/// Returns the full name of a controller that is given as `….pe2.hbm`.
+/// Returns the full name of an HBM controller given as `….pe2.hbm`.
 fn hbm_name(name: &str) -> Option<String> {
     let (cube, pe) = name.strip_suffix(".hbm")?.rsplit_once('.')?;
     Some(format!("{cube}.hbm_ctrl.{pe}"))

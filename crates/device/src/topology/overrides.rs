@@ -1,4 +1,4 @@
-//! Values given apart from the topology file, and the values of a machine as plain data.
+//! Overrides of topology values, and the values of a machine as plain data.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::spec::{SipTopology, SipsSpec};
 use super::{Topology, read};
 
-/// Name of the machine's own values in errors.
+/// Name of the machine's values in errors.
 const MACHINE: &str = "the machine";
 /// Number of characters of a value that errors show.
 const SHOWN: usize = 60;
@@ -23,13 +23,13 @@ impl fmt::Display for TopologyHash {
     }
 }
 
-/// Error in values given apart from the topology file. Correct the key or the value.
+/// Error in an override of topology values. Correct the key or the value.
 ///
-/// It prints as `key=value: problem`, with the key of the problem in between if that is another one.
+/// Prints as `key=value: problem`, with the key of the problem in between if it is another key.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{given}: {}{problem}", prefix(given, key))]
 pub struct OverrideError {
-    /// Override with the problem, as `key=value`; all of them if the problem is a value of the machine that does not go
+    /// Override with the problem, as `key=value`; all overrides if the problem is a value of the machine that conflicts
     /// with them.
     pub given: String,
     /// Key of the problem, as in `hbm.burst_bytes`.
@@ -44,14 +44,15 @@ fn prefix(given: &str, key: &str) -> String {
 }
 
 impl Topology {
-    /// Returns the values of the machine in the structure of a topology file, with the defaults filled in. A file of
-    /// them gives the same machine.
+    /// Returns the values of the machine in the structure of a topology file, with the defaults filled in. Reading a
+    /// file with these values gives the same machine.
     pub fn values(&self) -> &PlainValue {
         &self.values
     }
 
-    /// Returns a hash of [`values`](Self::values). Files that say the same in another order or notation have the same
-    /// hash: FNV-1a of 128 bits over the values in one line of YAML, with sorted keys and without those that are `none`.
+    /// Returns a hash of [`values`](Self::values). Files with the same values in another order or notation have the
+    /// same hash: 128-bit FNV-1a over the values in one line of YAML, with sorted keys and without keys that are
+    /// `none`.
     ///
     /// ```
     /// use cubeyard_device::topology::Topology;
@@ -70,10 +71,11 @@ impl Topology {
         TopologyHash(text.bytes().fold(START, next))
     }
 
-    /// Returns this machine with other values: a key with dots, as in `hbm.link.bandwidth_gbs`, or one of the file's
-    /// mappings, of which a value may have some keys. They are checked as those of a file. Later ones replace earlier.
+    /// Returns this machine with other values. A key has dots, as in `hbm.link.bandwidth_gbs`, or names a mapping of
+    /// the file; the value of a mapping may contain some of its keys. Values are checked like the values of a file.
+    /// Later overrides replace earlier ones.
     ///
-    /// The grid of the SIPs is that of the machine only if their number and topology stay.
+    /// The machine's grid of SIPs is kept only if their number and topology do not change.
     ///
     /// ```
     /// use cubeyard_yaml::PlainValue;
@@ -110,7 +112,8 @@ impl Topology {
         Ok(Self::new(spec, values))
     }
 
-    /// Returns the machine's values, without the grid of the SIPs if other SIPs are given without one.
+    /// Returns the machine's values. The grid of the SIPs is left out if overrides change the SIPs without giving a
+    /// grid.
     fn base(&self, texts: &[Given]) -> PlainValue {
         let mut base = self.values.clone();
         let is_given = |name| {
@@ -126,7 +129,7 @@ impl Topology {
     }
 }
 
-/// Returns the SIPs as in a file: with a grid unless they form a ring or it is empty.
+/// Returns the SIPs as in a file: with a grid, unless they form a ring or the grid is empty.
 pub(super) fn sips(spec: SipsSpec) -> PlainValue {
     let topology = PlainValue::Text(spec.topology.name().to_owned());
     let mut entries = vec![("count", PlainValue::Whole(spec.count.into())), ("topology", topology)];
@@ -137,9 +140,9 @@ pub(super) fn sips(spec: SipsSpec) -> PlainValue {
     PlainValue::Map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// An override in the structure of a file.
+/// Override in the structure of a file.
 struct Given {
-    /// `key=value`, for errors.
+    /// Override as `key=value`, for errors.
     shown: String,
     value: PlainValue,
     text: String,
@@ -156,7 +159,7 @@ impl Given {
     }
 }
 
-/// Names the override at fault.
+/// Returns the error with the override that caused it.
 fn refused(error: InputError, texts: &[Given]) -> OverrideError {
     let InputError { file, key, problem, .. } = error;
     let all = || texts.iter().map(|given| given.shown.as_str()).collect::<Vec<_>>().join(", ");

@@ -5,8 +5,8 @@ use cubeyard_memory::address::{CubeId, SipId};
 use super::{LinkId, NodeId, Position, Side, SipTopology, SipsSpec, Topology, mesh, route};
 use crate::ids::{PeGrid, PeRef};
 
-/// Nodes by place. Each function panics if the machine has no such SIP, cube or PE; those that
-/// [`sips`](Topology::sips), [`cubes`](Topology::cubes) and [`pes`](Topology::pes) return exist.
+/// Nodes by place. Each function panics if the machine has no such SIP, cube or PE; those returned by
+/// [`sips`](Topology::sips), [`cubes`](Topology::cubes) and [`pes`](Topology::pes) exist.
 impl Topology {
     /// Returns the PCIe endpoint of a SIP's first IO chiplet.
     pub fn endpoint(&self, sip: SipId) -> NodeId {
@@ -62,7 +62,7 @@ impl Topology {
         PeGrid { sip, cubes: self.cubes().collect(), pes: self.pes().collect() }
     }
 
-    /// Returns whether the machine has a PE.
+    /// Returns whether the machine has this PE.
     pub fn has_pe(&self, pe: PeRef) -> bool {
         pe.sip.number() < self.spec.sips.count
             && pe.cube.number() < self.spec.cube_count()

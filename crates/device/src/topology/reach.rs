@@ -7,7 +7,7 @@ use super::summary::times;
 use super::{Spec, Topology};
 
 /// Bandwidth that cannot be reached, because all traffic to it passes a slower part. The machine can still be
-/// simulated; its figures are those of the slower part.
+/// simulated; the slower part limits its bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unreachable {
     /// The channels of a PE's HBM together are faster than the link to them.

@@ -15,7 +15,7 @@ use cubeyard_yaml::{InputError, InputProblem};
 
 /// Largest header of a flit, in bytes.
 const LONGEST_HEADER: u32 = 4096;
-/// Largest flit that a file may give.
+/// Largest flit that a file may specify.
 const LONGEST_FLIT: Bytes = Bytes::mib(1);
 
 type Result<T> = std::result::Result<T, InputError>;
@@ -81,7 +81,7 @@ fn sips(field: &Field<'_>) -> Result<SipsSpec> {
     Ok(SipsSpec { count, topology, w, h })
 }
 
-/// Reads the grid of the SIPs, which must have as many places as there are SIPs.
+/// Reads the grid of the SIPs, whose number of places must equal the number of SIPs.
 fn grid(count: u32, w: &Field<'_>, h: &Field<'_>) -> Result<(u32, u32)> {
     let (columns, rows) = (w.whole(1, SipId::COUNT)?, h.whole(1, SipId::COUNT)?);
     if columns * rows == count {

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::{ComputeEngines, MathSpec, SerialNodes, Summary, Topology};
 
-/// Report of `cubeyard topology`: figures of a machine. Bandwidths are for one direction; null if there is nothing to cut.
+/// Report of `cubeyard topology`: figures of a machine. Bandwidths are for one direction; a bisection is null if there
+/// is only one part.
 #[derive(Clone, Debug, Serialize)]
 pub struct TopologyReport {
     sips: u32,

@@ -5,7 +5,7 @@ use cubeyard_memory::address::{Die, PhysAddr, SipId, Window};
 
 use super::{NodeId, Topology, layout};
 
-/// Error for an address at which the machine has nothing. Use another address.
+/// Error for an address that the machine does not serve. Use another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// The address names a SIP that the machine does not have.
@@ -47,8 +47,8 @@ pub enum ResolveError {
 }
 
 impl Topology {
-    /// Returns the node that serves an address: the controller of the slice for HBM, the DMA engine for a
-    /// PE's TCM, the processor for its registers, and otherwise `M_CPU`, SRAM or the IO chiplet's processor.
+    /// Returns the node that serves an address: the slice's controller for HBM, the DMA engine for a PE's TCM, the
+    /// processor for a PE's registers, and otherwise the `M_CPU`, the SRAM or the IO chiplet's processor.
     pub fn resolve(&self, address: PhysAddr) -> Result<NodeId, ResolveError> {
         let (sip, spec) = (address.sip(), self.spec());
         self.check_sip(address, sip)?;

@@ -1,8 +1,8 @@
 //! Routes between nodes.
 //!
-//! Flows go between cubes along the row, then along the column; within a cube as in `mesh`. A flow uses one
-//! connection number on its whole route: that of the connection wired to the target's router, on the side
-//! where the flow enters the target's cube, or else 0. Traffic within a cube does not leave it.
+//! Flows go between cubes along the row, then along the column; within a cube as in `mesh`. A flow uses one connection
+//! number on its whole route: the number of the connection that is wired to the target's router, on the side where the
+//! flow enters the target's cube; or else 0. Traffic within a cube does not leave it.
 
 mod walk;
 
@@ -14,7 +14,7 @@ use super::layout;
 use super::{LinkId, NodeId, NodeKind, NodePlace, Position, Side, Spec, Topology};
 use walk::Walk;
 
-/// Error for nodes between which there is no route.
+/// Error for nodes without a route between them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// The node only forwards traffic. Choose a node that is attached to it.
@@ -36,9 +36,9 @@ enum RouteEnd {
 }
 
 impl Topology {
-    /// Returns the links from one node to another, in order; none if both are the same.
+    /// Returns the links from one node to another, in order; empty if both are the same.
     ///
-    /// An answer takes the same route backwards: each link's `reverse`, from the last to the first.
+    /// An answer takes the same route backwards: the `reverse` of each link, from the last to the first.
     pub fn route(&self, from: NodeId, to: NodeId) -> Result<Vec<LinkId>, RouteError> {
         let (start, end) = (self.end(from)?, self.end(to)?);
         if from == to {
@@ -122,7 +122,7 @@ fn io_port(spec: &Spec, side: Side, cube: u32) -> u32 {
     if side.is_horizontal() { at.row } else { at.column }
 }
 
-/// Returns the IO chiplet with the fewest crossings to `cube`; the first of equals.
+/// Returns the IO chiplet with the fewest crossings to `cube`; the first one if several are equal.
 pub(super) fn nearest_io(spec: &Spec, cube: u32) -> u32 {
     let crossed = |&io: &u32| crossings(spec, entry(spec, io, cube).0, cube).count();
     let all = 0..layout::number(spec.io.chiplets.len());

@@ -1,4 +1,4 @@
-//! Number, topology and grid of the SIPs, given apart from the topology file.
+//! Overrides of the number, topology and grid of the SIPs.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -19,7 +19,7 @@ impl SipTopology {
         ("mesh_2d_no_wrap", Self::Mesh2dNoWrap),
     ];
 
-    /// Returns the name in files.
+    /// Returns the name of the topology in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ring1d => "ring_1d",
@@ -37,7 +37,7 @@ impl FromStr for SipTopology {
     }
 }
 
-/// A grid of SIPs; `3x2` has three columns and two rows.
+/// Grid of SIPs; `3x2` has three columns and two rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SipGrid {
     /// Number of SIPs in a row.
@@ -70,25 +70,25 @@ impl SipGrid {
     }
 }
 
-/// Values that replace those of a machine's SIPs; `None` keeps the machine's value.
+/// Values that replace the machine's values for SIPs; `None` keeps the machine's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SipsOverlay {
     /// Number of SIPs.
     pub count: Option<u32>,
     /// Topology that the SIPs form.
     pub topology: Option<SipTopology>,
-    /// Grid of the SIPs. If `None`: the grid of the machine if the number is unchanged, else the one nearest
-    /// to a square.
+    /// Grid of the SIPs. If `None`, the grid of the machine if the number is unchanged, otherwise the grid nearest to a
+    /// square.
     pub grid: Option<SipGrid>,
 }
 
-/// Error for SIPs that no machine can have. Give other values.
+/// Error for invalid SIP values. Give other values.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SipsError {
     /// The text is not a grid.
     #[error("expected columns and rows, such as 3x2; found `{0}`")]
     Grid(String),
-    /// The number is zero, or greater than addresses can name.
+    /// The number is zero, or greater than the number of SIPs that addresses can name.
     #[error("expected from 1 to {} SIPs; found {found}", SipId::COUNT)]
     Count {
         /// Number that was given.
@@ -108,7 +108,7 @@ pub enum SipsError {
 }
 
 impl Topology {
-    /// Returns this machine with other SIPs, all of them like the present ones.
+    /// Returns this machine with other SIPs, all of them like the existing ones.
     ///
     /// ```
     /// use cubeyard_device::topology::{SipTopology, SipsOverlay, Topology};
@@ -151,7 +151,7 @@ impl SipsOverlay {
     }
 }
 
-/// Returns the grid with so many places that is nearest to a square, not higher than wide.
+/// Returns the grid with `count` places that is nearest to a square, and at least as wide as high.
 fn near_square(count: u32) -> (u32, u32) {
     let sides = (1..=count.isqrt()).rev();
     let h = sides.into_iter().find(|side| count.is_multiple_of(*side)).unwrap_or(1);

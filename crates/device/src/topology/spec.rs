@@ -1,4 +1,4 @@
-//! Values of a topology file as types.
+//! Typed values of a topology file.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,12 @@ use serde::Serialize;
 use super::{NodeKind, Position, Side};
 use crate::model::RowsSpec;
 
-/// A machine as a topology file describes it. The default file, [`DEFAULT`](super::DEFAULT), explains every
-/// key.
+/// Machine as described by a topology file. The default file, [`DEFAULT`](super::DEFAULT), explains every key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// Largest unit in which links move a payload; a multiple of the HBM's burst.
+    /// Payload of a full flit, the largest unit that links move; a multiple of the HBM's burst.
     pub flit: Bytes,
-    /// Header that each flit has on links, in addition to its payload.
+    /// Size of the header that each flit has on links, in addition to its payload.
     pub flit_header: Bytes,
     /// Propagation delay of wires, in nanoseconds per millimetre.
     pub ns_per_mm: f64,
@@ -45,20 +44,20 @@ pub struct Spec {
     pub pcie: PcieSpec,
     /// Latency that the switch adds to each transfer.
     pub switch_overhead: Span,
-    /// Time of the host for each launch of a kernel: from the end of what the launch waits for until it is sent.
+    /// Host time for each kernel launch: from the end of the events that the launch waits for until it is sent.
     pub host_launch: Span,
 }
 
-/// Nodes that process the overhead of one transfer at a time, so that it delays those behind it.
+/// Nodes that process the overhead of one transfer at a time, so that it delays later transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SerialNodes {
-    /// None: an overhead delays its own transfer and no other.
+    /// No node: an overhead delays only its own transfer.
     None,
-    /// Those where requests, commands and messages begin, end or are stored: processors, DMA engines, memories and
-    /// PCIe endpoints.
+    /// Nodes where requests, commands and messages begin, end or are stored: processors, DMA engines, memories and PCIe
+    /// endpoints.
     Ends,
-    /// All, routers and ports included.
+    /// All nodes, including routers and ports.
     All,
 }
 
@@ -67,7 +66,7 @@ impl SerialNodes {
     pub const NAMES: [(&'static str, Self); 3] =
         [("none", Self::None), ("ends", Self::Ends), ("all", Self::All)];
 
-    /// Returns whether nodes of a kind are among them.
+    /// Returns whether nodes of a kind are included.
     pub fn includes(self, kind: NodeKind) -> bool {
         let is_end = match kind {
             NodeKind::PcieEndpoint
@@ -89,7 +88,7 @@ impl SerialNodes {
     }
 }
 
-/// A bidirectional wire between two nodes.
+/// Bidirectional wire between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WireSpec {
     /// Bandwidth of each direction.
@@ -161,14 +160,14 @@ pub struct PeSpec {
     pub mmu: MmuSpec,
     /// Processor, scheduler and engines that run kernels.
     pub core: CoreSpec,
-    /// Wire from the router to the DMA engine, and another such to the processor.
+    /// Wire from the router to the DMA engine; the processor has a second wire like it.
     pub link: WireSpec,
 }
 
 /// Parts of a PE that run kernels: the dispatching processor, the scheduler, and the engines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreSpec {
-    /// Time that a `tl` call takes on the processor.
+    /// Processor time of one `tl` call.
     pub dispatch: Span,
     /// Latency that the scheduler adds to a command before an engine may begin it.
     pub scheduler_overhead: Span,
@@ -208,7 +207,7 @@ impl ComputeEngines {
         [("shared", Self::Shared), ("separate", Self::Separate)];
 }
 
-/// A matrix engine. It multiplies tiles of one shape; smaller ones take the same time.
+/// Matrix engine. It multiplies tiles of one shape; smaller tiles take the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GemmSpec {
     /// Number of rows of the left tile.
@@ -217,23 +216,24 @@ pub struct GemmSpec {
     pub k: u32,
     /// Number of columns of the right tile.
     pub n: u32,
-    /// FLOP per second, by the type of the operands; a multiply and an add are two.
+    /// Rates by operand type, in FLOP per second; a multiply and an add are two FLOP.
     pub rates: BTreeMap<String, u64>,
 }
 
 impl GemmSpec {
-    /// Returns the time that a tile takes with operands of this type; `None` if the type has no rate.
+    /// Returns the duration of one tile with operands of this type; `None` if the type has no rate.
     pub fn tile(&self, dtype: &str) -> Option<Span> {
         let flop = 2 * u64::from(self.m) * u64::from(self.k) * u64::from(self.n);
-        // A rate is to FLOP what a bandwidth is to bytes.
+        // The rate is used as a bandwidth, with FLOP in place of bytes.
         Some(Bandwidth::from_bytes_per_second(*self.rates.get(dtype)?)?.span(flop))
     }
 }
 
-/// A vector engine, with a rate in elements per second for each class of operations.
+/// Vector engine, with a rate in elements per second for each class of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MathSpec {
-    /// Elements that it reads from the TCM at once; the next are read while it works on these.
+    /// Number of elements that the engine reads from the TCM at once. It reads the next strip while it works on the
+    /// current one.
     pub strip: u32,
     /// Rate of adding, multiplying, comparing, selecting, casting and copying.
     pub simple: Bandwidth,
@@ -246,8 +246,7 @@ pub struct MathSpec {
 /// MMU of a PE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MmuSpec {
-    /// Page size: the unit in which virtual addresses are handed out, covered by one TLB entry; a power of
-    /// two.
+    /// Page size: the unit in which virtual addresses are allocated, covered by one TLB entry; a power of two.
     pub page: Bytes,
     /// Latency that each access pays for its translation.
     pub tlb_overhead: Span,
@@ -255,7 +254,7 @@ pub struct MmuSpec {
     pub tlb_entries: Option<u32>,
     /// Additional latency for each page that misses the TLB.
     pub tlb_miss: Span,
-    /// Whether an unmapped address is an error; otherwise it is taken as a physical address.
+    /// Whether an unmapped address is an error; otherwise it is used as a physical address.
     pub strict: bool,
 }
 
@@ -283,15 +282,15 @@ pub struct HbmSpec {
 }
 
 impl HbmSpec {
-    /// Returns the peak bandwidth of a PE's slice for reads alone or writes alone, in bytes per second: that of its
-    /// channels or of its wire.
+    /// Returns the peak bandwidth of a PE's slice for reads alone or writes alone, in bytes per second. The slower of
+    /// its channels and its wire sets it.
     pub fn peak_bytes_per_second(&self) -> f64 {
         self.channels_bytes_per_second().min(self.link.bandwidth.bytes_per_second() as f64)
     }
 
-    /// Returns the peak bandwidth of a PE's slice for reads and writes together, in bytes per second. Its wire carries
-    /// them in opposite directions, its channels share them. The wire of the PE that reads or writes, `pe.link`, is another
-    /// limit.
+    /// Returns the peak bandwidth of a PE's slice for reads and writes together, in bytes per second. The wire carries
+    /// reads and writes in opposite directions; the channels are shared. The wire of the PE that reads or writes,
+    /// `pe.link`, is another limit.
     pub fn peak_both_ways(&self) -> f64 {
         self.channels_bytes_per_second().min(2.0 * self.link.bandwidth.bytes_per_second() as f64)
     }
@@ -372,7 +371,7 @@ pub struct IoSpec {
 /// The PCIe links between the SIPs and the switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PcieSpec {
-    /// Latency that an endpoint adds to each transfer, after it has received all of it.
+    /// Latency that an endpoint adds to each transfer, after receiving all of it.
     pub endpoint_overhead: Span,
     /// Wire from an endpoint to the switch.
     pub link: WireSpec,

@@ -30,18 +30,18 @@ pub struct Summary {
     pub hbm_bandwidth_per_pe: Bandwidth,
     /// Bandwidth between neighbouring routers.
     pub router_link: Bandwidth,
-    /// Bandwidth between the halves of a cube, at the narrower of the two cuts through its middle; `None` if
-    /// it has one router only.
+    /// Bandwidth between the halves of a cube, at the narrower of the two cuts through its middle; `None` if the cube
+    /// has only one router.
     pub cube_bisection: Option<Bandwidth>,
     /// Bandwidth through one side of a cube, over all connections.
     pub cube_side: Bandwidth,
-    /// Bandwidth between the halves of a SIP, at the narrower cut; `None` if it has one cube only.
+    /// Bandwidth between the halves of a SIP, at the narrower cut; `None` if the SIP has only one cube.
     pub sip_bisection: Option<Bandwidth>,
     /// Bandwidth between the first IO chiplet and the cubes, over all its ports.
     pub io_to_cubes: Bandwidth,
     /// Bandwidth between a SIP and the switch, over all IO chiplets.
     pub pcie_per_sip: Bandwidth,
-    /// Bandwidth between the halves of the system, through the switch; `None` if it has one SIP only.
+    /// Bandwidth between the halves of the system, through the switch; `None` if the system has only one SIP.
     pub system_bisection: Option<Bandwidth>,
 }
 
@@ -81,14 +81,13 @@ impl Topology {
     }
 }
 
-/// Multiplies a bandwidth, saturating at 64 bits of bytes per second.
+/// Multiplies a bandwidth by a count, saturating at 2⁶⁴ − 1 bytes per second.
 pub(super) fn times(bandwidth: Bandwidth, count: usize) -> Bandwidth {
     let bytes = bandwidth.bytes_per_second().saturating_mul(count.max(1) as u64);
     Bandwidth::from_bytes_per_second(bytes).unwrap_or(bandwidth)
 }
 
-/// Returns the bandwidth of one port: its connections together, or the wire between the dies if that is
-/// slower.
+/// Returns the bandwidth of one port: the total of its connections, or the wire between the dies if that is slower.
 fn side(spec: &Spec, inner: WireSpec, outer: WireSpec) -> Bandwidth {
     let connection = inner.bandwidth.min(outer.bandwidth);
     times(connection, spec.connection_count() as usize).min(spec.ucie.phy.bandwidth)
@@ -115,6 +114,6 @@ fn router_cut(routers: &RoutersSpec) -> Option<usize> {
             .filter(|&column| pair(at(south - 1, column), at(south, column)))
             .count()
     });
-    // A cut without links is one that removed routers made; it divides nothing.
+    // Removed routers can leave a cut without links; it divides nothing.
     [across_columns, across_rows].into_iter().flatten().filter(|&links| links > 0).min()
 }

@@ -11,9 +11,9 @@ use super::{counted, wire};
 const COLUMN: f64 = 152.0;
 const ROW: f64 = 118.0;
 const ROUTER: (f64, f64) = (58.0, 28.0);
-/// Distance from the centre of an outermost router to the port.
+/// Distance from the centre of an outermost router to a port on the north or west side.
 const REACH: f64 = 92.0;
-/// The same distance to the south and east, where components lie in between.
+/// Distance from the centre of an outermost router to a port on the south or east side; components lie in between.
 const FAR_REACH: f64 = 148.0;
 /// Thickness of a port.
 const PORT: f64 = 30.0;
@@ -73,7 +73,7 @@ fn router(
     }
 }
 
-/// Returns the components at a router, in the order of its nodes.
+/// Returns the components attached to a router, in the order of its nodes.
 fn attached(spec: &Spec, at: Position) -> Vec<(Paint, String)> {
     let mut attached = Vec::new();
     if spec.m_cpu.router == at {
@@ -89,7 +89,7 @@ fn attached(spec: &Spec, at: Position) -> Vec<(Paint, String)> {
     attached
 }
 
-/// Draws the port of a side with its connections.
+/// Draws the port on a side with its connections.
 fn port(
     diagram: &mut Diagram,
     spec: &Spec,
@@ -110,7 +110,7 @@ fn port(
     };
     for connection in 0..spec.connection_count() {
         let (x, y) = middle(connection_router(spec, side, connection));
-        // Halfway, where nothing of a router is.
+        // Halfway to the port, clear of the router's components.
         let (at, to) = match side {
             Side::North => ((x, y - 50.0), (x, area.bottom() - deep)),
             Side::South => ((x, area.y - 20.0), (x, area.y + deep)),

@@ -1,4 +1,4 @@
-//! Boxes, wires and text of a picture, by kind of component.
+//! Boxes, wires and text of a diagram, by kind of component.
 
 use cubeyard_draw::svg::{Area, Canvas, MIDDLE, SOFT};
 
@@ -16,7 +16,7 @@ pub(super) enum Paint {
 }
 
 impl Paint {
-    /// Returns fill and outline.
+    /// Returns the fill and outline colours.
     fn colours(self) -> (&'static str, &'static str) {
         match self {
             Self::Frame => ("#f6f8fa", "#8c959f"),
@@ -30,14 +30,14 @@ impl Paint {
     }
 }
 
-/// Horizontal alignment of text to its point.
+/// Horizontal alignment of text relative to its point.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
     Middle,
 }
 
-/// A diagram in layers: frames, then wires, then the components that they join, then text.
+/// Diagram in layers: frames, then wires, then the components that the wires join, then text.
 #[derive(Debug)]
 pub(super) struct Diagram {
     title: String,
@@ -49,7 +49,7 @@ pub(super) struct Diagram {
 
 /// Distance between lines of text.
 pub(super) const LINE: f64 = 17.0;
-/// Top of the diagram, below title and remark.
+/// Top of the diagram, below the title and the remark.
 pub(super) const TOP: f64 = 84.0;
 /// Empty margin on all sides.
 pub(super) const EDGE: f64 = 28.0;
@@ -78,7 +78,7 @@ impl Diagram {
         self.words(x, y, anchor, NAME, text);
     }
 
-    /// Writes a name from the bottom up.
+    /// Writes a vertical name, from bottom to top.
     pub(super) fn standing_name(&mut self, x: f64, y: f64, text: &str) {
         let style = format!("{NAME} transform=\"rotate(-90 {x} {y})\"");
         self.words(x, y, Anchor::Middle, &style, text);
@@ -106,7 +106,7 @@ impl Diagram {
         layer.rect(area, &style);
     }
 
-    /// Marks the place of a component that is absent.
+    /// Marks the place of an absent component.
     pub(super) fn gap(&mut self, area: Area, text: &str) {
         self.shapes.rect(area, "rx=\"5\" fill=\"#eaeef2\"");
         let (x, y) = area.middle();
@@ -143,7 +143,7 @@ impl Diagram {
         row(rows.len())
     }
 
-    /// Returns the picture of this size, rounded up.
+    /// Returns the picture with this size, rounded up.
     pub(super) fn finish(self, width: f64, height: f64) -> String {
         let mut canvas = self.frames;
         for layer in [&self.wires, &self.shapes, &self.words] {

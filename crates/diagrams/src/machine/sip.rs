@@ -11,7 +11,7 @@ const CUBE: f64 = 112.0;
 const PITCH: f64 = 176.0;
 /// Thickness of an IO chiplet.
 const CHIPLET: f64 = 112.0;
-/// Side of a port.
+/// Side length of a port.
 const PORT: f64 = 22.0;
 
 pub(super) fn draw(spec: &Spec) -> String {
@@ -123,7 +123,7 @@ fn chiplet(diagram: &mut Diagram, spec: &Spec, origin: (f64, f64), io: usize, si
     let ports = geometry::io_ports(spec, side);
     let first = middle(spec, origin, geometry::io_cube(spec, side, 0));
     let last = middle(spec, origin, geometry::io_cube(spec, side, ports - 1));
-    // The chiplet is as long as the row or column of cubes, and as far away as they are from each other.
+    // The chiplet is as long as the row or column of cubes. Its distance is the gap between adjacent cubes.
     let distance = CUBE / 2.0 + (PITCH - CUBE) + CHIPLET / 2.0;
     let (dx, dy) = match side {
         Side::North => (0.0, -distance),
@@ -146,7 +146,7 @@ fn chiplet(diagram: &mut Diagram, spec: &Spec, origin: (f64, f64), io: usize, si
 /// Draws the components of an IO chiplet, side by side if it is wide enough.
 fn parts(diagram: &mut Diagram, (x, y): (f64, f64), side: Side, name: &str, is_wide: bool) {
     let parts = [(Paint::Router, "io_noc"), (Paint::Processor, "io_cpu"), (Paint::Pcie, "pcie_ep")];
-    // Away from the ports, which are on the side of the cubes.
+    // The components are drawn away from the ports, which are on the side of the cubes.
     let (x, y) = match side {
         Side::West => (x - 6.0, y),
         Side::East => (x + 6.0, y),

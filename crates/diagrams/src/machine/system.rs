@@ -13,7 +13,7 @@ const HEIGHT: f64 = 112.0;
 /// Distance between the left edges of adjacent SIPs; PCIe runs in between.
 const COLUMN: f64 = 262.0;
 const ROW: f64 = 140.0;
-/// SIPs in a row of a ring.
+/// Number of SIPs in a row of a ring.
 const RING_COLUMNS: u32 = 4;
 
 pub(super) fn draw(topology: &Topology) -> String {

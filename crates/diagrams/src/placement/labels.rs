@@ -1,4 +1,4 @@
-//! Names on rectangles: of parts if all have room, otherwise of cubes, otherwise of SIPs.
+//! Names on rectangles: of parts if all of them fit, otherwise of cubes, otherwise of SIPs.
 
 use cubeyard_draw::svg::{Area, MIDDLE, SOFT};
 use cubeyard_memory::Bytes;
@@ -7,12 +7,12 @@ use cubeyard_runtime::placement::Split;
 use super::paint::number;
 use super::{Picture, Shard};
 
-/// Returns whether text of this length fits into the rectangle.
+/// Returns whether the text fits into the rectangle.
 fn has_room(area: Area, text: &str) -> bool {
     area.width >= 6.6 * text.chars().count() as f64 + 4.0 && area.height >= 13.0
 }
 
-/// Returns the smallest rectangle around both.
+/// Returns the bounding rectangle of both.
 fn union(a: Area, b: Area) -> Area {
     let (x, y) = (a.x.min(b.x), a.y.min(b.y));
     let (right, bottom) = (a.right().max(b.right()), a.bottom().max(b.bottom()));
@@ -23,8 +23,8 @@ fn union(a: Area, b: Area) -> Area {
 pub(super) const LEVELS: [&str; 3] = ["sip", "cube", "pe"];
 
 impl Picture<'_> {
-    /// Joins the parts that are equal in the first `levels` levels. Such parts are adjacent in order, and their union
-    /// is a rectangle, because splitting one made them.
+    /// Joins the parts that are equal in the first `levels` levels. Such parts are adjacent in order. Their union is a
+    /// rectangle, because they were split from one rectangle.
     pub(super) fn joined(&self, levels: usize) -> Vec<(&Shard, Area)> {
         let mut joined: Vec<(&Shard, Area)> = Vec::new();
         for copies in self.layout.parts() {
@@ -41,7 +41,7 @@ impl Picture<'_> {
         self.joined(levels).into_iter().map(|(_, area)| area).collect()
     }
 
-    /// Returns the name of a shard from the levels that split the tensor.
+    /// Returns the name of a shard, built from the levels that split the tensor.
     fn name(&self, shard: &Shard, levels: usize) -> String {
         let split = (0..levels).filter(|&level| self.layout.splits()[level] != Split::Replicate);
         let names = split.map(|level| format!("{}{}", LEVELS[level], number(shard, level)));
@@ -50,7 +50,7 @@ impl Picture<'_> {
         if everywhere { "all of it in each PE".to_owned() } else { name }
     }
 
-    /// Writes names on the finest level that has room for all of them.
+    /// Writes names at the finest level at which all of them fit.
     pub(super) fn labels(&mut self) {
         let fitting = [3, 2, 1].into_iter().find_map(|levels| {
             let labels: Vec<(String, Area, u64)> = self

@@ -1,4 +1,4 @@
-//! The legend: colours and figures.
+//! Legend of a layout: colours and figures.
 
 use cubeyard_draw::svg::Area;
 use cubeyard_memory::Bytes;
@@ -51,7 +51,7 @@ impl Picture<'_> {
         y + 0.6 * LINE
     }
 
-    /// Describes the split at each level, then the bytes in a PE.
+    /// Describes the split at each level, then the bytes per PE.
     fn figures(&self) -> Vec<String> {
         let layout = self.layout;
         let counts = [layout.sips().len(), layout.cubes().len(), layout.placed_pes()];

@@ -2,7 +2,7 @@
 
 use cubeyard_runtime::placement::{Layout, Shard, Split};
 
-/// Levels that determine hue and shade: 0 for SIPs, 1 for cubes, 2 for PEs, each with its count.
+/// Levels that determine the hue and the shade: 0 for SIPs, 1 for cubes, 2 for PEs, each with its count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hues {
     pub(super) hue: Option<(usize, u32)>,
@@ -10,7 +10,7 @@ pub(super) struct Hues {
 }
 
 impl Hues {
-    /// Takes the first two of cubes, PEs and SIPs that split the tensor.
+    /// Chooses the first two of cubes, PEs and SIPs that split the tensor.
     pub(super) fn new(layout: &Layout) -> Self {
         let mut levels = [1, 2, 0].into_iter().filter_map(|level: usize| {
             let count = layout.shards().iter().map(|shard| number(shard, level) + 1).max()?;

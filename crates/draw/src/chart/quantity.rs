@@ -1,20 +1,20 @@
-//! Quantities of axes: their texts, and round numbers of them.
+//! Quantities of axes: formats of their values, and round values.
 
 use cubeyard_units::Span;
 use cubeyard_units::text::{bytes, count, quantity, significant, span};
 
 use crate::axis::{BYTE_UNITS, RATE_UNITS, TIME_UNITS, multiples, ticks, unit};
 
-/// A quantity whose values are written with the unit that fits.
+/// Quantity whose values are formatted with a suitable unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Bytes, in binary units.
     Bytes,
     /// Bytes per second, with decimal prefixes.
     BytesPerSecond,
-    /// Simulated or measured times in microseconds.
+    /// Simulated or measured times, in microseconds.
     Microseconds,
-    /// Numbers of things.
+    /// Dimensionless counts.
     Count,
 }
 
@@ -42,7 +42,8 @@ impl Quantity {
         }
     }
 
-    /// Returns round values from 0 to `end` with their labels, at most `most` beside 0, and the unit of the labels.
+    /// Returns round values from 0 to `end` with their labels, at most `most` in addition to 0, and the unit of the
+    /// labels.
     pub(super) fn ticks(self, end: f64, most: u32) -> (Vec<(f64, String)>, &'static str) {
         let units: &[(f64, &'static str)] = match self {
             Self::Bytes => &BYTE_UNITS,

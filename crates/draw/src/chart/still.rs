@@ -1,4 +1,4 @@
-//! The picture of a chart: axes, lines, and beside them their names with the values at their ends.
+//! The picture of a chart: axes, lines, and their names with the values at their ends.
 
 use super::{Chart, Line, Shape, Spacing};
 use crate::axis::LogAxis;
@@ -7,21 +7,21 @@ use crate::svg::{Area, Canvas};
 use crate::xml::{escape, shorten};
 
 const AREA: Area = Area { x: 90.0, y: 76.0, width: 590.0, height: 324.0 };
-/// Rectangle of the lines, and of the names beside them.
+/// Rectangle of the lines and of the names beside them.
 pub(super) const PLOT: Plot = Plot { area: AREA, right: super::WIDTH - 16.0 };
-/// Largest number of positions that have a tick each.
+/// Largest number of positions for which each has a tick.
 const MOST_TICKS: usize = 9;
 /// Longest label of a tick, in characters.
 const LONGEST_TICK: usize = 12;
 /// Top of a linear axis, as a factor of the largest value.
 const HEADROOM: f64 = 1.06;
-/// Height in pixels from which on a step of a line is drawn.
+/// Minimum height of a step of a line that is drawn, in pixels.
 const LEAST_STEP: f64 = 0.05;
 
 /// Coordinates of the values of an axis.
 #[derive(Clone, Copy)]
 enum Scale {
-    /// Range of values and of coordinates, with equal ratios equally long if the flag is set.
+    /// Range of values and of coordinates. Equal ratios have equal lengths if the flag is set.
     Range {
         values: (f64, f64),
         is_log: bool,
@@ -31,7 +31,7 @@ enum Scale {
 }
 
 impl Scale {
-    /// Makes an axis of whole decades around the values that are positive.
+    /// Creates an axis of whole decades around the positive values.
     fn decades(values: &[f64], (from, to): (f64, f64)) -> Self {
         let positive: Vec<_> = values.iter().copied().filter(|value| *value > 0.0).collect();
         let known = if positive.is_empty() { vec![1.0] } else { positive };
@@ -50,7 +50,7 @@ impl Scale {
     }
 }
 
-/// A chart with the scales of its axes.
+/// Chart with the scales of its axes.
 pub(super) struct Still<'a> {
     chart: &'a Chart,
     across: Scale,
@@ -82,7 +82,7 @@ impl<'a> Still<'a> {
 
     pub(super) fn draw(&self, canvas: &mut Canvas) {
         self.axes(canvas);
-        // Emphasized lines are broad and go below the others, so that they hide none of them.
+        // Emphasized lines are wide and are drawn below the others, so that they do not hide them.
         let (bold, others): (Vec<&Line>, Vec<_>) =
             self.chart.lines.iter().partition(|line| line.is_bold);
         bold.into_iter().chain(others).for_each(|line| self.line(canvas, line));
@@ -172,13 +172,13 @@ impl<'a> Still<'a> {
     }
 }
 
-/// Returns the path of straight lines through points.
+/// Returns a path of straight lines through points.
 fn straight(points: &[(f64, f64)]) -> String {
     let points: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
     format!("M{}", points.join("L"))
 }
 
-/// Returns the path of steps through points, without those too low to be seen.
+/// Returns a path of steps through points, without steps too low to be seen.
 fn stepped(points: &[(f64, f64)]) -> String {
     let (end, mut y) = points[points.len() - 1];
     let mut path = String::new();

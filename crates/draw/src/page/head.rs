@@ -2,7 +2,8 @@
 
 use crate::xml::{escape, joined};
 
-/// Returns the title with a summary and a verdict below; those that are empty are left out. A verdict can have several lines.
+/// Returns the title with a summary and a verdict below; an empty summary or verdict is left out. A verdict can have
+/// several lines.
 pub fn header(title: &str, summary: &str, verdict: &str) -> String {
     let line = |class: &str, text: &str| match text {
         "" => String::new(),
@@ -16,7 +17,7 @@ pub fn header(title: &str, summary: &str, verdict: &str) -> String {
     format!("<header>\n<h1>{title}</h1>\n{summary}{verdict}</header>\n")
 }
 
-/// Returns a list of key figures, made by [`tile`].
+/// Returns a list of key figures, each created by [`tile`].
 pub fn tiles(tiles: &str) -> String {
     format!("<dl class=\"tiles\">\n{tiles}</dl>\n")
 }

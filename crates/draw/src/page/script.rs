@@ -1,10 +1,10 @@
-//! Scripts of a page: inline, because a page opened as a file loads no other.
+//! Scripts of a page. They are inline, because a page opened as a file cannot load others.
 
 const TABLES: &str = include_str!("tables.js");
 const UNPACK: &str = include_str!("unpack.js");
 const FORMAT: &str = include_str!("format.js");
 const CHART: &str = include_str!("chart.js");
-/// Scripts of all canvases that zoom.
+/// Scripts shared by all canvases with zoom.
 const ZOOM: [&str; 2] = [include_str!("range.js"), include_str!("controls.js")];
 const BLOCKS: [&str; 3] =
     [include_str!("blocks-data.js"), include_str!("blocks-view.js"), include_str!("blocks.js")];
@@ -14,12 +14,12 @@ const TIMELINE: [&str; 3] = [
     include_str!("timeline.js"),
 ];
 
-/// The chart library uPlot, as published.
+/// Chart library uPlot, as published.
 const UPLOT: &str = include_str!("../../vendor/uPlot.iife.min.js");
-/// The style sheet of uPlot, as published.
+/// Style sheet of uPlot, as published.
 const UPLOT_STYLE: &str = include_str!("../../vendor/uPlot.min.css");
 
-/// Returns the script elements that the markup needs, and the page's own.
+/// Returns the script elements that the markup needs, and the page-specific one.
 pub(super) fn of(main: &str, own: &str) -> String {
     let mut scripts = Vec::new();
     if main.contains("<table") {
@@ -51,7 +51,7 @@ fn has_chart(main: &str) -> bool {
     main.contains("<figure class=\"chart\"")
 }
 
-/// Returns a script element that is the same script in HTML and in XML.
+/// Returns a script element that is valid both in HTML and in XML.
 fn element(script: &str) -> String {
     format!("<script>//<![CDATA[\n{script}\n//]]></script>\n")
 }

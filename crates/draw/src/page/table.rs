@@ -2,19 +2,20 @@
 
 use crate::xml::escape;
 
-/// Returns a table, which scrolls where the page is narrow. Its head and rows are ready-made cells.
+/// Returns a table that scrolls on narrow pages. `head` and `rows` are ready-made cells.
 pub fn table(class: &str, head: &str, rows: &str) -> String {
     element(class, "", head, rows)
 }
 
-/// Returns a table with a caption for screen readers, for a place where a heading says the same.
+/// Returns a table with a caption for screen readers only, for use below a heading with the same text.
 pub fn captioned(class: &str, caption: &str, head: &str, rows: &str) -> String {
     let caption = format!("<caption class=\"unseen\">{}</caption>\n", escape(caption));
     element(class, &caption, head, rows)
 }
 
-/// Returns a table of text under a visible caption. The first `left` columns are aligned to the left and the others to
-/// the right; the first cell of a row is its header. A row named `all` is the sum of the others: it stays below them.
+/// Returns a table of text under a visible caption. The first `left` columns are left-aligned, the others
+/// right-aligned; the first cell of a row is its header. A row named `all` is the sum of the others and stays below
+/// them.
 pub fn plain_table(caption: &str, heading: &[&str], rows: &[Vec<String>], left: usize) -> String {
     let aligned = |column: usize| if column < left { "" } else { " class=\"n\"" };
     let heads = heading.iter().enumerate();
@@ -45,7 +46,7 @@ fn element(class: &str, caption: &str, head: &str, rows: &str) -> String {
     )
 }
 
-/// Returns a table cell of text.
+/// Returns a table cell with text.
 pub fn cell(text: &str) -> String {
     format!("<td>{}</td>", escape(text))
 }

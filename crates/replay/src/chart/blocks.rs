@@ -1,7 +1,7 @@
-//! The figure of block maps for the page: every block, packed for the script that draws them.
+//! Figure of block maps for the page: every block, packed for the script that draws it.
 //!
-//! A map is packed as lines of text for names with their colours, and whole numbers of seven bits in a byte (LEB128)
-//! for the blocks, column by column, because like numbers compress well together.
+//! A map is packed as lines of text for names and colours, and as LEB128 integers (seven bits per byte) for the blocks.
+//! The integers are stored column by column, because similar numbers compress well together.
 
 use super::map;
 use crate::{BlockMap, MappedBlock};
@@ -33,8 +33,8 @@ fn packed(map: &BlockMap, colour: &dyn Fn(&str) -> &'static str) -> String {
     )
 }
 
-/// Returns the columns: difference from the event before, events of life, difference from the address before, size,
-/// name.
+/// Returns the columns: event number relative to the previous block, lifetime in events, address relative to the
+/// previous block, size, and name.
 fn columns(blocks: &[MappedBlock]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(16 * blocks.len());
     let (mut event, mut start) = (0, 0);

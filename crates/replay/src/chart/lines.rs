@@ -6,10 +6,10 @@ use cubeyard_draw::chart::{Axis, Chart, Line, Quantity, Shape, Spacing};
 use cubeyard_units::Bytes;
 use cubeyard_units::text::count;
 
-/// Colour of the live bytes, and of what was recorded.
+/// Colour of the live bytes and of the recorded bytes.
 const GREY: &str = "#8a97a6";
 
-/// Describes the chart: the live bytes, the bytes that each policy reserved, and those that were recorded.
+/// Describes the chart: the live bytes, the bytes that each policy reserved, and the recorded bytes.
 pub(super) fn chart(report: &Report) -> Chart {
     let longest = report.rows.iter().max_by_key(|row| row.outcome.events);
     let positions = positions(report, longest);
@@ -43,7 +43,7 @@ fn remark(longest: Option<&Row>) -> String {
     )
 }
 
-/// Returns the instants of all points, and the end of the trace.
+/// Returns the positions of all points, and the end of the trace.
 fn positions(report: &Report, longest: Option<&Row>) -> Vec<f64> {
     let points = report.rows.iter().flat_map(|row| {
         let timeline = &row.outcome.timeline;
@@ -93,7 +93,7 @@ fn policy(report: &Report, place: usize, row: &Row, positions: &[f64]) -> Line {
     }
 }
 
-/// Returns one figure of a row at each position; a row that failed ends with its last point.
+/// Returns one figure of a row at each position; a failed row ends with its last point.
 fn values(row: &Row, figure: fn(&Point) -> Bytes, positions: &[f64]) -> Vec<f64> {
     let timeline = &row.outcome.timeline;
     let points: Vec<_> =
@@ -102,7 +102,7 @@ fn values(row: &Row, figure: fn(&Point) -> Bytes, positions: &[f64]) -> Vec<f64>
     held(&points, positions, if row.outcome.failed.is_some() { last } else { f64::INFINITY })
 }
 
-/// Returns the value of the last point up to each position; none before the first point and after `end`.
+/// Returns the value of the last point up to each position; NaN before the first point and after `end`.
 fn held(points: &[(f64, Bytes)], positions: &[f64], end: f64) -> Vec<f64> {
     let mut points = points.iter().peekable();
     let mut value = f64::NAN;

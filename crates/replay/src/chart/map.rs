@@ -1,4 +1,4 @@
-//! A still picture of block maps side by side: addresses over events.
+//! Still picture of block maps side by side: addresses over events.
 
 use super::WIDTH;
 use crate::{BlockMap, MappedBlock};
@@ -13,7 +13,7 @@ const TOP: f64 = 58.0;
 const BOTTOM: f64 = HEIGHT - 52.0;
 const LEFT: f64 = 60.0;
 const GAP: f64 = 70.0;
-/// Number of blocks in the picture of a map: those with most bytes times events.
+/// Number of blocks in the picture of a map: the blocks with the most bytes times events.
 const LARGEST: usize = 1000;
 
 /// Draws maps side by side with equal scales. `colour` chooses the colour of a block by its name.
@@ -78,7 +78,7 @@ impl MapPanel<'_> {
     }
 }
 
-/// Returns the blocks with most bytes times events.
+/// Returns the blocks with the most bytes times events.
 fn largest(blocks: &[MappedBlock]) -> Vec<&MappedBlock> {
     let mut largest: Vec<_> = blocks.iter().collect();
     largest.sort_by_key(|block| std::cmp::Reverse(block.weight()));
@@ -86,7 +86,7 @@ fn largest(blocks: &[MappedBlock]) -> Vec<&MappedBlock> {
     largest
 }
 
-/// Describes how high a map is, and how many of its blocks are shown.
+/// Describes the height of a map, and the number of its blocks that are shown.
 pub(super) fn remark(map: &BlockMap, shown: usize) -> String {
     let (height, all) = (map.height, count(map.all() as u64));
     if shown == map.all() {

@@ -11,11 +11,11 @@ use cubeyard_units::text::percent;
 
 /// Number of holders in a table.
 const HOLDERS: usize = 20;
-/// Number of holders with a colour of their own; others are grey.
+/// Number of holders with a distinct colour; other holders are grey.
 const COLOURED: usize = 6;
 const GREY: &str = "#9aa4af";
 
-/// Draws the sections of one report on its memory.
+/// Draws the memory sections of one report.
 pub(super) fn sections(report: &Report) -> String {
     let moments = [&report.peak, &report.at_failure].into_iter().flatten();
     let moments: String = moments.map(moment).collect();
@@ -81,7 +81,7 @@ fn graph(found: &MemoryUse) -> String {
     flame(&found.heading(), &tree(found))
 }
 
-/// Returns the live bytes by their frames, outermost first.
+/// Returns the live bytes as a tree of frames, outermost first.
 pub(super) fn tree(found: &MemoryUse) -> Node {
     let Held { live, groups, .. } = &found.held;
     let mut root = Node { name: format!("all {live}"), colour: GREY, ..Node::default() };
@@ -110,7 +110,7 @@ fn add(node: &mut Node, path: &[(String, String)], bytes: u64) {
     add(&mut node.children[place], rest, bytes);
 }
 
-/// Orders boxes by their weight, and adds the bytes to their descriptions.
+/// Sorts boxes by weight, and adds the bytes to their descriptions.
 fn finish(node: &mut Node, live: u64) {
     let share = percent(node.weight as f64 / live.max(1) as f64);
     let bytes = cubeyard_units::text::bytes(node.weight);
@@ -122,7 +122,7 @@ fn finish(node: &mut Node, live: u64) {
     node.children.iter_mut().for_each(|child| finish(child, live));
 }
 
-/// Draws the block maps, if they were made.
+/// Draws the block maps, if the report has them.
 fn maps(report: &Report) -> String {
     if report.maps.is_empty() {
         return String::new();
@@ -142,7 +142,7 @@ fn maps(report: &Report) -> String {
     format!("<h3>Blocks over time</h3>\n<p class=\"remark\">{legend}</p>\n{figure}")
 }
 
-/// Returns the heads of a column of names and of columns of numbers.
+/// Returns the table header: one column of names, then columns of numbers.
 pub(super) fn head(columns: &[&str; 6]) -> String {
     let [first, figures @ ..] = columns;
     let figures = figures.map(|name| format!("<th class=\"n\">{name}</th>")).concat();

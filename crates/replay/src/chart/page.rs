@@ -6,7 +6,7 @@ use crate::{COLUMNS, Report, advice};
 use cubeyard_draw::xml::escape;
 use cubeyard_draw::{captioned, cell, flame, header, number, page, section};
 
-/// Style beside that of flame graphs.
+/// Additional style, beside the style of flame graphs.
 const STYLE: &str = ".best{font-weight:700}.failed td{color:var(--bad)}\n";
 
 /// Draws a self-contained page: the advice on all reports, then a chart and a table for each.

@@ -4,21 +4,21 @@ use std::cmp::Reverse;
 
 use super::{Block, extent};
 
-/// Places the blocks with the largest `key` first; among equals, those allocated first.
+/// Places the blocks with the largest `key` first; among equals, the ones allocated first.
 pub(super) fn place(blocks: &[Block], key: impl Fn(&Block) -> u64) -> Vec<u64> {
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     order.sort_by_cached_key(|&index| (Reverse(key(&blocks[index])), blocks[index].start));
     place_in(blocks, &order)
 }
 
-/// Places the blocks in every order and keeps the best; for a handful of blocks. One order is optimal: the blocks
-/// of an optimal plan from the lowest offset up.
+/// Places the blocks in every order and keeps the best result; for a handful of blocks. One order is optimal: the
+/// blocks of an optimal plan, from the lowest offset up.
 pub(super) fn place_in_all_orders(blocks: &[Block]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     let mut best = place_in(blocks, &order);
     let mut turns = vec![0; order.len()];
     let mut at = 1;
-    // Heap's algorithm: each order from the one before by exchanging two.
+    // Heap's algorithm: each order results from the previous one by exchanging two blocks.
     while at < order.len() {
         if turns[at] < at {
             order.swap(at, if at % 2 == 0 { 0 } else { turns[at] });
@@ -38,11 +38,11 @@ pub(super) fn place_in_all_orders(blocks: &[Block]) -> Vec<u64> {
 
 /// Maximum number of blocks for [`place_by_search`], which tries at least 32 orders of them.
 pub(super) const SEARCHED: usize = 128;
-/// Number of pairs of blocks that [`place_by_search`] compares at most, in all orders together.
+/// Maximum number of block pairs that [`place_by_search`] compares, over all orders together.
 const SEARCHED_PAIRS: usize = 1 << 19;
 
-/// Improves the order by size until the extent is the bound: the block at the top is placed earlier, before a random other
-/// one, and the new order is kept unless it is worse.
+/// Improves the order by size until the extent reaches the bound. Each step moves the topmost block to a random earlier
+/// place in the order, and keeps the new order unless it is worse.
 pub(super) fn place_by_search(blocks: &[Block], bound: u64) -> Vec<u64> {
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     order.sort_by_key(|&index| (Reverse(blocks[index].size), blocks[index].start));
@@ -63,13 +63,13 @@ pub(super) fn place_by_search(blocks: &[Block], bound: u64) -> Vec<u64> {
     best
 }
 
-/// Returns the block that ends highest.
+/// Returns the block with the highest end.
 fn top(blocks: &[Block], offsets: &[u64]) -> usize {
     let ends = blocks.iter().zip(offsets).map(|(block, offset)| offset + block.size);
     ends.enumerate().max_by_key(|&(_, end)| end).map_or(0, |(index, _)| index)
 }
 
-/// Moves an entry of the order to a place before its own, or, if it is the first, exchanges it with another one.
+/// Moves an entry of the order to an earlier place; exchanges the first entry with another one.
 fn move_up(order: &mut [usize], entry: usize, random: u64) {
     let place = order.iter().position(|&other| other == entry).unwrap_or(0);
     let to = |count: usize| usize::try_from(random).unwrap_or(0) % count.max(1);
@@ -106,9 +106,9 @@ fn lowest_gap(taken: &[(u64, u64)], size: u64) -> u64 {
     free_from
 }
 
-/// The blocks placed so far, searchable by overlap of lives.
+/// Blocks placed so far, searchable by overlap of lives.
 ///
-/// A complete binary tree over the start times; each node has the latest end below it, so that a subtree of dead
+/// A complete binary tree over the start times. Each node holds the latest end below it, so that a subtree of dead
 /// blocks is skipped.
 struct Placed {
     leaves: usize,
@@ -131,7 +131,7 @@ impl Placed {
         }
     }
 
-    /// Adds the ranges of all placed blocks whose lives overlap that of `block`.
+    /// Adds the ranges of all placed blocks whose lives overlap the life of `block`.
     fn meet(&self, block: &Block, ranges: &mut Vec<(u64, u64)>) {
         self.descend(1, 0, self.leaves, block, ranges);
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::{Block, by_start};
 
-/// End of a wall's life, after every block.
+/// End of the life of a wall, after every block.
 const NEVER: u32 = u32::MAX;
 
 /// Replays the history below a wall at offset `wall`; blocks without room there go above it.
 ///
-/// A block goes to the end of a hole whose neighbour's remaining life is nearest to its own, in half octaves;
-/// among equals into the smallest hole, then the lowest. Blocks that die together leave one hole, and long-lived
-/// ones gather at the two walls.
+/// A block goes to the end of the hole whose neighbour's remaining life is nearest to its own, in half octaves; among
+/// equals into the smallest hole, then the lowest. Blocks that die together leave one hole, and long-lived blocks
+/// gather at the two walls.
 pub(super) fn place(blocks: &[Block], wall: u64) -> Vec<u64> {
     let mut space = Space::new(wall);
     let mut offsets = vec![0; blocks.len()];
@@ -26,7 +26,7 @@ pub(super) fn place(blocks: &[Block], wall: u64) -> Vec<u64> {
     offsets
 }
 
-/// A free range, with the ends of the lives of its neighbours (blocks or walls).
+/// Free range, with the ends of life of its neighbours (blocks or walls).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hole {
     start: u64,
@@ -35,7 +35,7 @@ struct Hole {
     right_dies: u32,
 }
 
-/// Holes by offset, and the end of life of each live block by its offset.
+/// Holes by offset, and the end of life of each live block by offset.
 struct Space {
     wall: u64,
     holes: Vec<Hole>,

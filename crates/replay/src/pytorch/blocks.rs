@@ -1,8 +1,8 @@
 //! Segments of addresses divided into blocks, with search orders.
 //!
-//! A block is used, free or unmapped, and adjacent blocks of a segment are never both free or both unmapped. Three
-//! operations keep that so: [`take`](Blocks::take) makes a block used, [`cut`](Blocks::cut) divides a used one,
-//! and [`settle`](Blocks::settle) makes a used one free or unmapped and joins it with neighbours of the same
+//! A block is used, free or unmapped. Adjacent blocks of a segment are never both free or both unmapped. Three
+//! operations keep this invariant: [`take`](Blocks::take) makes a block used, [`cut`](Blocks::cut) divides a used
+//! block, and [`settle`](Blocks::settle) makes a used block free or unmapped and joins it with neighbours of the same
 //! state.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::ops::Index;
 use super::Pool;
 use cubeyard_units::Bytes;
 
-/// Index of a block in [`Blocks`]; reused after the block was joined to another.
+/// Index of a block in [`Blocks`]; reused after the block is joined to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BlockId(u32);
 
@@ -40,11 +40,11 @@ pub(super) enum State {
     Unmapped,
 }
 
-/// A range of addresses within one segment.
+/// Address range within one segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) pool: Pool,
-    /// Start of its segment.
+    /// Start of the block's segment.
     pub(super) segment: Bytes,
     pub(super) address: Bytes,
     pub(super) size: Bytes,
@@ -63,9 +63,9 @@ impl Block {
 pub(super) struct Blocks {
     slots: Vec<Block>,
     vacant: Vec<BlockId>,
-    /// Free blocks in best-fit order: the smallest first, then the lowest.
+    /// Free blocks in best-fit order: smallest first, then lowest address first.
     free: BTreeSet<(Pool, Bytes, Bytes, BlockId)>,
-    /// Unmapped blocks in the order of addresses.
+    /// Unmapped blocks in address order.
     unmapped: BTreeSet<(Pool, Bytes, BlockId)>,
 }
 
@@ -78,7 +78,7 @@ impl Index<BlockId> for Blocks {
 }
 
 impl Blocks {
-    /// Adds a segment of one free or unmapped block.
+    /// Adds a segment that consists of one free or unmapped block.
     pub(super) fn add_segment(
         &mut self,
         pool: Pool,
@@ -93,7 +93,7 @@ impl Blocks {
         id
     }
 
-    /// Removes a segment that is a single used block.
+    /// Removes a segment that consists of a single used block.
     pub(super) fn remove_segment(&mut self, id: BlockId) {
         debug_assert!(self[id].is_whole_segment() && self[id].state == State::Used);
         self.vacant.push(id);
@@ -144,7 +144,7 @@ impl Blocks {
         rest
     }
 
-    /// Makes a used block free or unmapped, joined with its neighbours of that state.
+    /// Makes a used block free or unmapped, and joins it with its neighbours of that state.
     ///
     /// The joined block keeps the index `id`.
     pub(super) fn settle(&mut self, id: BlockId, state: State) {

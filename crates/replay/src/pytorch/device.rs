@@ -8,7 +8,7 @@ use cubeyard_units::Bytes;
 /// Granule of new address ranges, as seen in PyTorch's own snapshots.
 const REGION: Bytes = Bytes::mib(32);
 
-/// Start of the addresses, which are assigned downwards: far above any sum of sizes in a trace.
+/// End of the address space, which is assigned downwards: far above any sum of sizes in a trace.
 const TOP: Bytes = Bytes::new(1 << 62);
 
 /// Memory and addresses of the simulated driver.
@@ -56,15 +56,15 @@ impl Device {
     }
 }
 
-/// The driver's address space.
+/// Address space of the driver.
 ///
-/// Among free blocks of one size PyTorch takes the one at the lowest address, so that the order in which the
-/// driver assigns addresses changes the reserved bytes, by up to 3 % on our traces. The driver's order is not
-/// documented. Here it is the lowest hole that is large enough, else a new region below all others: of five orders
-/// tried (upwards, downwards, and the lowest, highest or tightest hole) the only one with PyTorch's figures on all
-/// recorded traces. It is also the nearest to two real snapshots, where it puts 96 and 97 % of all pairs of
-/// segments in the recorded order; nearly all others include a segment from the start of the process, when the
-/// addresses still had other holes. For holes left by freed segments it is a guess.
+/// Among free blocks of one size, PyTorch takes the one at the lowest address. So the order in which the driver assigns
+/// addresses changes the reserved bytes, by up to 3 % on our traces. The driver's order is not documented. Here it is
+/// the lowest hole that is large enough, or else a new region below all others. Of five orders tried (upwards,
+/// downwards, and the lowest, highest or tightest hole), it is the only one with PyTorch's figures on all recorded
+/// traces. It is also the nearest to two real snapshots, where it puts 96 and 97 % of all pairs of segments in the
+/// recorded order. Nearly all other pairs include a segment from the start of the process, when the address space still
+/// had other holes. For holes left by freed segments it is a guess.
 #[derive(Debug)]
 pub(super) struct Addresses {
     lowest: Bytes,

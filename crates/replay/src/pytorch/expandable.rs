@@ -1,4 +1,4 @@
-//! Growth by mapping pages into one long range of addresses for each pool.
+//! Growth by mapping pages into one long address range per pool.
 
 use super::blocks::{Block, BlockId, Blocks, State};
 use super::device::Device;
@@ -10,14 +10,14 @@ const UNLIMITED_SPAN: Bytes = Bytes::gib(16 << 10);
 
 /// Segments whose pages are mapped only as needed.
 ///
-/// Pages are counted from the start of their segment. An unmapped block starts and ends at a page, so that mapping
+/// Pages are counted from the start of their segment. An unmapped block starts and ends at a page boundary, so mapping
 /// its low end never meets a mapped page.
 #[derive(Debug)]
 pub(super) struct Expandable;
 
 impl Growth for Expandable {
-    /// A block that precedes unmapped addresses counts with the size to which it could grow, so that it is kept
-    /// for requests that nothing else can hold. Blocks are ordered by present size, hence the search skips such a
+    /// Returns the best fit. A block before unmapped addresses counts with the size to which it could grow, so that it
+    /// is kept for requests that nothing else can hold. Blocks are ordered by current size, so the search skips such a
     /// block in favour of the next larger one.
     fn best_fit(&self, blocks: &Blocks, pool: Pool, size: Bytes) -> Option<BlockId> {
         let mut candidates = blocks.free_from(pool, size);
@@ -80,8 +80,8 @@ fn page(pool: Pool) -> Bytes {
     if pool.large { LARGE_BUFFER } else { SMALL_BUFFER }
 }
 
-/// Returns the lowest unmapped block that, with the unused blocks around it, has addresses for `size`; or the free
-/// block before it, at which to start.
+/// Returns the lowest unmapped block that, with the unused blocks around it, has addresses for `size` bytes; or the
+/// free block before it, if growth starts there.
 fn find_room(blocks: &Blocks, pool: Pool, size: Bytes) -> Option<BlockId> {
     let start = |id: BlockId| {
         let is_free = |previous: &BlockId| blocks[*previous].state == State::Free;
@@ -100,8 +100,8 @@ fn has_room(blocks: &Blocks, first: BlockId, size: Bytes) -> bool {
     room >= size
 }
 
-/// Adds a segment with an eighth more addresses than the device has memory, so that holes between blocks seldom
-/// require a second one.
+/// Adds a segment with an eighth more addresses than the device has memory, so that holes between blocks seldom require
+/// a second segment.
 fn reserve_segment(
     blocks: &mut Blocks,
     device: &mut Device,
@@ -128,7 +128,7 @@ fn map(blocks: &mut Blocks, device: &mut Device, id: BlockId, size: Bytes) -> Op
     Some(())
 }
 
-/// Unmaps the pages that lie wholly in a free block, and releases a segment without mapped pages.
+/// Unmaps the pages that lie entirely in a free block, and releases a segment without mapped pages.
 fn unmap(blocks: &mut Blocks, device: &mut Device, id: BlockId) {
     let Some((before, pages)) = whole_pages(&blocks[id]) else { return };
     blocks.take(id);
@@ -145,7 +145,7 @@ fn unmap(blocks: &mut Blocks, device: &mut Device, id: BlockId) {
     release_segment_if_unmapped(blocks, device, middle);
 }
 
-/// Returns the offset of the first whole page in a block, and the bytes of whole pages from there.
+/// Returns the offset of the first whole page in a block, and the total bytes of whole pages from there on.
 fn whole_pages(block: &Block) -> Option<(Bytes, Bytes)> {
     let page = page(block.pool);
     let offset = block.address - block.segment;

@@ -1,17 +1,17 @@
-//! Growth by default: one segment from the driver after another.
+//! Default growth: one segment from the driver after another.
 
 use super::blocks::{BlockId, Blocks, State};
 use super::device::Device;
 use super::{Growth, LARGE_BUFFER, MIN_BLOCK, Pool, SMALL_BUFFER, SMALL_REQUEST, round_up};
 use cubeyard_units::Bytes;
 
-/// Smallest request that gets a segment of its own.
+/// Smallest request that gets a separate segment.
 const OWN_SEGMENT: Bytes = Bytes::mib(10);
 
 /// Segments of fixed address and size, returned to the driver only when wholly free.
 #[derive(Debug)]
 pub(super) struct Native {
-    /// Size from which on blocks are not split; `None` if all are.
+    /// Minimum size of blocks that are not split; `None` if all blocks are split.
     pub(super) max_split: Option<Bytes>,
 }
 
@@ -25,8 +25,8 @@ impl Growth for Native {
         (!refused).then_some(best)
     }
 
-    /// A large block keeps a remainder of up to 1 MiB: it could serve only requests of the small pool, which never
-    /// search here.
+    /// Returns whether to split off the rest. A large block keeps a remainder of up to 1 MiB: it could serve only
+    /// requests of the small pool, which never search here.
     fn splits(&self, pool: Pool, size: Bytes, rest: Bytes) -> bool {
         let small_enough = self.max_split.is_none_or(|most| size < most);
         if pool.large { small_enough && rest > SMALL_REQUEST } else { rest >= MIN_BLOCK }
@@ -48,8 +48,8 @@ impl Growth for Native {
         if blocks[id].is_whole_segment() { blocks[id].size } else { Bytes::ZERO }
     }
 
-    /// Returns the smallest unsplit block that would do; if none is large enough, the largest ones until they sum to the
-    /// request.
+    /// Releases the smallest unsplit block that is large enough; if there is none, the largest blocks until their sum
+    /// reaches the request.
     fn release_unsplit(
         &self,
         blocks: &mut Blocks,
@@ -83,7 +83,7 @@ impl Growth for Native {
     }
 }
 
-/// Returns a segment of one free block to the device.
+/// Releases a segment that consists of one free block to the device.
 fn release(blocks: &mut Blocks, device: &mut Device, id: BlockId) {
     device.free_segment(blocks[id].address, blocks[id].size);
     blocks.take(id);

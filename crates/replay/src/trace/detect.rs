@@ -11,7 +11,7 @@ use cubeyard_pickle::excerpt;
 use cubeyard_pickle::{self as pickle, Limits};
 use cubeyard_units::Bytes;
 
-/// Reason why a file holds no traces. The message has the line or the byte; the caller adds the name of the file.
+/// Reason why a file holds no traces. The message states the line or the byte; the caller adds the name of the file.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ReadError {
     /// The file is empty.
@@ -20,18 +20,18 @@ pub enum ReadError {
     /// The file is compressed: decompress it first.
     #[error("byte 0: this is gzip; decompress it first")]
     Gzip,
-    /// The file has a known format that holds no trace.
+    /// The file has a known format that does not hold traces.
     #[error("byte 0: this is {what}, which holds no trace: {FORMS}")]
     Foreign {
         /// Name of the format.
         what: &'static str,
     },
-    /// The file begins like no known format.
+    /// The beginning of the file matches no known format.
     #[error("line {line}: a trace does not begin with `{found}`: {FORMS}")]
     Unknown {
-        /// The first line with content.
+        /// Number of the first line with content.
         line: usize,
-        /// Beginning of that line.
+        /// Start of that line.
         found: String,
     },
     /// The file looks like an RMM log, but cannot be read as one.
@@ -53,7 +53,7 @@ pub enum ReadError {
 
 const FORMS: &str = "expected a PyTorch memory snapshot, an RMM log or a script";
 
-/// Beginnings of files that might be mistaken for a trace.
+/// Beginnings of files that could be mistaken for a trace.
 const FOREIGN: [(&[u8], &str); 8] = [
     (b"{", "JSON"),
     (b"[", "JSON"),
@@ -68,19 +68,19 @@ const FOREIGN: [(&[u8], &str); 8] = [
 /// Format of a trace, detected from its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A memory snapshot of PyTorch, a pickle.
+    /// Memory snapshot of PyTorch, a pickle.
     Snapshot,
-    /// A log of RAPIDS RMM.
+    /// Log of RAPIDS RMM.
     Rmm,
-    /// A script as in [`script`].
+    /// Script as in [`script`].
     Script,
 }
 
 impl Form {
     /// Detects the format of a file from its first bytes.
     ///
-    /// Returns `None` if these bytes are blank lines and comments only, so that more are needed. A beginning that
-    /// no trace has is an error.
+    /// Returns `None` if these bytes are only blank lines and comments, so that more are needed. It is an error if no
+    /// trace can begin like this.
     ///
     /// ```
     /// use cubeyard_replay::trace::Form;
@@ -96,7 +96,7 @@ impl Form {
         Ok(form)
     }
 
-    /// Detects the format of a beginning, or of a `whole` file.
+    /// Detects the format of a beginning, or of a complete file if `whole` is set.
     fn of(start: &[u8], whole: bool) -> Result<Option<Self>, ReadError> {
         let text = start.trim_ascii_start();
         if text.is_empty() {
@@ -120,8 +120,8 @@ impl Form {
 
 /// Reads the traces in a file of any format: one for each device.
 ///
-/// `name` becomes the name of the trace; if there are several, each adds its device. `limit` bounds the memory for
-/// `bytes` and for everything read from them.
+/// `name` becomes the name of the trace; if there are several, each name includes its device. `limit` bounds the memory
+/// for `bytes` and for everything read from them.
 pub fn read(name: &str, bytes: &[u8], limit: Bytes) -> Result<Vec<Trace>, ReadError> {
     match Form::of(bytes, true)? {
         Some(Form::Snapshot) => Ok(snapshot::read(name, bytes, limit)?),
@@ -131,7 +131,7 @@ pub fn read(name: &str, bytes: &[u8], limit: Bytes) -> Result<Vec<Trace>, ReadEr
 }
 
 impl ReadError {
-    /// Returns the memory limit that was too low, if that is the error.
+    /// Returns the memory limit that was too low, if this is the cause of the error.
     pub fn memory_limit(&self) -> Option<MemoryLimit> {
         match *self {
             Self::Rmm(RmmError::Memory(limit))
@@ -142,13 +142,13 @@ impl ReadError {
     }
 }
 
-/// Returns whether this begins like a pickled dictionary: with `PROTO` from protocol 2 on, and before that with
-/// the opcodes that create one.
+/// Returns whether the bytes begin like a pickled dictionary: with `PROTO` since protocol 2, and before that with the
+/// opcodes that create a dictionary.
 fn is_pickle(bytes: &[u8]) -> bool {
     matches!(bytes, [0x80, 0..=16, ..] | [b'(', b'd', ..] | [b'}', ..])
 }
 
-/// Returns whether the first line has several columns, among them one of an RMM log.
+/// Returns whether the first line has several columns, including a column of an RMM log.
 fn has_rmm_header(text: &[u8]) -> bool {
     let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let names = || line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
@@ -161,8 +161,8 @@ fn read_script(name: &str, bytes: &[u8], limit: Bytes) -> Result<Trace, ReadErro
     Ok(script::read(name, text, limit)?)
 }
 
-/// Returns whether the first statement is valid; an invalid one means that this is no script at all. Without any
-/// statement a `whole` file is a script, and a beginning may become one.
+/// Returns whether the first statement is valid; an invalid one means that this is not a script. Without any statement,
+/// a `whole` file is a script, and a beginning may become one.
 fn begins_like_a_script(bytes: &[u8], whole: bool) -> Result<bool, ReadError> {
     let lines = (1..).zip(bytes.split(|&byte| byte == b'\n'));
     let mut trimmed = lines.map(|(line, text)| (line, text.trim_ascii()));

@@ -7,7 +7,7 @@ use cubeyard_pickle::MemoryLimit;
 use cubeyard_pickle::{Budget, map_entry};
 use cubeyard_units::Bytes;
 
-/// A [`Trace`] under construction, and the memory left for it.
+/// Trace under construction, and the memory left for it.
 #[derive(Debug)]
 pub(super) struct Recorder {
     trace: Trace,
@@ -19,7 +19,7 @@ impl Recorder {
         Self { trace: Trace { name: name.to_owned(), ..Trace::default() }, budget }
     }
 
-    /// Appends an allocation without a call site; `None` if its number would not fit 32 bits.
+    /// Appends an allocation without a call site; `None` if its number would not fit into 32 bits.
     pub(super) fn allocate(
         &mut self,
         size: Bytes,
@@ -44,7 +44,7 @@ impl Recorder {
     }
 }
 
-/// Numbers streams in the order of their first use.
+/// Assigns numbers to streams in the order of their first use.
 ///
 /// Files often identify a stream by the address of its object in the recorded process.
 #[derive(Debug, Default)]
@@ -71,8 +71,8 @@ impl Streams {
 
 /// Converts the times of a file to microseconds since its first event.
 ///
-/// Threads that log concurrently can swap neighbouring lines, and the wall clock can be set back or pass midnight.
-/// A time before its predecessor counts as equal to it: the order of events is authoritative.
+/// Threads that log concurrently can swap neighbouring lines, and the wall clock can be set back or pass midnight. A
+/// time before its predecessor is replaced by the predecessor's: the order of events is authoritative.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     first_us: Option<u64>,
@@ -80,14 +80,14 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Returns the time to record for an event at `raw_us` of the file's own clock.
+    /// Returns the time to record for an event at `raw_us` on the file's clock.
     pub(super) fn advance(&mut self, raw_us: u64) -> u64 {
         let first = *self.first_us.get_or_insert(raw_us);
         self.latest_us = self.latest_us.max(raw_us.saturating_sub(first));
         self.latest_us
     }
 
-    /// Returns the time of the last event, for one without a time.
+    /// Returns the time of the last event, for an event without a time.
     pub(super) fn latest(&self) -> u64 {
         self.latest_us
     }

@@ -1,13 +1,13 @@
-//! Properties of the allocator that a snapshot was taken of.
+//! Properties of the allocator recorded in a snapshot.
 
 use std::fmt;
 
 use cubeyard_units::Bytes;
 
-/// Properties of the allocator that a snapshot was taken of.
+/// Properties of the allocator recorded in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// The recorded allocator.
+    /// Recorded allocator.
     pub by: RecordedBy,
     /// Peak of the reserved bytes; `None` if history and segments contradict each other.
     pub reserved: Option<Bytes>,
@@ -15,7 +15,7 @@ pub struct Recording {
     pub history: HistoryExtent,
     /// Whether PyTorch had `expandable_segments:True`.
     pub expandable: bool,
-    /// Settings of PyTorch that differ from its defaults and that its models do not support.
+    /// PyTorch settings that differ from the defaults and that its models do not support.
     pub other_settings: Vec<&'static str>,
     /// Requests that failed for lack of memory, in order.
     pub out_of_memory: Vec<OutOfMemory>,
@@ -28,12 +28,12 @@ impl Recording {
     }
 }
 
-/// An allocator that writes snapshots.
+/// Allocator that writes snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedBy {
     /// PyTorch's caching allocator.
     PyTorch,
-    /// The Flex allocator of this project.
+    /// Flex allocator of this project.
     Cubeyard,
 }
 
@@ -49,11 +49,11 @@ impl fmt::Display for RecordedBy {
 /// Extent of the history in a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistoryExtent {
-    /// The whole history, from the first reserved byte.
+    /// Complete history, from the first reserved byte.
     Whole,
     /// No history: only the blocks that were live when the snapshot was taken.
     Missing,
-    /// The end of the history: recording began late, or the ring of entries lost the oldest.
+    /// Only the end of the history: recording began late, or the ring of entries lost the oldest ones.
     Begun {
         /// Live bytes at the start of the history.
         live: Bytes,
@@ -62,18 +62,18 @@ pub enum HistoryExtent {
     },
 }
 
-/// A request that failed for lack of memory.
+/// Request that failed for lack of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Number of events of the trace before it.
+    /// Number of events of the trace before the request.
     pub event: usize,
-    /// Requested size in bytes.
+    /// Requested size.
     pub size: Bytes,
-    /// Number of the stream that requested it.
+    /// Number of the requesting stream.
     pub stream: u32,
-    /// Call site that requested it, 0 if unknown.
+    /// Requesting call site, 0 if unknown.
     pub site: u32,
-    /// Bytes available to the allocator: those it had reserved and those free on the device. `None` if the file
-    /// does not say.
+    /// Bytes available to the allocator: its reserved bytes plus the free bytes of the device. `None` if the file does
+    /// not record them.
     pub capacity: Option<Bytes>,
 }

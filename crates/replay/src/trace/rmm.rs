@@ -6,8 +6,8 @@
 //! - A pointer identifies an allocation until it is freed, and may then be reused.
 //! - `allocate failure` is ignored, and so is a request for zero bytes answered with a null pointer, together with its
 //!   free.
-//! - Times are relative to the first event. A time before its predecessor counts as equal to it, so that after midnight
-//!   the time of a log does not advance until its clock has caught up.
+//! - Times are relative to the first event. A time before its predecessor is replaced by the predecessor's. So after
+//!   midnight, time does not advance until the clock of the log has caught up.
 
 mod field;
 mod write;
@@ -25,7 +25,7 @@ use cubeyard_units::Bytes;
 
 pub use self::write::write;
 
-/// Reason why an RMM log could not be read: correct the file.
+/// Reason why an RMM log could not be read. Correct the file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RmmError {
     /// The header, the first line that is not blank, is missing.
@@ -59,14 +59,14 @@ pub enum RmmError {
         /// Beginning of the field.
         found: String,
     },
-    /// A pointer was allocated while it was live.
+    /// A pointer was allocated while it was already live.
     #[error("line {line}: {pointer:#x} is allocated, but is live since line {since}")]
     AlreadyLive {
         /// Line of the file, from 1.
         line: usize,
         /// Address of the allocation.
         pointer: u64,
-        /// Line that allocated it.
+        /// Line that allocated the pointer.
         since: usize,
     },
     /// A pointer was freed that was not live.
@@ -92,7 +92,7 @@ pub enum RmmError {
         freed: Bytes,
         /// Size according to the allocation.
         allocated: Bytes,
-        /// Line that allocated it.
+        /// Line that allocated the pointer.
         since: usize,
     },
     /// A nonzero size was allocated at the null pointer.
@@ -114,7 +114,7 @@ pub enum RmmError {
     Memory(#[from] MemoryLimit),
 }
 
-/// Reads a whole log as one trace, within `limit` of memory for both.
+/// Reads a whole log as one trace. `limit` bounds the memory for both.
 ///
 /// ```
 /// let log = b"Thread,Time,Action,Pointer,Size,Stream\n\
@@ -129,7 +129,7 @@ pub fn read(name: &str, log: &[u8], limit: Bytes) -> Result<Trace, RmmError> {
     let mut budget = Budget::new(limit, log.len())?;
     let mut lines = lines(log);
     let (line, text) = lines.next().ok_or(RmmError::NoHeader)?;
-    // No more columns than letters; the table of columns grows by doubling.
+    // There are at most as many columns as characters; the table of columns grows by doubling.
     budget.charge(2 * text.len())?;
     let header = Header::parse(line, text)?;
     let mut reader = Reader::new(name, budget);

@@ -1,6 +1,6 @@
 //! Scripts: allocation traces as text, with expectations.
 //!
-//! One statement a line; `#` starts a comment. Sizes and offsets are in bytes, or have the unit `KiB`, `MiB` or
+//! Each line has one statement; `#` starts a comment. Sizes and offsets are in bytes, or have the unit `KiB`, `MiB` or
 //! `GiB`, with or without a space before it.
 //!
 //! ```text
@@ -42,7 +42,7 @@ pub struct Script {
     pub statements: Vec<Statement>,
 }
 
-/// A statement with its line.
+/// Statement with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// Line of the script, from 1.
@@ -54,7 +54,7 @@ pub struct Statement {
 /// Content of one statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// `space`: size of the space that is allocated from.
+    /// `space`: size of the space to allocate from.
     Space(Bytes),
     /// `granule`: power of two of which sizes and offsets are multiples.
     Granule(Bytes),
@@ -82,7 +82,7 @@ pub struct Request {
     pub name: String,
     /// Requested size, not rounded.
     pub size: Bytes,
-    /// Power of two of which the offset must be a multiple.
+    /// Alignment of the offset; a power of two.
     pub align: Option<Bytes>,
     /// Exact offset requested.
     pub at: Option<Bytes>,
@@ -131,7 +131,7 @@ pub enum ScriptError {
         line: usize,
         /// Description of the valid words.
         expected: &'static str,
-        /// The word found.
+        /// Word that was found.
         found: String,
     },
     /// A line ends too early.
@@ -150,24 +150,24 @@ pub enum ScriptError {
         /// Name of the option.
         option: &'static str,
     },
-    /// An alignment or granule is no power of two.
+    /// An alignment or granule is not a power of two.
     #[error("line {line}: `{word}` has to be a power of two, but is {}", size.get())]
     PowerOfTwo {
         /// Line of the script, from 1.
         line: usize,
         /// Statement or option: `align` or `granule`.
         word: &'static str,
-        /// The value given.
+        /// Value that was given.
         size: Bytes,
     },
-    /// A name is given to an allocation while it names another one.
+    /// An allocation gets a name that another live allocation has.
     #[error("line {line}: `{name}` is allocated, but is live since line {since}")]
     AlreadyLive {
         /// Line of the script, from 1.
         line: usize,
         /// Name of the allocation.
         name: String,
-        /// Line that allocated it.
+        /// Line that allocated the other one.
         since: usize,
     },
     /// A free names no live allocation.
@@ -192,7 +192,7 @@ pub enum ScriptError {
 impl Script {
     /// Parses a script, keeping every statement.
     ///
-    /// This takes up to 30 times the memory of the text. [`trace::read`](super::read) keeps no statements and has
+    /// This takes up to 30 times the memory of the text. [`trace::read`](super::read) keeps no statements and supports
     /// a limit.
     ///
     /// ```
@@ -221,7 +221,7 @@ impl Script {
     }
 }
 
-/// Reads the text of a script as a trace, line by line, within `limit` of memory for both.
+/// Reads the text of a script as a trace, line by line. `limit` bounds the memory for both.
 pub(super) fn read(name: &str, text: &str, limit: Bytes) -> Result<Trace, ScriptError> {
     let mut replay = Replay::new(name, Budget::new(limit, text.len())?);
     for (line, text) in (1..).zip(text.lines()) {
@@ -278,7 +278,7 @@ impl Replay {
     }
 }
 
-/// Returns the memory of a live name: its letters, which the heap rounds up to 16, and its entry.
+/// Returns the memory of a live name, in bytes: its characters, which the heap rounds up to 16, and its entry.
 fn live_entry(name: &str) -> usize {
     name.len().next_multiple_of(16) + 16 + map_entry::<String, (TraceId, usize)>()
 }

@@ -4,20 +4,20 @@
 //! `segments` its memory at the end. Both yield a [`Trace`] for each device, with requested sizes:
 //!
 //! - A free has two phases. The program frees with `free_requested`, but the memory is not reused while another stream
-//!   still uses it. So the trace frees at `free_completed`, or at `free_requested` if PyTorch was configured not to record
-//!   the other. A block whose free was not completed when the snapshot was taken stays live.
-//! - The history is a ring: its oldest entries may be lost. A block freed without having been allocated was live at its
-//!   start, and so was a block live at the end without an entry. Those are allocated at time zero, in the order of their
-//!   addresses.
+//!   still uses it. So the trace frees at `free_completed`, or at `free_requested` if PyTorch was configured not to
+//!   record completions. A block whose free was not completed when the snapshot was taken stays live.
+//! - The history is a ring, so its oldest entries may be lost. A block that is freed without an allocation was live at
+//!   the start. So was a block that is live at the end and has no entry. These blocks are allocated at time zero, in
+//!   address order.
 //! - Call sites are numbered from 1 by the file, line and function of their frames. A block that was live at the start
-//!   and freed has 0: only the frames of its free are known.
-//! - The recorded peak is found by walking back from the segments at the end. It covers the history that is left, and is
+//!   and then freed has call site 0: only the frames of its free are known.
+//! - The recorded peak is found by walking back from the segments at the end. It covers the remaining history, and is
 //!   unknown if history and segments contradict each other (they are not recorded at the same moment).
-//! - A history is whole if nothing was reserved at its start. [`Recording`](super::Recording) has this, the settings and
-//!   the requests that failed.
+//! - A history is complete if nothing was reserved at its start. [`Recording`](super::Recording) holds this, the
+//!   settings and the failed requests.
 //!
-//! The same entry may not occur twice. PyTorch writes a dictionary for each; a small file that repeats one could
-//! otherwise be a trace of any length.
+//! The same entry may not occur twice. PyTorch writes a dictionary per entry; otherwise a small file that repeats one
+//! dictionary could yield a trace of any length.
 
 mod cursor;
 mod history;
@@ -41,10 +41,10 @@ use cubeyard_pickle::MemoryLimit;
 use cubeyard_pickle::{self as pickle, Limits, PickleError, Problem};
 use cubeyard_units::Bytes;
 
-/// Reason why a snapshot could not be read. Only a memory limit that was too low can be remedied.
+/// Reason why a snapshot could not be read. The only remedy is for a memory limit that was too low.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SnapshotError {
-    /// The file is no pickle of plain data.
+    /// The file is not a pickle of plain data.
     #[error(transparent)]
     Pickle(PickleError),
     /// The file and everything read from it take more memory than the limit. Raise the limit, or record a shorter
@@ -58,7 +58,7 @@ pub enum SnapshotError {
         part: String,
         /// Description of a valid value.
         expected: &'static str,
-        /// The value found.
+        /// Value that was found.
         found: String,
     },
     /// An entry occurs a second time.
@@ -75,7 +75,7 @@ pub enum SnapshotError {
         /// Address of the allocation.
         address: u64,
     },
-    /// An address is freed that is not live.
+    /// An address is freed while it is not live.
     #[error("{part}: {address:#x} is freed, but is not live")]
     NotLive {
         /// Path of the entry.
@@ -99,8 +99,7 @@ impl From<PickleError> for SnapshotError {
 
 /// Reads a snapshot: one trace for each device with allocations, in order.
 ///
-/// A snapshot without allocations yields no trace. `limit` bounds the memory for the file and for everything read
-/// from it.
+/// A snapshot without allocations yields no trace. `limit` bounds the memory for the file and everything read from it.
 pub fn read(name: &str, bytes: &[u8], limit: Bytes) -> Result<Vec<Trace>, SnapshotError> {
     let budget = &mut Budget::new(limit, bytes.len())?;
     let document = pickle::read_within(bytes, Limits::default().depth, budget)?;

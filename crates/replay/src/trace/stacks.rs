@@ -1,12 +1,12 @@
-//! Call stacks of a recording, and the frame of each that its reader can change.
+//! Call stacks of a recording, and the user frame of each.
 
 use cubeyard_units::Bytes;
 
-/// Parts of paths that belong to Python and to installed packages.
+/// Path fragments of Python and of installed packages.
 const INSTALLED: [&str; 4] = ["site-packages/", "dist-packages/", "lib/python3", "lib64/python3"];
-/// Beginnings of the names of files that a program generates.
+/// Prefixes of generated file names.
 const GENERATED: [&str; 2] = ["<frozen", "<eval_with_key>"];
-/// Parts of PyTorch's own sources, for an installation from a checkout.
+/// Path fragments of PyTorch's own sources, for an installation from a checkout.
 const TORCH: [&str; 10] = [
     "torch/nn/",
     "torch/optim/",
@@ -19,10 +19,10 @@ const TORCH: [&str; 10] = [
     "torch/fx/",
     "torch/functional.py",
 ];
-/// Endings of files of compiled code.
+/// Extensions of compiled source files.
 const COMPILED: [&str; 9] = [".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hpp", ".S"];
 
-/// A frame of a call stack.
+/// Frame of a call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frame<'s> {
     /// Path of the file, as recorded.
@@ -34,14 +34,14 @@ pub struct Frame<'s> {
 }
 
 impl Frame<'_> {
-    /// Returns whether the frame is of compiled code, which PyTorch records with `stacks="all"`.
+    /// Returns whether the frame is in compiled code, which PyTorch records with `stacks="all"`.
     pub fn is_native(&self) -> bool {
         let file = self.file;
         let compiled = COMPILED.iter().any(|ending| file.ends_with(ending));
         file.is_empty() || file.starts_with("??") || compiled || file.contains(".so")
     }
 
-    /// Returns whether the frame is of Python itself or of an installed package.
+    /// Returns whether the frame is in Python itself or in an installed package.
     pub fn is_library(&self) -> bool {
         let has = |part: &&str| self.file.contains(*part);
         let generated = GENERATED.iter().any(|start| self.file.starts_with(start));
@@ -60,13 +60,13 @@ impl Frame<'_> {
     }
 }
 
-/// Call stacks of a recording, by the numbers of their call sites.
+/// Call stacks of a recording, by call site number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallStacks {
     pub(crate) texts: Vec<String>,
-    /// File, line and function of each frame, the texts by their indices.
+    /// File, line and function of each frame, with texts as indices.
     pub(crate) frames: Vec<(u32, i128, u32)>,
-    /// Frames of each call site, innermost first; the first entry is that of call site 0, which has none.
+    /// Frames of each call site, innermost first; entry 0 is for call site 0, which has no frames.
     pub(crate) stacks: Vec<Vec<u32>>,
 }
 
@@ -89,8 +89,8 @@ impl CallStacks {
         })
     }
 
-    /// Returns the frame by which a reader finds an allocation: the innermost outside of installed packages, else the
-    /// innermost. Compiled code counts only if `native`.
+    /// Returns the frame by which a reader finds an allocation: the innermost frame outside installed packages, or else
+    /// the innermost frame. Compiled code counts only if `native` is set.
     pub fn user_frame(&self, site: u32, native: bool) -> Option<Frame<'_>> {
         let mut shown = self.frames(site).filter(|frame| native || !frame.is_native());
         let innermost = shown.next()?;
@@ -98,7 +98,7 @@ impl CallStacks {
         [innermost].into_iter().chain(shown).find(is_user).or(Some(innermost))
     }
 
-    /// Returns the memory that the stacks take.
+    /// Returns the memory that the stacks occupy.
     pub fn memory(&self) -> Bytes {
         let texts: usize =
             self.texts.iter().map(|text| text.capacity() + size_of::<String>()).sum();

@@ -7,14 +7,14 @@ use cubeyard_sim::Time;
 use super::Memory;
 use crate::message::{Access, Direction, RequestId, Rows};
 
-/// A burst on a channel.
+/// Burst on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
-    /// Request that it belongs to.
+    /// Request that the burst belongs to.
     pub request: RequestId,
-    /// Index of its flit in the transfer.
+    /// Index of the burst's flit in the transfer.
     pub flit: u64,
-    /// Number of its channel.
+    /// Number of the burst's channel.
     pub channel: u64,
     /// Direction of the data.
     pub direction: Direction,
@@ -57,7 +57,7 @@ impl Memory {
         let mut last = asked;
         let mut next = 0;
         for (offset, bytes) in rows.segments(from, bytes) {
-            // A burst that one row leaves incomplete also serves the next row, if that begins in it.
+            // A burst at the end of a row also serves the next row, if that row begins within the same burst.
             let (first, end) = ((access.address + offset) / burst, access.address + offset + bytes);
             let bursts = first.max(next)..end.div_ceil(burst);
             next = bursts.end;

@@ -8,7 +8,7 @@ use super::ChannelsSpec;
 use super::rows::{Asking, OpenRows};
 use crate::access::Direction;
 
-/// Occupation of the channels. The time is an argument, so it can be used without an engine.
+/// Occupation of the channels. The time is an argument, so no engine is needed.
 ///
 /// ```
 /// use cubeyard_device::message::Direction;
@@ -39,11 +39,11 @@ pub struct MemoryChannels {
     rows: Option<Box<OpenRows>>,
 }
 
-/// A frequent divisor: most are powers of two, for which a shift is faster.
+/// Frequently used divisor. Most are powers of two, for which a shift is faster.
 #[derive(Clone, Copy, Debug)]
 struct Divisor {
     number: u64,
-    /// Exponent, if it is a power of two.
+    /// Exponent, if the divisor is a power of two.
     power: Option<u32>,
 }
 
@@ -88,8 +88,8 @@ impl MemoryChannels {
     /// Creates channels that are all free.
     ///
     /// # Panics
-    /// If there are none or bursts are empty; if rows are not of whole bursts, or refreshes leave no
-    /// time for a burst ([`RowsSpec::least_interval`](super::RowsSpec::least_interval)).
+    /// If there are no channels or bursts are empty; if rows do not consist of whole bursts, or refreshes leave no time
+    /// for a burst ([`RowsSpec::least_interval`](super::RowsSpec::least_interval)).
     pub fn new(spec: ChannelsSpec) -> Self {
         assert!(spec.channels > 0 && spec.burst_bytes > 0, "a memory of nothing");
         let channels = usize::try_from(spec.channels).expect("a machine has few channels");
@@ -104,7 +104,7 @@ impl MemoryChannels {
         &self.spec
     }
 
-    /// Returns the numbers of the bursts of a range: as many as its length fills, from its first on.
+    /// Returns the burst numbers of a range: its length rounded up to whole bursts, starting at the burst of `address`.
     #[inline]
     pub(super) fn numbers(&self, address: u64, bytes: u64) -> Range<u64> {
         let first = self.burst_bytes.quotient(address);
@@ -123,7 +123,7 @@ impl MemoryChannels {
         channel.take(start, direction, self.spec.burst)
     }
 
-    /// Schedules several bursts, and returns the end of the last; `asked` if there are none.
+    /// Schedules several bursts, and returns the end of the last one; `asked` if there are none.
     #[inline]
     pub(super) fn bursts(
         &mut self,
@@ -153,7 +153,7 @@ impl MemoryChannels {
         (number - self.count.quotient(number) * self.spec.channels) as usize
     }
 
-    /// Returns the time for which each channel has moved data.
+    /// Returns the total data transfer time of each channel.
     pub fn busy(&self) -> impl Iterator<Item = Span> + '_ {
         self.state.iter().map(|channel| channel.busy)
     }

@@ -1,9 +1,9 @@
-//! Banks with open rows and refresh, and the earliest start of a burst that follows from them.
+//! Banks with open rows and refresh, and the resulting earliest start of a burst.
 //!
-//! A channel's bursts go to its banks by address. Burst `n` of the memory is number `c = ⌊n / channels⌋` on
-//! its channel; a row holds `row_bytes / burst_bytes` of these, rows are numbered from 0 upwards, and row `r`
-//! is row `⌊r / banks⌋` of bank `r mod banks`. So neighbours in address share a row, and the rows after
-//! it are in other banks.
+//! A channel's bursts are distributed to its banks by address. Burst `n` of the memory is number `c = ⌊n / channels⌋`
+//! on its channel. A row holds `row_bytes / burst_bytes` of these bursts. Rows are numbered from 0 upwards, and row `r`
+//! is row `⌊r / banks⌋` of bank `r mod banks`. So adjacent addresses share a row, and the following rows are in other
+//! banks.
 
 use cubeyard_sim::{Span, Time};
 
@@ -28,28 +28,28 @@ struct Banks {
 #[derive(Clone, Copy, Debug, Default)]
 struct Bank {
     open: Option<u64>,
-    /// End of the last burst or refresh, from which on the row can be opened or closed.
+    /// End of the latest burst or refresh; the row can be opened or closed from then on.
     free: Time,
 }
 
-/// A burst that requests a channel.
+/// Burst that requests a channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking {
     pub(super) channel: usize,
     /// Number of the burst on its channel, by address.
     pub(super) number: u64,
     pub(super) asked: Time,
-    /// End of the channel's last burst.
+    /// End of the channel's latest burst.
     pub(super) free: Time,
     /// Earliest start, regardless of rows.
     pub(super) start: Time,
 }
 
 impl OpenRows {
-    /// Creates banks that are all closed, with the first refresh an interval away.
+    /// Creates banks that are all closed. The first refresh is due after one interval.
     ///
     /// # Panics
-    /// If there are no banks, rows are not of whole bursts, or refreshes leave no time for a burst.
+    /// If there are no banks, rows do not consist of whole bursts, or refreshes leave no time for a burst.
     pub(super) fn new(spec: RowsSpec, memory: &ChannelsSpec) -> Self {
         let bursts_in_row = spec.row_bytes / memory.burst_bytes;
         let is_whole = bursts_in_row * memory.burst_bytes == spec.row_bytes;
@@ -73,7 +73,7 @@ impl OpenRows {
         let start = loop {
             let Banks { banks, due } = &self.channels[burst.channel];
             let start = burst.start.max(self.row_ready(banks[bank], row, burst.asked));
-            // Beyond the end of simulated time nothing is refreshed, and the time of a refresh would not grow.
+            // There is no refresh beyond the end of simulated time, where the time of a refresh would stop growing.
             if start < *due || start > Time::HORIZON {
                 break start;
             }
@@ -84,7 +84,7 @@ impl OpenRows {
         start
     }
 
-    /// Returns when a row of a bank can be open, if it is requested at `asked`.
+    /// Returns the time at which a row of a bank is open, if it is requested at `asked`.
     fn row_ready(&self, bank: Bank, row: u64, asked: Time) -> Time {
         let from = asked.max(bank.free);
         match bank.open {
@@ -94,8 +94,8 @@ impl OpenRows {
         }
     }
 
-    /// Performs the refresh that is due before this burst: it waits for the burst under way, and for open rows
-    /// to be closed. Of several that came due while the channel was idle, only the last still matters.
+    /// Performs the refresh that is due before this burst. The refresh waits for the current burst, and until open rows
+    /// are closed. Of several refreshes that came due while the channel was idle, only the last one matters.
     fn refresh(&mut self, burst: &Asking) {
         let RefreshSpec { interval, takes } = self.spec.refresh.expect("it is due");
         let Banks { banks, due } = &mut self.channels[burst.channel];

@@ -11,14 +11,14 @@ pub struct ChannelsSpec {
     pub channels: u64,
     /// Time for which a burst occupies its channel.
     pub burst: Span,
-    /// Additional time when the burst before went the other way.
+    /// Additional time when the previous burst had the other direction.
     pub turn_around: Span,
-    /// Banks and rows of each channel. Without them a burst costs the same wherever it lies.
+    /// Banks and rows of each channel; `None` if every burst costs the same.
     pub rows: Option<RowsSpec>,
 }
 
 impl ChannelsSpec {
-    /// Returns the bandwidth of all channels together; none if bursts take no time.
+    /// Returns the total bandwidth of all channels; `None` if bursts take no time.
     pub fn bandwidth(&self) -> Option<Bandwidth> {
         let bytes = u128::from(self.burst_bytes) * u128::from(self.channels) * 1_000_000_000_000;
         let rate = bytes.checked_div(u128::from(self.burst.ps()))?;
@@ -26,18 +26,18 @@ impl ChannelsSpec {
     }
 }
 
-/// Banks of each channel, each with a row that stays open until another is needed or a refresh comes.
+/// Banks of each channel. Each keeps a row open until another row is needed or a refresh comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsSpec {
     /// Number of banks of a channel.
     pub banks: u32,
-    /// Bytes of a channel in one row; a multiple of the burst.
+    /// Bytes of a channel in one row; a multiple of the burst length.
     pub row_bytes: u64,
     /// Time to open a row (tRCD).
     pub activate: Span,
     /// Time to close a row (tRP).
     pub precharge: Span,
-    /// Refresh of the banks; none if they are never refreshed.
+    /// Refresh of the banks; `None` if they are never refreshed.
     pub refresh: Option<RefreshSpec>,
 }
 

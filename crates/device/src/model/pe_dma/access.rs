@@ -11,7 +11,7 @@ use crate::model::mmu::Piece;
 use crate::pe::{Dma, command_of};
 use crate::race::Agent;
 
-/// A mapping that lies in one memory, with the routes there and back.
+/// Mapping that lies in one memory, with the routes there and back.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     mapping: Mapping,
@@ -40,7 +40,7 @@ impl PeDma {
         self.requester.access(Box::new(access), span, context);
     }
 
-    /// Returns the mapping of an address, and remembers it.
+    /// Returns the mapping of an address, and caches it.
     fn known(&mut self, address: u64, node: NodeId) -> Option<Known> {
         if let Some(known) = self.known.find(|known| known.holds(address)) {
             return Some(known.clone());
@@ -53,7 +53,7 @@ impl PeDma {
         Some(known)
     }
 
-    /// Makes an access of several pieces, or to an address that is not mapped.
+    /// Makes an access that has several pieces or an unmapped address.
     fn access_pieces(&mut self, access: &VirtualAccess, context: &mut Context<Message>) {
         let dma = access.dma;
         if dma.bytes == 0 {
@@ -90,7 +90,7 @@ impl PeDma {
         }
     }
 
-    /// Cuts pieces where a slice of the HBM ends, so that each lies in one memory.
+    /// Cuts pieces at the ends of HBM slices, so that each piece lies in one memory.
     fn cut(&self, pieces: Vec<Piece>) -> Vec<Piece> {
         let slice = self.shared.wiring.topology().spec().hbm.slice.get();
         if pieces.iter().all(|piece| is_within_slice(piece, slice)) {
@@ -99,7 +99,7 @@ impl PeDma {
         pieces.iter().flat_map(|piece| within_slices(piece, slice)).collect()
     }
 
-    /// Returns the accesses to the pieces of a translated one.
+    /// Returns the accesses to the pieces of a translated access.
     fn accesses(
         &self,
         whole: &VirtualAccess,
@@ -125,7 +125,7 @@ impl PeDma {
         Ok(accesses)
     }
 
-    /// Returns the access to a piece that begins `moved` bytes into a translated one.
+    /// Returns the access to a piece that begins `moved` bytes into a translated access.
     fn piece(
         &self,
         whole: &VirtualAccess,
@@ -165,7 +165,7 @@ impl PeDma {
         });
     }
 
-    /// Reports that an unmapped access of a program goes to physical addresses.
+    /// Reports an unmapped access of a program that is made to physical addresses.
     fn note_fall(&self, access: &VirtualAccess) {
         let Done::Core(pe, token) = access.done else { return };
         let mut notices = self.shared.notices.borrow_mut();
@@ -189,12 +189,12 @@ impl PeDma {
     }
 }
 
-/// Returns whether a piece lies in one slice of the HBM, or not in the HBM.
+/// Returns whether a piece lies in one slice of the HBM, or outside the HBM.
 fn is_within_slice(piece: &Piece, slice: u64) -> bool {
     piece.to.hbm_offset().is_none_or(|from| from.get() % slice + piece.extent() <= slice)
 }
 
-/// Cuts a piece where a slice of the HBM ends; rows that do not all lie in one slice become pieces of their own.
+/// Cuts a piece at the ends of HBM slices; rows that do not all lie in one slice become separate pieces.
 fn within_slices(piece: &Piece, slice: u64) -> Vec<Piece> {
     let Piece { to, bytes, rows } = *piece;
     let Some(from) = to.hbm_offset().filter(|_| !is_within_slice(piece, slice)) else {
@@ -206,7 +206,7 @@ fn within_slices(piece: &Piece, slice: u64) -> Vec<Piece> {
         while at < length {
             let room = slice - (from.get() + offset + at) % slice;
             let Ok(to) = PhysAddr::from_bits(to.to_bits() + offset + at) else {
-                // It ends where nothing lies, which the lookup of its memory reports.
+                // The piece ends at an invalid address; the lookup of its memory reports the error.
                 return vec![*piece];
             };
             let bytes = room.min(length - at);

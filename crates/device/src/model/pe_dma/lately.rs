@@ -2,7 +2,7 @@
 
 const FEW: usize = 4;
 
-/// The last few results of lookups: few are in use at once, and each is looked up often.
+/// Cache of the last few lookups. Few results are in use at once, and each is looked up often.
 #[derive(Clone, Debug)]
 pub(super) struct Lately<T> {
     things: [Option<T>; FEW],
@@ -21,7 +21,7 @@ impl<T> Lately<T> {
         self.things.iter().flatten().find(|thing| is(thing))
     }
 
-    /// Keeps one more entry, in place of the oldest.
+    /// Adds an entry in place of the oldest.
     pub(super) fn keep(&mut self, thing: T) {
         self.things[self.next] = Some(thing);
         self.next = (self.next + 1) % FEW;

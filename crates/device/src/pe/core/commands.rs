@@ -1,4 +1,4 @@
-//! Instructions of a program, as its core reads them.
+//! Instructions of a program, as read by its core.
 
 use std::rc::Rc;
 
@@ -9,26 +9,26 @@ use crate::pe::{Command, Instruction, Instructions, Program, Strips};
 /// Source of a core's instructions.
 #[derive(Debug)]
 pub(super) enum Commands {
-    /// They are known from the beginning.
+    /// Instructions that are known in advance.
     Known {
         all: Rc<Instructions>,
         /// Index of the next instruction.
         next: usize,
-        /// It and some after it, each at its index modulo their number. They are read together, because no
+        /// Next instruction and some after it, each at its index modulo `AHEAD`. They are read together, because no
         /// cache holds all instructions of all cores.
         ahead: [Packed; AHEAD],
     },
-    /// The program is asked for each.
+    /// Instructions that the program is asked for one by one.
     Asked {
-        /// The last commands, each at its number modulo a power of two.
+        /// Most recent commands, each at its number modulo a power of two.
         kept: Box<[Option<Command>]>,
-        /// The command that waits for a place in the window.
+        /// Command that waits for a place in the window.
         held: Option<Command>,
     },
 }
 
 impl Commands {
-    /// Returns the instructions of a program, whose last `kept` commands, a power of two, can be looked up.
+    /// Returns the instructions of a program. Its last `kept` commands (a power of two) can be looked up.
     pub(super) fn new(program: &dyn Program, kept: usize) -> Self {
         match program.instructions() {
             Some(all) => {
@@ -40,13 +40,13 @@ impl Commands {
         }
     }
 
-    /// Returns whether the next instruction is known to be a command, which then waits for a place.
+    /// Returns whether the next instruction is known to be a command. The command then waits for a place in the window.
     pub(super) fn is_next(&self) -> bool {
         let Self::Known { next, ahead, .. } = self else { return false };
         ahead[next % AHEAD].is_command()
     }
 
-    /// Returns the next instruction. A command of a program that is asked waits for a place.
+    /// Returns the next instruction. A command that the program was asked for waits for a place in the window.
     pub(super) fn ask(&mut self, program: &mut dyn Program) -> Result<Option<Instruction>, String> {
         match self {
             Self::Known { all, next, ahead } => {
@@ -61,7 +61,7 @@ impl Commands {
         }
     }
 
-    /// Gives the command that waits for a place its number.
+    /// Assigns its number to the command that waits for a place in the window.
     pub(super) fn place(&mut self, id: CommandId) -> Packed {
         match self {
             Self::Known { all, next, ahead } => advance(all, next, ahead),
@@ -75,7 +75,7 @@ impl Commands {
         }
     }
 
-    /// Returns a command in full.
+    /// Returns a command in unpacked form.
     pub(super) fn unpack(&self, id: CommandId, packed: Packed) -> Command {
         match self {
             Self::Known { all, .. } => match all.unpack(packed) {
@@ -94,7 +94,7 @@ impl Commands {
         }
     }
 
-    /// Returns a computation of the list of known instructions.
+    /// Returns a computation from the list of known instructions.
     pub(super) fn strips(&self, place: u32) -> Strips {
         let Self::Known { all, .. } = self else { unreachable!("only packed ones are in a list") };
         *all.strips(place)
@@ -105,7 +105,7 @@ fn asked(kept: &[Option<Command>], id: CommandId) -> &Command {
     kept[id as usize & (kept.len() - 1)].as_ref().expect("it is under way")
 }
 
-/// Returns the next instruction, and moves on.
+/// Returns the next instruction, and advances.
 fn advance(all: &Rc<Instructions>, next: &mut usize, ahead: &mut [Packed; AHEAD]) -> Packed {
     let packed = ahead[*next % AHEAD];
     *next += 1;
@@ -115,7 +115,7 @@ fn advance(all: &Rc<Instructions>, next: &mut usize, ahead: &mut [Packed; AHEAD]
     packed
 }
 
-/// Reads the next instructions. Apart, because few calls of `advance` need it.
+/// Reads the next instructions. A separate function, because few calls of `advance` need it.
 #[inline(never)]
 fn read(all: &Rc<Instructions>, from: usize, into: &mut [Packed; AHEAD]) {
     all.read(from, into);

@@ -1,4 +1,4 @@
-//! The compute engine, or the two of GEMM and MATH.
+//! The compute engine, or the separate engines of GEMM and MATH.
 
 use cubeyard_sim::{Span, Time};
 
@@ -9,11 +9,11 @@ use crate::pe::packed::Packed;
 use crate::pe::strips::ComputeStages;
 use crate::pe::{CommandId, CommandPart, OpCause, OpRecord, OpUnit, Strips, Work};
 
-/// Paths from and to the TCM of each engine.
+/// Paths of each engine from and to the TCM.
 const PATHS: [[OpUnit; 2]; 2] =
     [[OpUnit::Fetch, OpUnit::Keep], [OpUnit::MathFetch, OpUnit::MathKeep]];
 
-/// A compute engine: its stages, and the last record of each.
+/// Compute engine: its stages, and the last record of each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ComputeEngine {
     stages: ComputeStages,
@@ -27,7 +27,7 @@ impl ComputeEngine {
 }
 
 impl Run {
-    /// Carries out the computations of an engine whose beginning is known.
+    /// Carries out the computations of an engine whose start times are known.
     pub(super) fn compute(&mut self, engine: usize) {
         while let Some(id) = self.front(engine) {
             let index = self.slot(id).next(engine);
@@ -56,12 +56,12 @@ impl Run {
         if self.is_separate && unit == OpUnit::Math { VECTOR } else { COMPUTE }
     }
 
-    /// Returns the engine of a computation of the list.
+    /// Returns the engine of a computation in the list.
     pub(super) fn engine_at(&self, place: u32) -> usize {
         if self.is_separate { self.engine(self.commands.strips(place).unit) } else { COMPUTE }
     }
 
-    /// Returns the first part of a pipeline for each unit, beyond the last if there is none.
+    /// Returns the first part of a pipeline for each unit; the number of parts if the unit has none.
     pub(super) fn first_parts(&self, id: CommandId, computations: u32) -> [u32; 4] {
         if !self.is_separate {
             return [0, 0, 0, computations];
@@ -70,7 +70,7 @@ impl Run {
         [0, first(COMPUTE), 0, first(VECTOR)]
     }
 
-    /// Returns the index of an engine's computation after one of its own.
+    /// Returns the index of the engine's next computation after `index`.
     fn computation_after(&self, id: CommandId, engine: usize, index: u32) -> u32 {
         match &self.slot(id).pipelined {
             Some(pipelined) if pipelined.is_mixed => {
@@ -87,7 +87,8 @@ impl Run {
         (first..total).find(is_its).unwrap_or(total)
     }
 
-    /// A computation and when it can begin, or the command that it waits for: another, or more of its own.
+    /// Returns a computation and the earliest time at which it can begin, or the command that it waits for, which may
+    /// be its own.
     fn next_computation(&self, id: CommandId, index: u32) -> Result<(Latest, Strips), CommandId> {
         let mut ready = self.ready(id)?;
         let Some(pipelined) = &self.slot(id).pipelined else {
@@ -103,7 +104,7 @@ impl Run {
         Ok((ready, pipeline.compute(index)))
     }
 
-    /// The computation that a command is, and no pipeline.
+    /// Returns the computation of a command that is not a pipeline.
     fn computation(&self, id: CommandId) -> Strips {
         match (self.packed(id), self.long(id)) {
             (Packed::Compute(place, _), _) => self.commands.strips(place),
@@ -112,8 +113,8 @@ impl Run {
         }
     }
 
-    /// Streams a computation through the stages of an engine. Returns when it is done, and when its operands are
-    /// fetched.
+    /// Streams a computation through the stages of an engine. Returns the times at which it is done and at which its
+    /// operands are fetched.
     fn stream(
         &mut self,
         engine: usize,
@@ -135,12 +136,12 @@ impl Run {
         }
         let mut records = self.engines[place].records;
         let each = [strips.fetch, strips.work, strips.store];
-        // When the first strip came, and when the last; what each of these was up to.
+        // Arrival times of the first and the last strip, each with its cause.
         let (mut first, mut last) = (ready, ready);
         for (stage, (unit, done)) in units.into_iter().zip(stages).enumerate() {
             let busy = Latest::new(free[stage], OpCause::Unit, records[stage]);
             let began = first.or(busy.time, busy.cause, busy.record);
-            // A stage that has nothing to do has no record: what it waits for is what others wait for.
+            // A stage without work has no record: its cause of delay is passed on to the next stage.
             if each[stage] == Span::ZERO {
                 (first, last) = (began, last.or(began.time, began.cause, began.record));
                 records[stage] = last.record.into();

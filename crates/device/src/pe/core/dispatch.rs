@@ -62,7 +62,7 @@ impl Run {
         }
     }
 
-    /// Reports something that orders commands to the race detector.
+    /// Reports an event that orders commands to the race detector.
     pub(super) fn tell<T>(
         &self,
         what: impl FnOnce(&mut Races, RequestId, NodeId) -> T,
@@ -81,8 +81,8 @@ impl Run {
         self.cpu = Latest::new(self.cpu.time, OpCause::Dispatch, record);
     }
 
-    /// Returns when a command was done; none if it is not. Those before the window were done before the last
-    /// dispatch.
+    /// Returns the completion time of a command; `None` while it is pending. Commands before the window were done
+    /// before the last dispatch.
     fn done(&self, id: CommandId) -> Option<Latest> {
         if u64::from(id) + u64::from(self.window) < u64::from(self.next) || id >= self.next {
             return Some(Latest::default());
@@ -90,7 +90,7 @@ impl Run {
         self.end_of(id).done_at()
     }
 
-    /// Returns the command that must be done before the next fits into the window, if the window is full.
+    /// Returns the command that must be done before the next command fits into the window, if the window is full.
     fn before_place(&self) -> Option<CommandId> {
         self.next.checked_sub(self.window).filter(|&before| !self.end_of(before).is_done)
     }

@@ -12,13 +12,13 @@ use crate::message::{Buffer, Done, Message, PeDmaMessage, Slice, Unwritten, Virt
 use crate::pe::packed::Packed;
 use crate::pe::{CommandId, CommandPart, Dma, OpCause, OpUnit, Work};
 
-/// Read or write engines of the DMA.
+/// DMA engines of one direction, read or write.
 #[derive(Debug, Default)]
 pub(super) struct DmaUnit {
     pub(super) under_way: Vec<Flight>,
-    /// End of the last access that was done.
+    /// End of the most recently completed access.
     last: RecordedTime,
-    /// Start of the last access that was begun, and the record that it had waited for.
+    /// Start of the most recently begun access, and the record that it waited for.
     begun: RecordedTime,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Flight {
 }
 
 impl Run {
-    /// Begins the accesses that can begin now, and sets an alarm for the next.
+    /// Begins the accesses that can begin now, and sets an alarm for the next one.
     pub(super) fn dma(&mut self, kind: usize, engines: u32, context: &mut Context<Message>) {
         let unit = usize::from(kind == STORE);
         while let Some(id) = self.front(kind) {
@@ -64,7 +64,7 @@ impl Run {
         }
     }
 
-    /// Returns when an access can begin, or the command that it waits for, which may be its own.
+    /// Returns the earliest time at which an access can begin, or the command that it waits for, which may be its own.
     fn access_ready(&self, id: CommandId, kind: usize, index: u32) -> Result<Latest, CommandId> {
         let Some(pipelined) = &self.slot(id).pipelined else { return self.ready(id) };
         let (pipeline, is_load) = (self.pipeline(id), kind == LOAD);
@@ -90,7 +90,7 @@ impl Run {
         }
     }
 
-    /// Returns the buffer of an access in data mode, or the error of the program.
+    /// Returns the buffer of an access in data mode, or the program's error.
     fn buffer(
         &mut self,
         id: CommandId,
@@ -178,8 +178,8 @@ impl Run {
 }
 
 impl DmaUnit {
-    /// Returns the cause of the delay of an access that could have begun before now. The engines serve accesses
-    /// in order, so it is the cause of the one before, or the end of one that held an engine.
+    /// Returns the cause of the delay of an access that could have begun earlier. The engines serve accesses in order,
+    /// so it is the cause of the previous access's delay, or the end of an access that occupied an engine.
     fn held_up(&self, now: Time) -> Latest {
         let by = if self.begun.time == now { self.begun } else { self.last };
         Latest::new(now, OpCause::Unit, by.record)
@@ -188,12 +188,12 @@ impl DmaUnit {
 
 const STORE_BIT: u64 = 1 << 63;
 
-/// Returns the number of an access under way, which contains its command and direction.
+/// Returns the number of an access in flight, which contains its command and direction.
 fn token(command: CommandId, unit: usize, index: u32) -> u64 {
     u64::from(command) << 31 | u64::from(index) | if unit == 1 { STORE_BIT } else { 0 }
 }
 
-/// Returns the command of an access by its token.
+/// Returns the command of an access, given its token.
 pub(crate) fn command_of(token: u64) -> CommandId {
     CommandId::try_from((token & !STORE_BIT) >> 31).expect("made from a command")
 }

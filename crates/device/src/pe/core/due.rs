@@ -1,9 +1,9 @@
-//! Units of a core that may have something to do.
+//! Units of a core that may be able to proceed.
 
 use super::CommandId;
 
-/// Units whose inputs may have changed since they last ran, and the commands that the others wait for. A unit
-/// that is not due would find nothing new.
+/// Units whose inputs may have changed since they last ran, and the commands that the other units wait for. A unit that
+/// is not due would find nothing new.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {
     /// Bit mask of the units that are due.
@@ -15,10 +15,10 @@ pub(super) struct Due {
 }
 
 pub(super) const LOAD: usize = 0;
-/// The compute engine that GEMM and MATH share, or that of GEMM.
+/// Compute engine shared by GEMM and MATH, or the separate engine of GEMM.
 pub(super) const COMPUTE: usize = 1;
 pub(super) const STORE: usize = 2;
-/// The compute engine of MATH, if it has one of its own.
+/// Separate compute engine of MATH, if there is one.
 pub(super) const VECTOR: usize = 3;
 pub(super) const SEND: usize = 4;
 /// Choice of the port for messages from any of several PEs.
@@ -29,7 +29,7 @@ pub(super) const UNITS: usize = 8;
 
 const _: () = assert!(UNITS == u8::BITS as usize, "a bit for each unit");
 
-/// No command has this number: they are fewer.
+/// Number that no command has, because there are fewer commands.
 const NOTHING: CommandId = CommandId::MAX;
 
 impl Default for Due {
@@ -55,7 +55,7 @@ impl Due {
         is_due
     }
 
-    /// Lets a unit wait for the end of a command.
+    /// Makes a unit wait for the end of a command.
     pub(super) fn wait(&mut self, unit: usize, command: CommandId) {
         if self.after[unit] == NOTHING {
             self.after[unit] = command;
@@ -64,7 +64,7 @@ impl Due {
         }
     }
 
-    /// Makes the units due that wait for a command that is done.
+    /// Makes due the units that wait for a completed command.
     pub(super) fn done(&mut self, command: CommandId) {
         let waiting = self.after.iter().enumerate().filter(|(_, after)| **after == command);
         let bits = waiting.fold(0, |bits, (unit, _)| bits | 1 << unit);

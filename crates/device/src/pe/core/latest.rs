@@ -15,7 +15,7 @@ pub(super) struct Latest {
 
 const _: () = assert!(size_of::<Latest>() == 16, "each slot has two");
 
-/// Index of a record, if records are kept, in half the size of an `Option`.
+/// Index of a record, if records are kept; half the size of an `Option`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept(u32);
 
@@ -44,7 +44,7 @@ impl Latest {
         Self { time, record: record.into(), cause }
     }
 
-    /// Returns the later of two times; this one, if they are equal.
+    /// Returns the later of two times; `self` if they are equal.
     pub(super) fn or(self, time: Time, cause: OpCause, record: impl Into<Kept>) -> Self {
         if time > self.time { Self::new(time, cause, record) } else { self }
     }

@@ -17,7 +17,7 @@ use crate::pe::{
 };
 use receive::Reading;
 
-/// Bit in the token of a slot that is read.
+/// Token bit of a read from a slot.
 pub(super) const SLOT_BIT: u64 = 1 << 62;
 
 /// Messages of a program.
@@ -28,12 +28,12 @@ pub(super) struct Messages {
     last_sent: Option<u32>,
     /// Ports that commands of this program wait for.
     wanted: Vec<PortId>,
-    /// Commands that wait for a message of one of several ports, in order.
+    /// Commands that wait for a message from one of several ports, in order.
     undecided: Vec<CommandId>,
-    /// Port of the last message of these.
+    /// Port of the most recent message received by such a command.
     last_any: Option<PortId>,
     reading: Vec<Reading>,
-    /// Commands that free slots and wait for the last users of these.
+    /// Commands that free slots and wait for the last users of these slots.
     releasing: Vec<CommandId>,
 }
 
@@ -61,11 +61,11 @@ impl Core {
         self.ports.install(ports, |pe| topology.pe_dma(pe))
     }
 
-    /// Takes a message into a slot, and returns whether the program may have waited for it.
+    /// Puts a message into a slot, and returns whether the program may have waited for it.
     pub(crate) fn arrived(&mut self, arrival: Arrival, context: &Context<Message>) -> bool {
         let port = self.ports.get_mut(arrival.port).expect("messages are sent to ports that are");
         let Arrival { bytes, format, slot, data, record, .. } = arrival;
-        // The TCM must still be written; a memory has been.
+        // A message in the TCM is still to be written; a message in a memory has been.
         let write = self.shared.wiring.topology().spec().pe.core.tcm_write;
         let at = match port.spec.memory {
             SlotMemory::Tcm => context.now() + write.span(bytes),
@@ -80,11 +80,11 @@ impl Core {
         if !run.messages.undecided.is_empty() {
             run.due.add(ANY);
         }
-        // The alarm of a memory comes before or after those of the core at the same instant.
+        // The alarm of a memory may come before or after the core's own alarms at the same instant.
         !run.due.is_empty() || port.spec.memory != SlotMemory::Tcm
     }
 
-    /// Takes a credit, and returns whether the program may have waited for it.
+    /// Receives a credit, and returns whether the program may have waited for it.
     pub(crate) fn credit(&mut self, port: PortId, record: Option<u32>) -> bool {
         let Some(port) = self.ports.get_mut(port) else { return false };
         port.credits += 1;
@@ -96,7 +96,7 @@ impl Core {
         starved
     }
 
-    /// Returns port, slot and length of each message that was not received.
+    /// Returns the port, the slot and the length in bytes of each unreceived message.
     pub(crate) fn unreceived(&self) -> impl Iterator<Item = (PortSpec, u32, u64)> {
         self.ports.all().iter().flat_map(|port| {
             port.arrived.iter().map(|arrived| (port.spec, arrived.slot, arrived.bytes))
@@ -108,7 +108,7 @@ impl Core {
         self.ports.get(port)?.senders.get(slot as usize).copied()
     }
 
-    /// Resets all ports as when they were installed. No message may be on its way.
+    /// Resets all ports to their state after installation. No message may be on its way.
     pub(crate) fn reset_ports(&mut self) {
         self.shared.races.with(|races| {
             let ports = self.ports.all().iter();
@@ -117,7 +117,7 @@ impl Core {
         self.ports.reset();
     }
 
-    /// Removes the waits of a program that failed.
+    /// Removes the waits of a failed program from the ports.
     pub(super) fn leave_ports(&mut self, run: &Run) {
         for &port in &run.messages.wanted {
             if let Some(port) = self.ports.get_mut(port) {
@@ -160,7 +160,8 @@ impl Run {
         }
     }
 
-    /// Issues a command whose message stays in its slot. Only a slot in the TCM can be held: engines read nothing else.
+    /// Issues a command whose message stays in its slot. Only a slot in the TCM can be held, because engines read no
+    /// other memory.
     pub(super) fn issue_in_slot(
         &mut self,
         id: CommandId,
@@ -183,7 +184,7 @@ impl Run {
         self.due.add(RECEIVE);
     }
 
-    /// Returns the use of a message that stays in its slot; none if the command copies it.
+    /// Returns the use of a message that stays in its slot; `None` if the command copies the message.
     fn slot_use(&self, id: CommandId) -> Option<SlotUse> {
         match self.long(id) {
             Some(&Work::ReceiveInSlot(_, usage)) => Some(usage),
@@ -191,8 +192,7 @@ impl Run {
         }
     }
 
-    /// Returns the message that a command sends or receives, and whether it receives; none while its port is to be
-    /// chosen.
+    /// Returns the message that a command sends or receives, and whether it receives; `None` until its port is chosen.
     fn message(&self, id: CommandId) -> Option<(PortMessage, bool)> {
         match (self.packed(id), self.long(id)) {
             (Packed::Send(message, _), _) | (_, Some(&Work::Send(message))) => {
@@ -209,7 +209,7 @@ impl Run {
         }
     }
 
-    /// Returns the port of a message; fails the program if there is none or the slots are too short.
+    /// Returns the port of a message. Fails the program if there is no such port or its slots are too short.
     fn port<'p>(
         &mut self,
         id: CommandId,

@@ -3,10 +3,11 @@
 use super::slot::Slot;
 use super::{CommandId, Run};
 
-/// Commands with parts to begin, in the order of dispatch. The slots link them, so a queue needs no memory.
+/// Commands with parts to begin, in the order of dispatch. They are linked through their slots, so a queue allocates no
+/// memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Queue {
-    /// First and last command, unless it is empty.
+    /// First and last command; `None` if the queue is empty.
     ends: Option<[CommandId; 2]>,
 }
 

@@ -1,4 +1,4 @@
-//! A program under way on a core.
+//! A program running on a core.
 
 use std::rc::Rc;
 
@@ -17,8 +17,8 @@ use crate::message::{Message, RequestId};
 use crate::pe::{ALARM, CommandId, CommandPart, CoreReport, OpRecord, OpUnit, Program};
 use crate::topology::ComputeEngines;
 
-/// A program under way. Frequently used fields come first, and close together: a machine has many cores, and
-/// caches do not hold them all.
+/// Running program. Frequently used fields come first and close together: a machine has many cores, and caches do not
+/// hold all of them.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Run {
@@ -26,16 +26,16 @@ pub(super) struct Run {
     /// Bit mask of the units that have an alarm.
     pub(super) alarmed: u8,
     pub(super) state: State,
-    /// Number of commands that are not done.
+    /// Number of pending commands.
     pub(super) open: usize,
     pub(super) next: CommandId,
-    /// Largest number of commands under way.
+    /// Largest number of commands in flight.
     pub(super) window: u32,
-    /// Alarms of the units, [`Time::NEVER`] where none is set; that of `PE_CPU` is for the end.
+    /// Alarms of the units; [`Time::NEVER`] where none is set. The alarm of `PE_CPU` is for the end.
     pub(super) alarms: [Time; UNITS],
-    /// The last commands, each at its number modulo a power of two, at least the window.
+    /// Most recent commands, each at its number modulo the length: a power of two, at least the window.
     pub(super) slots: Box<[Slot]>,
-    /// Ends of the last commands, at least twice the window: a dependency may have left the window since.
+    /// Ends of the most recent commands, at least twice the window: a dependency may have left the window since.
     pub(super) ends: Box<[CommandEnd]>,
     /// Time at which `PE_CPU` can dispatch again, and its cause.
     pub(super) cpu: Latest,
@@ -55,7 +55,7 @@ pub(super) struct Run {
     pub(super) has_data: bool,
     pub(super) logs: bool,
     pub(super) watched: bool,
-    /// Whether GEMM and MATH are two engines.
+    /// Whether GEMM and MATH have separate engines.
     pub(super) is_separate: bool,
     pub(super) engines: [ComputeEngine; 2],
     pub(super) report: CoreReport,
@@ -65,11 +65,11 @@ pub(super) struct Run {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
     Going,
-    /// Waits for a command to be done.
+    /// Waiting for a command to be done.
     Waiting(CommandId),
-    /// Waits for all commands to be done.
+    /// Waiting for all commands to be done.
     Fenced,
-    /// Waits for a place in the window for the next command.
+    /// Waiting for a place in the window for the next command.
     Holding,
     Ended,
     Failed,
@@ -156,8 +156,7 @@ impl Run {
         self.last.time.max(self.cpu.time)
     }
 
-    /// Takes the alarms that are due. Receivers share one alarm for several ports, so they are made due at any
-    /// alarm.
+    /// Takes the alarms that are due. Receivers share one alarm for several ports, so every alarm makes them due.
     pub(super) fn hear_alarms(&mut self, now: Time) {
         let mut left = self.alarmed;
         while left != 0 {
@@ -174,7 +173,7 @@ impl Run {
         }
     }
 
-    /// Sets the alarm of a unit. Alarms of one instant share one event.
+    /// Sets the alarm of a unit. Alarms at the same instant share one event.
     pub(super) fn set_alarm(&mut self, unit: usize, time: Time, context: &mut Context<Message>) {
         if !self.alarms.contains(&time) {
             context.wake_after(time - context.now(), ALARM);
@@ -194,7 +193,7 @@ impl Run {
         self.abort();
     }
 
-    /// Lets no command begin any more.
+    /// Stops any further command from beginning.
     pub(super) fn abort(&mut self) {
         self.state = State::Failed;
         self.queues = Default::default();
@@ -206,7 +205,7 @@ impl Run {
         }
     }
 
-    /// Records an operation that was up to its unit from its start to its end, if operations are kept.
+    /// Records an operation that depended on its unit alone from start to end, if operations are kept.
     pub(super) fn record(
         &self,
         command: CommandId,

@@ -1,4 +1,4 @@
-//! Commands under way, with their dependencies and ends.
+//! Commands in flight, with their dependencies and ends.
 
 use cubeyard_sim::Time;
 
@@ -8,24 +8,24 @@ use super::{COMPUTE, DISPATCH, LOAD, Run, STORE, VECTOR};
 use crate::pe::packed::Packed;
 use crate::pe::{Command, CommandId, Dependencies, OpCause, Pipeline, Work};
 
-/// Number of kept times of a pipeline's parts beyond which old ones are forgotten.
+/// Number of kept part times of a pipeline above which old ones are discarded.
 const KEPT: usize = 64;
 
-/// A command under way.
+/// Command in flight.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Slot {
     pub(super) packed: Packed,
-    /// Progress of a pipeline; other commands have one part. Boxed, because pipelines are few.
+    /// Progress of a pipeline; `None` for other commands, which have one part. Boxed, because pipelines are rare.
     pub(super) pipelined: Option<Box<Pipelined>>,
-    /// Next command in its queue; a pipeline may be in several.
+    /// Next command in the queue. A pipeline may be in several queues.
     pub(super) follower: CommandId,
 }
 
 const _: () = assert!(size_of::<Slot>() == 64, "a line of the cache: a core goes through many");
 
-/// End of a command, if it is done; before that, the time at which dispatch allowed it to begin, or the end of
-/// the pipeline's latest part.
+/// End of a command, if it is done. Before that: the time at which dispatch allowed it to begin, or the end of the
+/// pipeline's latest part.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CommandEnd {
     time: Time,
@@ -53,7 +53,7 @@ impl CommandEnd {
 /// Progress of the parts of a pipeline.
 #[derive(Debug)]
 pub(super) struct Pipelined {
-    /// Time at which dispatch allowed a part to begin.
+    /// Time at which dispatch allowed the parts to begin.
     issued: Latest,
     /// Progress of loads, computations and stores.
     pub(super) parts: [Progress; 3],
@@ -61,17 +61,17 @@ pub(super) struct Pipelined {
     pub(super) fetched: Progress,
     /// Commands that must be done before a computation or a store.
     before: Dependencies,
-    /// Number of parts that are not done.
+    /// Number of pending parts.
     left: u32,
-    /// Whether both compute engines have parts of it.
+    /// Whether the pipeline has parts for both compute engines.
     pub(super) is_mixed: bool,
-    /// Index of the next part that each unit begins, the number of parts if there is none.
+    /// Index of the next part for each unit; the number of parts if there is none.
     next: [u32; 4],
-    /// Next commands in the queues of the units.
+    /// Next command in the queue of each unit.
     pub(super) followers: [CommandId; 4],
 }
 
-/// Returns the kind of the parts of a unit: both engines compute.
+/// Returns the kind of a unit's parts; both engines have computations.
 pub(super) fn kind_of(unit: usize) -> usize {
     if unit == VECTOR { COMPUTE } else { unit }
 }
@@ -90,7 +90,7 @@ impl Pipelined {
         Box::new(Self { issued, parts, fetched, before, left, is_mixed, next, followers })
     }
 
-    /// Returns the next part that a unit begins; none if it has begun all.
+    /// Returns the next part that a unit begins; `None` if all have begun.
     fn next(&self, unit: usize) -> Option<u32> {
         Some(self.next[unit]).filter(|next| *next < self.parts[kind_of(unit)].total)
     }
@@ -106,7 +106,7 @@ impl Slot {
         self.pipelined.as_ref().map_or(0, |pipelined| pipelined.next[unit])
     }
 
-    /// Begins the next part of a unit, with the index of the one after it, and returns whether it is the last.
+    /// Begins the next part of a unit, given the index of the following one. Returns whether it is the last.
     pub(super) fn begin(&mut self, unit: usize, after: u32) -> bool {
         let Some(pipelined) = &mut self.pipelined else { return true };
         pipelined.next[unit] = after;
@@ -138,8 +138,8 @@ impl Run {
         }
     }
 
-    /// Returns when a command can begin as far as others go, or the first that it waits for. Of a pipeline this is the
-    /// beginning of its computations and stores.
+    /// Returns the earliest time at which a command can begin with respect to other commands, or the first command that
+    /// it waits for. For a pipeline, this applies to its computations and stores.
     pub(super) fn ready(&self, id: CommandId) -> Result<Latest, CommandId> {
         match &self.slot(id).pipelined {
             Some(pipelined) => self.ready_after(id, &pipelined.before),
@@ -147,7 +147,8 @@ impl Run {
         }
     }
 
-    /// Returns when any part of a command can begin as far as others go, or the first that it waits for.
+    /// Returns the earliest time at which any part of a command can begin with respect to other commands, or the first
+    /// command that it waits for.
     pub(super) fn ready_whole(&self, id: CommandId) -> Result<Latest, CommandId> {
         match &self.slot(id).packed {
             Packed::Dma { after, .. }
@@ -163,11 +164,12 @@ impl Run {
         }
     }
 
-    /// Returns when a command is issued and its dependencies are done, or the first that is not.
+    /// Returns the time at which a command is issued and its dependencies are done, or the first dependency that is
+    /// pending.
     fn ready_after(&self, id: CommandId, after: &[CommandId]) -> Result<Latest, CommandId> {
         let mut ready = self.issued(id);
         for &before in after {
-            // Those before the window were done before this command was issued.
+            // Commands before the window were done before this command was issued.
             if before + self.window > id {
                 let end = self.end_of(before).done_at().ok_or(before)?;
                 ready = ready.or(end.time, OpCause::After, end.record);
@@ -181,7 +183,7 @@ impl Run {
         pipelined.map_or_else(|| self.end_of(id).latest(), |pipelined| pipelined.issued)
     }
 
-    /// Moves the end of a command to a time, unless it is later already.
+    /// Postpones the end of a command to `time`, unless it is already later.
     pub(super) fn put_off(&mut self, id: CommandId, time: Time, cause: OpCause, record: Kept) {
         let end = self.end_of_mut(id);
         *end = CommandEnd::open(end.latest().or(time, cause, record));
@@ -215,7 +217,7 @@ impl Run {
         self.last = self.last.or(end.time, end.cause, end.record);
     }
 
-    /// Forgets the times of parts that no other part waits for any more.
+    /// Discards the times of parts that no other part waits for.
     fn forget(&mut self, id: CommandId) {
         let place = id as usize & (self.slots.len() - 1);
         let Packed::Long(long) = self.slots[place].packed else { return };

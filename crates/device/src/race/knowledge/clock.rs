@@ -1,19 +1,19 @@
-//! Sets of commands that are done.
+//! Sets of completed commands.
 
 use std::rc::Rc;
 
 use super::ProgramId;
 use crate::pe::CommandId;
 
-/// Commands that are done, by program, in the order of the programs. Cheap to clone.
+/// Completed commands by program, in the order of the programs. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock(Rc<Vec<(ProgramId, DoneCommands)>>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct DoneCommands {
-    /// All commands before this one are done.
+    /// Bound below which all commands are done.
     below: CommandId,
-    /// Further commands that are done, in order.
+    /// Further completed commands, in order.
     also: Rc<Vec<CommandId>>,
 }
 
@@ -31,7 +31,7 @@ impl Clock {
         }
         let mut from = 0;
         for (program, theirs) in &*other.0 {
-            // Both are in order: the place is not before the last one, and mostly the next.
+            // Both lists are in order: the place is not before the previous one, and mostly the next.
             while self.0.get(from).is_some_and(|(mine, _)| mine < program) {
                 from += 1;
             }
@@ -43,7 +43,7 @@ impl Clock {
         self
     }
 
-    /// Adds commands of a program: all below one, and some others.
+    /// Adds completed commands of a program: all commands before `below`, and the commands of `also`.
     pub(super) fn with(
         mut self,
         program: ProgramId,

@@ -11,7 +11,7 @@ use super::{Result, optional, wire};
 use cubeyard_yaml::Field;
 use cubeyard_yaml::InputProblem;
 
-/// Largest number of rows and of columns of routers.
+/// Largest number of rows, and of columns, of routers.
 const MOST_ROUTERS: u32 = 16;
 /// Largest number of channels of a slice.
 const MOST_CHANNELS: u32 = 1024;
@@ -65,7 +65,7 @@ fn position(field: &Field<'_>) -> Result<Position> {
     parse(field.text(EXPECTED)?).ok_or_else(|| field.unexpected(EXPECTED))
 }
 
-/// Reads the position of a router that exists.
+/// Reads the position of an existing router.
 fn router(field: &Field<'_>, routers: &RoutersSpec) -> Result<Position> {
     let position = position(field)?;
     let is_there = mesh::has(routers, position);
@@ -78,7 +78,7 @@ fn router(field: &Field<'_>, routers: &RoutersSpec) -> Result<Position> {
     is_there.then_some(position).ok_or_else(expected)
 }
 
-/// Largest page: virtual addresses begin at a multiple of it.
+/// Largest page size; virtual addresses begin at a multiple of it.
 const LONGEST_PAGE: Bytes = Bytes::gib(4);
 
 fn page(field: &Field<'_>) -> Result<Bytes> {
@@ -196,7 +196,7 @@ pub(super) fn ucie(field: &Field<'_>, routers: &RoutersSpec) -> Result<UcieSpec>
         missing([0, last_row].map(|row| Position { row, column }))
     })?;
     if columns.len() != rows.len() {
-        // A flow keeps its connection from end to end, so each side must have it.
+        // A flow keeps its connection number from end to end, so each side must have that connection.
         let expected = format!("as many connections as connection_rows, {}", rows.len());
         return Err(columns_field.unexpected(expected));
     }
@@ -214,7 +214,7 @@ pub(super) fn ucie(field: &Field<'_>, routers: &RoutersSpec) -> Result<UcieSpec>
     Ok(spec)
 }
 
-/// Reads the rows or columns of connections: each once, and with a router at both ends.
+/// Reads the rows or columns of connections: without duplicates, and with a router at both ends.
 fn lanes(
     field: &Field<'_>,
     last: u32,

@@ -24,7 +24,7 @@ pub(super) fn given<'a, T>(
     field.filter(|field| !is_none(field)).map(|field| read(&field)).transpose()
 }
 
-/// Returns the value of a key that the default file does not have and that is required here.
+/// Returns the value of a required key that the default file does not have.
 fn need<'a>(map: &mut Map<'a>, within: &Field<'_>, name: &'static str) -> Result<Field<'a>> {
     let (expected, found) = (format!("the key `{name}` in it"), "none".to_owned());
     map.optional(name).ok_or_else(|| within.error(InputProblem::Value { expected, found }))
@@ -44,7 +44,7 @@ pub(super) fn buffers(field: &Field<'_>) -> Result<BufferSpec> {
     Ok(BufferSpec { flits, arbiter: arbiter.unwrap_or_default() })
 }
 
-/// Reads the rows of an HBM whose channels are known.
+/// Reads the rows of an HBM, whose channels are already known.
 pub(super) fn rows(field: &Field<'_>, hbm: &HbmSpec) -> Result<RowsSpec> {
     let mut map = field.map()?;
     let row_field = need(&mut map, field, "row_bytes")?;

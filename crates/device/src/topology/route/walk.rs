@@ -5,7 +5,7 @@ use super::super::layout::{self, Layout, connection};
 use super::super::{LinkId, NodeId, Position, Side, Spec, Topology, mesh};
 use super::{RouteEnd, crossings, entry, io_port, nearest_io};
 
-/// A route under construction.
+/// Route under construction.
 pub(super) struct Walk<'a> {
     topology: &'a Topology,
     at: NodeId,
@@ -59,7 +59,7 @@ impl<'a> Walk<'a> {
         &self.topology.layout
     }
 
-    /// Appends the link to a neighbour; none if the walk is already there.
+    /// Appends the link to a neighbour; does nothing if the walk is already there.
     fn step(&mut self, to: NodeId) {
         if self.at != to {
             let link = self.topology.link_between(self.at, to);

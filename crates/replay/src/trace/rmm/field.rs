@@ -94,7 +94,7 @@ impl<'a> Row<'a> {
         parse(self.text(column)?).ok_or_else(|| self.wrong(column, expected))
     }
 
-    /// Creates the error for a field of the wrong format.
+    /// Creates the error for a field with the wrong format.
     pub(super) fn wrong(&self, column: Column, expected: &'static str) -> RmmError {
         let field = self.fields[column as usize].unwrap_or_default();
         let found = excerpt(field);
@@ -102,7 +102,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Parses hexadecimal after `0x`, `(nil)` as C libraries print a null pointer, and decimal otherwise.
+/// Parses an address: hexadecimal after `0x`, `(nil)` as C libraries print a null pointer, otherwise decimal.
 fn address(text: &[u8]) -> Option<u64> {
     if text == b"(nil)" {
         return Some(0);
@@ -125,7 +125,7 @@ fn whole(digits: &[u8], radix: u32) -> Option<u64> {
     if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
 }
 
-/// Parses hours, minutes, seconds and a fraction, which versions of RMM separate by a point or a colon.
+/// Parses hours, minutes, seconds and a fraction; RMM versions separate the fraction by a point or a colon.
 fn time_us(text: &[u8]) -> Option<u64> {
     let mut parts = text.split(|byte| matches!(byte, b':' | b'.'));
     let hours = decimal(parts.next()?)?;
@@ -138,7 +138,7 @@ fn time_us(text: &[u8]) -> Option<u64> {
     parts.next().is_none().then_some(time)
 }
 
-/// Parses the digits after the point as microseconds; further digits are cut off.
+/// Parses the digits after the point as microseconds; further digits are truncated.
 fn microseconds(digits: &[u8]) -> Option<u64> {
     let kept = &digits[..digits.len().min(6)];
     let scale = 10_u64.pow(6 - u32::try_from(kept.len()).ok()?);

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::trace::{Event, Trace, TraceId};
 use cubeyard_units::Bytes;
 
-/// Distance between addresses: twice RMM's alignment of 256 bytes.
+/// Distance between addresses, in bytes: twice RMM's alignment of 256 bytes.
 const ADDRESS_STEP: u64 = 512;
 
 /// Writes `trace` so that RMM's own tools, and [`read`](super::read), can replay it.

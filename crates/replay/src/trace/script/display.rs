@@ -6,7 +6,7 @@ use super::{Expectation, Request, Script, Statement, Step};
 use cubeyard_memory::policy::Kind;
 use cubeyard_units::Bytes;
 
-/// Formats one statement a line, in a form that [`Script::parse`] reads back.
+/// Formats one statement per line, in a form that [`Script::parse`] reads back.
 impl Display for Script {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.statements.iter().try_for_each(|statement| writeln!(f, "{statement}"))
@@ -62,7 +62,7 @@ impl Display for Expectation {
     }
 }
 
-/// A size formatted in the largest unit without remainder, where `Bytes` itself would round.
+/// Size in the largest unit without remainder, where `Bytes` itself would round.
 struct Exact(Bytes);
 
 impl Display for Exact {

@@ -24,7 +24,7 @@ pub(in crate::trace) fn begins_statement(word: &[u8]) -> bool {
     WORDS.iter().any(|known| known.as_bytes().starts_with(word))
 }
 
-/// Parses the statement on a line, if any.
+/// Parses the statement on a line, if there is one.
 pub(super) fn statement(line: usize, text: &str) -> Result<Option<Statement>, ScriptError> {
     let code = text.split_once('#').map_or(text, |(code, _)| code);
     let mut words = Words { line, words: code.split_whitespace().peekable() };
@@ -172,7 +172,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Parses digits only: the standard parser would also accept a sign.
+/// Parses a number of digits only: the standard parser would also accept a sign.
 fn whole(digits: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

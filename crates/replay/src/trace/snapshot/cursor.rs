@@ -1,4 +1,4 @@
-//! A value of a snapshot together with its path, for errors.
+//! Value of a snapshot together with its path, for errors.
 
 use std::fmt;
 
@@ -51,7 +51,7 @@ impl<'d> Cursor<'d, '_> {
         self.optional(key)?.ok_or_else(missing)
     }
 
-    /// Returns the value of a key, if it is there.
+    /// Returns the value of a key, if the key exists.
     pub(super) fn optional<'s>(
         &'s self,
         key: &'static str,
@@ -92,7 +92,7 @@ impl<'d> Cursor<'d, '_> {
         }
     }
 
-    /// Returns this dictionary after marking it in `seen`; fails if it is marked already.
+    /// Returns this dictionary after marking it in `seen`; fails if it is already marked.
     pub(super) fn unseen(self, seen: &mut [bool]) -> Result<Self, SnapshotError> {
         if std::mem::replace(&mut seen[self.dictionary()?], true) {
             return Err(SnapshotError::Repeated { part: self.part() });

@@ -1,4 +1,4 @@
-//! History of one device: assigns frees to allocations.
+//! History of one device: matches frees with allocations.
 
 mod finish;
 
@@ -14,12 +14,12 @@ use cubeyard_units::Bytes;
 const IDLE: [&str; 4] = ["snapshot", "annotate", "workspace_snapshot", "user_defined"];
 const ACTIONS: &str = "an action of PyTorch 2.15 or earlier";
 
-/// An allocation, while the number of those live at the start, which come first, is unknown.
+/// Provisional allocation id; renumbered once the allocations live at the start are counted.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
-    /// Live at the start; index in `at_start`.
+    /// Live at the start, by index in `at_start`.
     AtStart(usize),
-    /// Allocated in the history; number of allocations before it.
+    /// Allocated in the history, by the number of allocations before it.
     Since(u32),
 }
 
@@ -40,9 +40,9 @@ enum Step {
         owner: Owner,
         time_us: u64,
     },
-    /// A request that failed; index in `refused`.
+    /// Failed request, by index in `refused`.
     OutOfMemory(usize),
-    /// A free that turned out to be later.
+    /// Free that was replaced by a later one.
     Withdrawn,
 }
 
@@ -50,7 +50,7 @@ enum Step {
 struct Refused {
     request: Request,
     device_free: Option<u64>,
-    /// Number of changes of the reserved bytes before it.
+    /// Number of changes of the reserved bytes before the request.
     changes: usize,
 }
 
@@ -58,7 +58,7 @@ struct Refused {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Live(Owner),
-    /// Free requested but not completed; index of the free in `steps`.
+    /// Free requested but not completed, with the index of the free in `steps`.
     Freeing(Owner, usize),
     Free,
 }
@@ -74,7 +74,7 @@ pub(super) struct History {
     refused: Vec<Refused>,
 }
 
-/// An entry of the history, apart from its action.
+/// Entry of the history, apart from its action.
 struct Entry<'e> {
     cursor: &'e Cursor<'e, 'e>,
     address: u64,
@@ -162,7 +162,7 @@ impl History {
         Ok(())
     }
 
-    /// Frees a block when that is requested, and again when it is completed, which is the time that counts.
+    /// Frees a block when the free is requested, and again when it is completed. The completion time counts.
     fn free(
         &mut self,
         entry: &Entry<'_>,
@@ -183,7 +183,7 @@ impl History {
         Ok(budget.push(&mut self.steps, Step::Free { owner, time_us: entry.time_us })?)
     }
 
-    /// Withdraws a free that came later, or never.
+    /// Withdraws a free that is completed later, or never.
     fn withdraw(&mut self, place: usize) {
         if place + 1 == self.steps.len() {
             self.steps.pop();

@@ -2,18 +2,18 @@
 
 use cubeyard_units::Bytes;
 
-/// A change of the reserved bytes; negative if memory was returned to the device.
+/// Change of the reserved bytes; negative if memory was returned to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change(pub(super) i128);
 
 /// Returns the peak of the reserved bytes, walking back through the changes from the bytes reserved at the end.
 ///
-/// `None` if nothing is known of the device's memory, or if the walk leads below zero.
+/// `None` if the device's memory is unknown, or if the walk leads below zero.
 pub(super) fn peak(in_the_end: Option<u64>, changes: &[Change]) -> Option<Bytes> {
     if in_the_end.is_none() && changes.is_empty() {
         return None;
     }
-    // A sum of fewer than 2³² changes of 64 bits cannot leave 128 bits.
+    // A sum of fewer than 2³² changes of 64 bits fits into 128 bits.
     let mut reserved = i128::from(in_the_end.unwrap_or(0));
     let mut peak = reserved;
     for Change(change) in changes.iter().rev() {
@@ -26,7 +26,7 @@ pub(super) fn peak(in_the_end: Option<u64>, changes: &[Change]) -> Option<Bytes>
     u64::try_from(peak).ok().map(Bytes::new)
 }
 
-/// Returns the bytes reserved before `changes`, given those reserved at the end; `None` if negative.
+/// Returns the bytes reserved before `changes`, given the bytes reserved at the end; `None` if negative.
 pub(super) fn before(in_the_end: Option<u64>, changes: &[Change]) -> Option<Bytes> {
     let sum: i128 = changes.iter().map(|Change(change)| change).sum();
     u64::try_from(i128::from(in_the_end.unwrap_or(0)) - sum).ok().map(Bytes::new)

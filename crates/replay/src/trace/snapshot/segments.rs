@@ -12,9 +12,9 @@ pub(super) struct Block {
     pub(super) size: Bytes,
     pub(super) stream: i128,
     pub(super) site: u32,
-    /// Whether the program has freed it, but a stream still uses it.
+    /// Whether the program has freed the block, but a stream still uses it.
     pub(super) pending: bool,
-    /// Indices of its segment, and of the block within it.
+    /// Indices of the segment, and of the block within it.
     pub(super) place: (usize, usize),
 }
 
@@ -70,7 +70,7 @@ impl Segments {
         let blocks = segment.field("blocks")?;
         for (place, block) in (0..).zip(blocks.items()?) {
             let block = block.unseen(seen)?;
-            // It can be left out: blocks lie in order and cover their segment.
+            // The address can be omitted: blocks are in order and cover their segment.
             let address = block.optional("address")?;
             let address = address.map_or(Ok(next), |address| address.unsigned())?;
             next = address.saturating_add(block.field("size")?.unsigned()?);
@@ -103,7 +103,7 @@ fn use_of(block: &Cursor<'_, '_>) -> Result<Option<(Bytes, bool)>, SnapshotError
     let state = block.field("state")?;
     let pending = match state.text()? {
         "active_allocated" => false,
-        // PyTorch's code has the first word, its documentation the second.
+        // PyTorch's code uses the first word, its documentation the second.
         "active_pending_free" | "active_awaiting_free" => true,
         "inactive" => return Ok(None),
         _ => return Err(state.wrong("`active_allocated`, `active_pending_free` or `inactive`")),

@@ -1,10 +1,10 @@
-//! Settings of the allocator that a snapshot was taken of.
+//! Settings of the allocator recorded in a snapshot.
 
 use super::{Cursor, SnapshotError};
 use crate::trace::RecordedBy;
 use cubeyard_pickle::Value;
 
-/// Settings in a snapshot; PyTorch's defaults if it has none.
+/// Settings in a snapshot; PyTorch's defaults if the snapshot has none.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) by: RecordedBy,
@@ -16,7 +16,7 @@ impl Settings {
     pub(super) fn read(root: &Cursor<'_, '_>) -> Result<Self, SnapshotError> {
         let mut settings = Self { by: RecordedBy::PyTorch, expandable: false, other: Vec::new() };
         let Some(found) = root.optional("allocator_settings")? else { return Ok(settings) };
-        // PyTorch has neither of these keys, and every snapshot of ours has both.
+        // PyTorch has neither of these keys; every Cubeyard snapshot has both.
         if found.optional("max_regions")?.is_some() && found.optional("growth")?.is_some() {
             settings.by = RecordedBy::Cubeyard;
             return Ok(settings);

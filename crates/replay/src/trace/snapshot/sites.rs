@@ -1,4 +1,4 @@
-//! Numbers of call stacks.
+//! Numbering of call stacks.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use cubeyard_pickle::Document;
 use cubeyard_pickle::MemoryLimit;
 use cubeyard_pickle::{Budget, map_entry};
 
-/// A frame: file, line and function, the texts by their numbers.
+/// Frame: file, line and function, with texts as numbers.
 type Frame = (u32, i128, u32);
 
 /// Assigns equal numbers to equal stacks of frames, from 1, in the order of first occurrence.
 ///
-/// Many entries refer to one list, many lists to one frame, and many frames to one text. Each is examined once,
-/// which keeps the time proportional to the file.
+/// Many entries refer to one list, many lists to one frame, and many frames to one text. Each is examined once, so the
+/// time is proportional to the size of the file.
 #[derive(Debug)]
 pub(super) struct Sites<'d> {
     stacks: Numbers<Vec<u32>>,
@@ -42,7 +42,7 @@ impl<'d> Sites<'d> {
         }
     }
 
-    /// Returns the stacks of all call sites by their numbers.
+    /// Returns the stacks of all call sites, by number.
     pub(super) fn finish(self, budget: &mut Budget) -> Result<CallStacks, MemoryLimit> {
         for text in self.texts.by_content.keys() {
             budget.charge_table::<u8>(text.len())?;
@@ -90,7 +90,7 @@ impl<'d> Sites<'d> {
     }
 }
 
-/// Numbers for values of one kind: equal numbers for equal content.
+/// Numbering of values of one kind: equal numbers for equal content.
 #[derive(Debug)]
 struct Numbers<K> {
     /// Numbers assigned so far, by index in the document.
@@ -104,7 +104,7 @@ impl<K: Ord> Numbers<K> {
         Ok(Self { by_place: vec![None; places], by_content: BTreeMap::new() })
     }
 
-    /// Returns the values by their numbers.
+    /// Returns the values in the order of their numbers.
     fn in_order(self, budget: &mut Budget) -> Result<Vec<K>, MemoryLimit> {
         budget.charge_table::<(u32, K)>(2 * self.by_content.len())?;
         let mut numbered: Vec<_> = self.by_content.into_iter().map(|(key, it)| (it, key)).collect();

@@ -26,7 +26,7 @@ impl Run {
         }
     }
 
-    /// Chooses ports for the commands that could begin now.
+    /// Chooses ports for the commands that can begin now.
     pub(in crate::pe::core) fn choose(
         &mut self,
         ports: &mut Ports,
@@ -74,7 +74,7 @@ impl Run {
         true
     }
 
-    /// Returns whether a port has a message that no earlier command takes.
+    /// Returns whether a port has a message that no earlier command will take.
     fn has_for(&self, ports: &Ports, port: PortId, id: CommandId) -> bool {
         let takes =
             |other: &&CommandId| **other < id && self.slot_use(**other) != Some(SlotUse::Look);

@@ -1,4 +1,4 @@
-//! Messages from other PEs: each is taken from its slot, which becomes free.
+//! Messages from other PEs: each is taken from its slot, which is then freed.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::pe::{
     CommandId, Dma, HeldSlot, OpCause, OpUnit, PortId, SlotMemory, SlotUse, WaitMode, Work,
 };
 
-/// A message that is being read from a slot in memory.
+/// Message that is being read from a slot in memory.
 #[derive(Debug)]
 pub(super) struct Reading {
     id: CommandId,
@@ -41,7 +41,7 @@ impl Run {
         self.messages.wanted = wanted;
     }
 
-    /// Takes the next message of a port if a command waits for it.
+    /// Takes the next message of a port, if a command waits for it.
     fn take(&mut self, port: &mut Port, context: &mut Context<Message>) -> bool {
         let (Some(&id), Some(arrived)) = (port.wanted.front(), port.arrived.front()) else {
             return false;
@@ -106,7 +106,7 @@ impl Run {
         }
     }
 
-    /// Gives back the slots that are free when the receiver does not need one any more.
+    /// Returns the credits of all slots that become free when the receiver no longer needs a slot.
     fn free(
         &self,
         port: &mut Port,
@@ -136,7 +136,7 @@ impl Run {
             let arrived = port.arrived.pop_front().expect("looked at before");
             (arrived.bytes, arrived.data)
         };
-        // What stays in its slot is not read.
+        // A message that stays in its slot is not read.
         let read = self.shared.wiring.topology().spec().pe.core.tcm_read.span(bytes);
         let end = if usage.is_none() { start.time + read } else { start.time };
         self.report.moved[0] += if usage.is_none() { bytes } else { 0 };
@@ -221,7 +221,7 @@ impl Run {
     }
 }
 
-/// Returns when a receiver that waits since `since` notices a message of time `came`.
+/// Returns the time at which a receiver that has waited since `since` notices a message that came at `came`.
 fn noticed(waiting: WaitMode, since: Time, came: Time) -> Time {
     match waiting {
         WaitMode::Poll(every) if every > Span::ZERO && came > since => {

@@ -1,4 +1,4 @@
-//! Messages to other PEs: each leaves when a slot is free at the other end.
+//! Messages to other PEs: each leaves when a slot at the other end is free.
 
 use cubeyard_sim::Context;
 
@@ -49,7 +49,7 @@ impl Run {
         let pe = &self.shared.wiring.topology().spec().pe;
         let now = context.now();
         let end = now + pe.dma_overhead + pe.link.bandwidth.span(bytes);
-        // What could have left before waited for the credit that came now.
+        // A message that could have left earlier waited for the credit that has just arrived.
         let from = if ready.time < now {
             Latest::new(now, OpCause::Message, port.credited)
         } else {

@@ -1,4 +1,4 @@
-//! Reads the keys of the parts that run kernels in a PE.
+//! Reads the keys of the parts of a PE that run kernels.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::super::super::spec::{ComputeEngines, CoreSpec, GemmSpec, MathSpec};
 use super::super::{Result, optional};
 use cubeyard_yaml::Field;
 
-/// Types that can have a rate.
+/// Element types that can have a rate.
 const DTYPES: [&str; 15] = [
     "f16", "bf16", "f32", "f64", "fp8_e4m3", "fp8_e5m2", "i8", "i16", "i32", "i64", "u8", "u16",
     "u32", "u64", "bool",
 ];
 /// Largest number of commands in flight.
 const MOST_COMMANDS: u32 = 1 << 12;
-/// Largest number of engines of a kind.
+/// Largest number of engines of one kind.
 const MOST_ENGINES: u32 = 64;
 /// Longest edge of a tile, in elements.
 const MOST_EDGE: u32 = 4096;
@@ -65,7 +65,7 @@ fn gemm(field: &Field<'_>) -> Result<GemmSpec> {
     Ok(GemmSpec { m, k, n, rates })
 }
 
-/// Reads the rates of the types that have one; `none` removes a rate of the default.
+/// Reads the rates of the element types that have one; `none` removes a default rate.
 fn rates(field: &Field<'_>) -> Result<BTreeMap<String, u64>> {
     let mut map = field.map()?;
     let mut rates = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! End of a history: blocks live at the start become known, and everything is numbered.
+//! End of a history: determines the blocks live at the start, and numbers everything.
 
 use super::{History, Owner, Refused, Request, State, Step};
 use crate::trace::recorder::Streams;
@@ -48,7 +48,7 @@ impl History {
         }
     }
 
-    /// Adds the blocks that were live from start to end and thus have no entry.
+    /// Adds the blocks that were live from start to end and thus have no entry in the history.
     fn keep(&mut self, mut blocks: Vec<Block>, budget: &mut Budget) -> Result<(), SnapshotError> {
         blocks.sort_unstable_by_key(|block| (block.address, block.place));
         if let Some(pair) = blocks.windows(2).find(|pair| pair[0].address == pair[1].address) {
@@ -61,7 +61,7 @@ impl History {
                     self.add_at_start(address, Request { size, stream, site }, budget)?;
                 }
                 Some(&State::Freeing(_, place)) if pending => self.withdraw(place),
-                // The history is taken a moment apart from the segments, and may know better.
+                // The history is taken at a slightly different moment than the segments, and may be more recent.
                 Some(_) => {}
             }
         }
@@ -116,7 +116,7 @@ struct Numbering {
 }
 
 impl Numbering {
-    /// Converts a step to an event; `None` for one that was withdrawn.
+    /// Converts a step to an event; `None` for a withdrawn step.
     fn event(&mut self, step: Step, budget: &mut Budget) -> Result<Option<Event>, SnapshotError> {
         let event = match step {
             Step::Allocate { request: Request { size, stream, site }, time_us } => {
