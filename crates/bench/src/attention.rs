@@ -13,9 +13,9 @@ pub(super) const F16_ATTENTION: f64 = 1.25 / 1024.0;
 /// Commands per block of K and V in all attention kernels: two loads, two products, and a pass after each.
 pub(super) const COMMANDS_OF_BLOCK: u64 = 6;
 
-/// Returns the work of scores in the engines of PEs, where `queries` share a key, and the output has `out` bytes: each score is
-/// a product over features, an exponential, and, stored to the TCM in f16, a factor of a value. Maxima, sums and scaling are not
-/// included.
+/// Returns the work of scores in the engines of PEs, where `queries` share a key and the output has `out` bytes. Each
+/// score is a product over features, an exponential, and, stored to the TCM in f16, a factor of a value. Maxima, sums
+/// and scaling are not included.
 pub(super) fn attention_work(
     lab: &Lab,
     scores: u64,
@@ -32,7 +32,7 @@ pub(super) fn attention_work(
     }
 }
 
-/// Returns for each query the sum of values weighted by the softmax of its scores; `seen` returns the number of
+/// Returns the sum of values for each query, weighted by the softmax of its scores; `seen` returns the number of
 /// leading keys that a query sees.
 pub(super) fn attention(
     queries: &[f64],
@@ -61,7 +61,7 @@ fn one(query: &[f64], keys: &[f64], values: &[f64], seen: usize) -> Vec<f64> {
     sum
 }
 
-/// Stores keys as kernels expect them: block by block, each with a column per token.
+/// Stores keys in the layout that kernels expect: block by block, each with a column per token.
 pub(super) fn stored_keys(keys: &[f64], tokens: u64, features: u64, block: u64) -> Vec<f64> {
     let (tokens, features, block) = (size(tokens), size(features), size(block));
     let sequences = keys.chunks_exact(tokens * features);

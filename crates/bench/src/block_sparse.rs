@@ -1,4 +1,4 @@
-//! A block-sparse matrix times a dense one.
+//! Product of a block-sparse matrix and a dense matrix.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
@@ -16,9 +16,9 @@ struct SparseProblem {
     /// Number of block rows and block columns.
     rows: u64,
     columns: u64,
-    /// Edge length of a block.
+    /// Edge length of a block, in elements.
     block: u64,
-    /// Columns of the dense matrix.
+    /// Number of columns of the dense matrix.
     n: u64,
     cubes: u64,
     pes: u64,
@@ -54,7 +54,7 @@ impl Bench for BlockSparse {
     fn needs(&self, values: &Values, _: &Topology, _: u64) -> Needs {
         let [m, k, n, block, density] = values.wholes(["m", "k", "n", "block", "density"]);
         let (rows, columns) = (m.div_ceil(block), k.div_ceil(block));
-        // A present block is loaded and multiplied; a row of blocks is stored.
+        // A present block is loaded and multiplied; each block row is stored.
         let there = rows * columns * density / 100;
         let matrices = [[m, k], [k, n], [m, n]].map(Needs::elements).into_iter().sum::<Needs>();
         matrices + Needs::commands([2, rows + there])
@@ -92,7 +92,7 @@ impl SparseProblem {
         at_least("m / block", rows, cubes * pes, "one for each PE; or set cubes or pes")?;
         let what =
             format!("all of the dense matrix with k={k} and n={n}, two blocks and their sums");
-        // Two sums in f32, and one in f16 that is being stored.
+        // Two sums in f32, and one in f16 on its way to memory.
         let bytes = 2 * (k * n + 2 * block * block) + 10 * block * n;
         fits_tcm(lab, bytes, &what, "a smaller k, n or block")?;
         Ok(Self { rows, columns, block, n, cubes, pes, density })
@@ -120,14 +120,14 @@ impl SparseProblem {
         all
     }
 
-    /// Returns the work: present blocks are read and multiplied; each PE reads the rows of the dense matrix
-    /// that its blocks use, at least those of one column of blocks.
+    /// Returns the work: present blocks are read and multiplied. Each PE reads the rows of the dense matrix that its
+    /// blocks use: at least the rows of one block column.
     fn work(&self, blocks: u64) -> Work {
         let Self { rows, columns, block, n, .. } = *self;
         let dense = if blocks == 0 { 0 } else { block * n };
         let bytes = rows * columns + 2 * (blocks * block * block + dense + rows * block * n);
         let gemm = Some((DType::F16, 2 * blocks * block * block * n));
-        // All blocks of a column share rows of the dense matrix. Rows without blocks are stored as well, as zeros.
+        // All blocks of a column share rows of the dense matrix. Rows without blocks are also stored, as zeros.
         let (largest, results) = (Some([rows * block, columns * block, n]), 2 * rows * block * n);
         Work { gemm, largest, results, bytes, ..Work::default() }
     }

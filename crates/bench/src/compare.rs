@@ -1,8 +1,8 @@
 //! Comparison of two records: differences of their inputs and machines, and the cause of a difference in time.
 //!
-//! A record has one [`Measured`] time for each thing that its command measured: the kernel of a run, each size and
-//! algorithm of a collective, a step of a model, each case of a probe. The parts of the critical path add up to that time,
-//! so that their differences add up to the difference in time, and the largest of them are its cause.
+//! A record has one [`Measured`] time for each quantity that its command measured: the kernel of a run, each size and
+//! algorithm of a collective, a step of a model, each case of a probe. The parts of the critical path add up to the
+//! time, so their differences add up to the difference in time; the largest of them are its cause.
 //!
 //! ```
 //! use cubeyard_bench::compare::Comparison;
@@ -42,43 +42,43 @@ pub use measured::Measured;
 /// Differences between two records, A and B.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Inputs with other values: version, bench, parameters, options.
+    /// Inputs whose values differ: version, bench, parameters, options.
     pub inputs: Vec<Pair<Value>>,
-    /// Keys of the machine, with dots, with other values; empty if a record does not have its machine.
+    /// Keys of the machine, with dots, whose values differ; empty if a record does not contain its machine.
     pub machine: Vec<Pair<Value>>,
     /// Whether the machines differ, by their hashes.
     pub other_machine: bool,
-    /// Bandwidth that cannot be reached, on each of the machines.
+    /// Bandwidth that no traffic can reach, on each of the machines.
     pub unreachable: [Vec<String>; 2],
-    /// Times that both or one of the records have.
+    /// Times of one or both of the records.
     pub rows: Vec<RowComparison>,
     /// Errors of records of failed runs.
     pub errors: [Option<String>; 2],
 }
 
-/// A time of both records with its parts, side by side.
+/// Time from both records with its parts, side by side.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowComparison {
-    /// Name of the measured thing, such as `kernel`.
+    /// Name of the measured quantity, such as `kernel`.
     pub name: String,
     /// Time in nanoseconds; `None` where a record does not have it.
     pub time_ns: [Option<f64>; 2],
-    /// Parts of the critical path, in nanoseconds, the longest first.
+    /// Parts of the critical path, in nanoseconds, longest first.
     pub path_ns: Vec<Pair>,
     /// Mean utilisation of each kind of unit.
     pub utilisation: Vec<Pair>,
-    /// Minimum times that each resource allows, in nanoseconds.
+    /// Minimum time that each resource allows, in nanoseconds.
     pub bounds_ns: Vec<Pair>,
-    /// Limiting factor of each, if the command names one.
+    /// Limiting factor of each record, if the command names one.
     pub limited_by: [Option<String>; 2],
 }
 
-/// A figure of both records, or an input as JSON.
+/// Figure from both records, or an input as JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair<T = f64> {
     /// Name of the figure or input.
     pub name: String,
-    /// Values of A and B; `None` where a record does not have it.
+    /// Values in A and B; `None` where a record does not have the figure.
     pub values: [Option<T>; 2],
 }
 
@@ -89,7 +89,7 @@ impl<T: Serialize> Serialize for Pair<T> {
 }
 
 impl Pair {
-    /// Returns by how much B exceeds A, where a missing value counts as zero.
+    /// Returns the value of B minus the value of A; a missing value counts as zero.
     pub fn change(&self) -> f64 {
         let [a, b] = self.values.map(Option::unwrap_or_default);
         b - a
@@ -111,7 +111,7 @@ impl Comparison {
         }
     }
 
-    /// Returns the time that differs most, as a fraction of the smaller one; the first of equals.
+    /// Returns the time with the largest difference, relative to the smaller value; the first if several are equal.
     pub fn most_changed(&self) -> Option<&RowComparison> {
         let ratio = |row: &RowComparison| row.ratio().map_or(0.0, |ratio| ratio.max(1.0 / ratio));
         self.rows.iter().rev().max_by(|one, other| ratio(one).total_cmp(&ratio(other)))
@@ -119,7 +119,7 @@ impl Comparison {
 }
 
 impl RowComparison {
-    /// Returns the time of B as a multiple of that of A.
+    /// Returns the ratio of B's time to A's.
     pub fn ratio(&self) -> Option<f64> {
         let [Some(a), Some(b)] = self.time_ns else { return None };
         (a > 0.0 && b > 0.0).then_some(b / a)
@@ -143,7 +143,7 @@ impl Serialize for RowComparison {
     }
 }
 
-/// Returns everything that was given, by name. The machine is compared key by key.
+/// Returns all inputs by name. The machine is compared key by key.
 fn inputs(record: &Record) -> Map<String, Value> {
     let mut inputs = record.inputs.clone();
     let command = record.command.clone().unwrap_or_else(|| "run".to_owned());
@@ -166,7 +166,7 @@ fn differences(a: &Map<String, Value>, b: &Map<String, Value>) -> Vec<Pair<Value
     names.into_iter().filter_map(difference).collect()
 }
 
-/// Returns the keys of two machines with other values.
+/// Returns the keys whose values differ between two machines.
 fn keys(machines: &[Value; 2]) -> Vec<Pair<Value>> {
     let [a, b] = machines.each_ref().map(|machine| {
         let mut leaves = Map::new();
@@ -176,7 +176,7 @@ fn keys(machines: &[Value; 2]) -> Vec<Pair<Value>> {
     differences(&a, &b)
 }
 
-/// Collects the values of a mapping under keys with dots; `none` stands for an absent one.
+/// Collects the values of a mapping under dotted keys; `none` stands for an absent value.
 fn flatten(prefix: &str, value: &Value, into: &mut Map<String, Value>) {
     match value {
         Value::Object(entries) => {
@@ -192,7 +192,7 @@ fn flatten(prefix: &str, value: &Value, into: &mut Map<String, Value>) {
     }
 }
 
-/// Returns the bandwidths of a machine that no traffic can reach; none for a machine that this version cannot read.
+/// Returns the bandwidths of a machine that no traffic can reach; empty for a machine that this version cannot read.
 fn unreachable(machine: &Value) -> Vec<String> {
     let text = plain(machine).to_string();
     let topology = Topology::read("the record's machine", &text);
@@ -218,7 +218,7 @@ fn plain(value: &Value) -> PlainValue {
     }
 }
 
-/// Returns the times of both, in the order of A and then of B.
+/// Returns the times of both records: first in the order of A, then the others in the order of B.
 fn rows(a: &Record, b: &Record) -> Vec<RowComparison> {
     let [a, b] = [a, b].map(Measured::all);
     let mut names: Vec<&str> = a.iter().map(|it| it.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Copy bandwidth of PEs: from their own memory, their neighbours', or that of a single PE.
+//! Copy bandwidth of PEs: from local memory, from a neighbour's, or from the memory of a single PE.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
@@ -80,8 +80,8 @@ fn copied(from: CopyFrom, numbers: &[f64], all: u64, pes: u64) -> Vec<f64> {
     (0..all).flat_map(|pe| &numbers[row(pe) * length..][..length]).copied().collect()
 }
 
-/// Returns the work: every byte is read and written. If all PEs read from one, its memory serves all of them
-/// and takes its own copy; the others do less.
+/// Returns the work: every byte is read and written. If all PEs read from one PE, its memory serves all reads and also
+/// receives the PE's own copy; the other memories do less.
 fn work(from: CopyFrom, bytes: u64, all: u64) -> Work {
     match from {
         CopyFrom::First => Work { bytes: (all + 1) * bytes, memories: Some(1), ..Work::default() },

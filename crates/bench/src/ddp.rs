@@ -1,4 +1,4 @@
-//! The gradient step of data-parallel training: every rank (SIP) has gradients, and gets their mean.
+//! Gradient step of data-parallel training: every rank (SIP) has gradients, and receives their mean.
 
 use std::cell::RefCell;
 
@@ -23,7 +23,7 @@ struct DdpProblem<'l> {
     lab: &'l Lab,
     elements: u64,
     dtype: DType,
-    /// The gradients of each rank; empty without data.
+    /// Gradients of each rank; empty without data.
     gradients: Vec<Vec<f64>>,
 }
 
@@ -49,7 +49,7 @@ impl Bench for Ddp {
     }
 
     fn needs(&self, values: &Values, _: &Topology, sips: u64) -> Needs {
-        // Messages fill the slots of the rings; they are long, and therefore few.
+        // Messages fill the slots of the rings; they are long, so there are few of them.
         Needs::elements([sips, values.whole("elements")])
     }
 
@@ -78,7 +78,7 @@ impl<'l> DdpProblem<'l> {
         Ok(Self { lab, elements, dtype, gradients })
     }
 
-    /// Runs one rank; its tensor is added to `means` once it holds the mean.
+    /// Runs one rank, and adds its tensor to `means` once the tensor holds the mean.
     async fn step(&self, worker: Worker, means: &RefCell<Vec<Tensor>>) -> Result<(), DistError> {
         worker.set_device(worker.rank())?;
         let mine = &self.gradients[worker.rank()];
@@ -89,7 +89,7 @@ impl<'l> DdpProblem<'l> {
         worker.barrier().await
     }
 
-    /// Checks the means. A sum of n numbers up to 1 is rounded n times, and then divided by n.
+    /// Checks the means. A sum of n numbers up to 1 is rounded n times, then divided by n.
     fn check(&self, means: &[Tensor]) -> Result<Option<Check>, BenchError> {
         let tolerance = self.gradients.len() as f64 * rounding(self.dtype);
         let mut check = None;
@@ -107,8 +107,8 @@ impl<'l> DdpProblem<'l> {
         sums.iter().map(|sum| sum / self.gradients.len() as f64).collect()
     }
 
-    /// Returns the work: each element is read and written once on each rank, and added once per other rank; the vector engine
-    /// fetches that of every rank, and stores their mean once at least.
+    /// Returns the work: each element is read and written once on each rank, and added once per other rank. The vector
+    /// engine fetches the element of every rank, and stores their mean at least once.
     fn work(&self, map: &RankMap) -> Work {
         let (ranks, bytes) = (self.gradients.len() as u64, self.elements * self.dtype.size());
         let operation = Operation::AllReduce(ReduceOp::Avg);

@@ -7,10 +7,10 @@ use thiserror::Error;
 
 use super::ParameterError;
 
-/// The error of a bench that could not run to its end.
+/// Error of a bench that could not run to completion.
 #[derive(Debug, Error)]
 pub enum BenchError {
-    /// There is no such bench.
+    /// No bench has this name.
     #[error("there is no bench `{name}`{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
     NoSuchBench {
         /// The name given.
@@ -21,25 +21,25 @@ pub enum BenchError {
     /// A parameter is invalid.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// The parameters do not fit together or the machine; the text says why.
+    /// The parameters do not fit together or do not fit the machine; the text gives the reason.
     #[error("{0}")]
     Unfit(String),
     /// The bench reads loaded values, so it needs data mode.
     #[error("{0} branches on loaded values: it needs --data")]
     NeedsData(String),
-    /// The bench came to its end without a launch, so there is nothing to report.
+    /// The bench ended without a launch, so there is nothing to report.
     #[error("{0} has launched no kernel, so there is nothing to report")]
     NothingLaunched(String),
-    /// An error of a bench that a front brings, such as an exception of Python.
+    /// Error of a bench that a front provides, such as a Python exception.
     #[error(transparent)]
     Own(#[from] OwnError),
     /// The run needs more host memory than allowed.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// An error of the runtime or the machine.
+    /// Error of the runtime or the machine.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// An error of a process group.
+    /// Error of a process group.
     #[error(transparent)]
     Distributed(#[from] DistError),
 }
@@ -58,13 +58,13 @@ impl BenchError {
     }
 }
 
-/// An error of a bench that a front brings.
+/// Error of a bench that a front provides.
 #[derive(Debug, Error)]
 #[error("{text}")]
 pub struct OwnError {
     /// Description with file and line.
     pub text: String,
-    /// The error itself.
+    /// Original error of the front.
     pub source: Box<dyn std::error::Error + Send + Sync>,
     /// Whether simulated memory or time has run out.
     pub exhausted: bool,

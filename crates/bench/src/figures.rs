@@ -13,9 +13,9 @@ use crate::{Bench, Parameter};
 pub struct RunFigures<'a> {
     /// Times, bounds and critical path.
     pub report: &'a RunReport,
-    /// Defects of kernels that ran to their ends.
+    /// Defects of kernels that ran to completion.
     pub findings: &'a [Finding],
-    /// Whether the critical path and the timeline are written, or null.
+    /// Whether the critical path and the timeline are included; null otherwise.
     pub explains: bool,
 }
 
@@ -63,7 +63,7 @@ fn bound(report: &RunReport, bound: &Bound) -> Value {
     json!({ "resource": bound.resource, "least_ns": bound.span.ns(), "share": share })
 }
 
-/// Returns the comparison with a reference, else the outcome of the bench's own assertions.
+/// Returns the comparison with a reference if there is one, else the outcome of the bench's own assertions.
 pub(crate) fn checked(report: &RunReport) -> Value {
     match (&report.check, &report.assertions) {
         (Some(check), None | Some(Ok(()))) => json!(check),
@@ -105,7 +105,7 @@ impl Serialize for Check {
         let check = json!({
             "passed": self.passed(),
             "elements": self.elements,
-            // Null where a result is no number, and the error infinite: JSON has no word for it.
+            // Null if a result is not a number, so that the error is infinite: JSON cannot represent infinity.
             "worst": self.worst,
             "tolerance": self.tolerance,
         });

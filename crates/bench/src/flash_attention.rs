@@ -16,7 +16,7 @@ pub(super) struct FlashAttention;
 struct FlashProblem {
     heads: u64,
     tokens: u64,
-    /// Features of a head.
+    /// Head dimension.
     features: u64,
     /// Tokens per block of Q, and of K and V.
     blocks: [u64; 2],
@@ -58,7 +58,7 @@ impl Bench for FlashAttention {
         let [heads, tokens, features, block_q, block_k] =
             values.wholes(["heads", "sequence", "head-dim", "block-q", "block-k"]);
         let (of_q, of_k) = (tokens.div_ceil(block_q), tokens.div_ceil(block_k));
-        // With causal masking, half of all pairs of blocks.
+        // With causal masking, half of all block pairs.
         let seen = if values.choice("causal") == "yes" { (of_k / 2).max(1) } else { of_k };
         Needs::elements([4, heads, tokens, features])
             + Needs::commands([COMMANDS_OF_BLOCK, heads, of_q, seen])
@@ -106,7 +106,7 @@ impl FlashProblem {
         heads.flat_map(|((q, k), v)| attention(q, k, v, self.features, seen)).collect()
     }
 
-    /// Returns the work of the scores; Q, K, V and the output are moved once.
+    /// Returns the work of the scores; Q, K, V and the output are each moved once.
     fn work(&self, lab: &Lab) -> Work {
         let Self { heads, tokens, features, .. } = *self;
         let scores = heads * if self.causal { tokens * (tokens + 1) / 2 } else { tokens * tokens };

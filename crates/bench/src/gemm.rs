@@ -1,4 +1,4 @@
-//! A matrix product on one PE, with different staging of the operands.
+//! Matrix product on one PE, with different staging of the operands.
 
 use cubeyard_device::topology::Spec;
 use cubeyard_device::topology::Topology;
@@ -64,7 +64,7 @@ impl Bench for Gemm {
     fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let case = Case::of(lab, values)?;
         let [m, k, n] = case.shape;
-        // Inputs are not negative, so that nothing cancels and the error is bounded by the sum.
+        // Inputs are non-negative, so that nothing cancels and the error is bounded by the sum.
         let most = if case.dtype.is_float() { 1.0 } else { 3.0 };
         let left = spread(lab, m * k, case.dtype, 1, [0.0, most])?;
         let right = spread(lab, k * n, case.dtype, 2, [0.0, most])?;
@@ -86,7 +86,7 @@ struct Case {
     block: [u64; 3],
     dtype: DType,
     output: DType,
-    /// Staging of the operands; `None` if in blocks.
+    /// Staging of the operands; `None` for staging in blocks.
     staging: Option<Staging>,
     layout: OperandLayout,
     machine: Spec,
@@ -161,7 +161,7 @@ impl Case {
         (self.staging == Some(Staging::RefRef), is_b)
     }
 
-    /// Returns the dimensions of a matrix in memory: one if it is moved by tiles and the layout is tiled.
+    /// Returns the dimensions of a matrix in memory: one if it is moved by tiles in a tiled layout.
     fn dimensions(&self, shape: [u64; 2], tile: Option<[u64; 2]>) -> Vec<u64> {
         match self.tiled(tile) {
             None => shape.to_vec(),
@@ -204,7 +204,7 @@ impl Case {
         if by_rows && self.by_tile().1 { vec![self.channels_note()] } else { Vec::new() }
     }
 
-    /// Says how many channels of the memory the rows of a tile of B use.
+    /// Returns a note on the number of memory channels that the rows of a tile of B use.
     fn channels_note(&self) -> String {
         let ([_, k, n], [_, tile_k, tile_n]) = (self.shape, self.tile());
         let (burst, channels) =

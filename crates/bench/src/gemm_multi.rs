@@ -1,4 +1,4 @@
-//! A matrix product over many PEs, split in three ways.
+//! Matrix product over many PEs, split in three ways.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
@@ -104,7 +104,7 @@ impl GemmMultiProblem {
         Self { m, k, n, cubes, pes, splits, copies }
     }
 
-    /// Returns the number of row parts and of column parts.
+    /// Returns the number of row parts and the number of column parts.
     fn parts(&self) -> (u64, u64) {
         let all = self.cubes * self.pes;
         (all / self.copies[0], all / self.copies[1])
@@ -114,10 +114,10 @@ impl GemmMultiProblem {
         let (rows, columns) = self.parts();
         at_least("m", self.m, rows, "a row for each part")?;
         at_least("n", self.n, columns, "a column for each part")?;
-        // While rows are in use, the next are loaded.
+        // While some rows are in use, the next rows are loaded.
         let held = self.m.div_ceil(rows).min(2 * resident);
         let what = format!("{held} rows of A and two panels of B with k={}", self.k);
-        // Two output tiles are being stored.
+        // Two output tiles are on their way to memory.
         let bytes = 2 * (held * self.k + 2 * width * (self.k + width));
         fits_tcm(lab, bytes, &what, "fewer resident rows, or a smaller k")
     }

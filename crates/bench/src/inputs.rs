@@ -9,8 +9,8 @@ use super::reference::difference;
 use super::{BenchError, Lab};
 use crate::report::Check;
 
-/// Tolerance of sums in f16: half a unit in the last place is 2⁻¹¹ of the greatest result. As much again is
-/// left for sums in f32 of some thousand products, whose errors of 2⁻²⁴ each stay far below.
+/// Tolerance of sums in f16: half a unit in the last place is 2⁻¹¹ of the largest result. The same amount again is left
+/// for sums in f32 of some thousand products, whose errors of 2⁻²⁴ each stay far below it.
 pub(super) const F16_SUMS: f64 = 1.0 / 1024.0;
 
 /// Returns numbers from -1 to 1 that f16 represents exactly, determined by the seed; empty without data.
@@ -21,14 +21,14 @@ pub(super) fn numbers(lab: &Lab, count: u64, seed: u64) -> Vec<f64> {
     (0..count).map(|index| at(index) as f64 / 1024.0 - 1.0).collect()
 }
 
-/// Returns queries from -8 to 8: scores differ enough that some weights are large, so that results differ from
-/// the mean of all values, which would hide errors of order.
+/// Returns queries from -8 to 8. Scores then differ enough that some weights are large, so that results differ from the
+/// mean of all values, which would hide ordering errors.
 pub(super) fn queries(lab: &Lab, count: u64, seed: u64) -> Vec<f64> {
     numbers(lab, count, seed).into_iter().map(|number| 8.0 * number).collect()
 }
 
-/// Places an input on the device. Without data its bytes travel, too, as zeros, so that memory is in the same state when
-/// kernels begin.
+/// Places an input on the device. Without data its bytes are transferred as well, as zeros, so that memory is in the
+/// same state when kernels begin.
 pub(super) fn place(
     lab: &Lab,
     dimensions: &[u64],
@@ -44,7 +44,7 @@ pub(super) fn place(
     tensor.to(over)
 }
 
-/// Returns numbers spread uniformly over a range, rounded to an element type; empty without data.
+/// Returns numbers distributed uniformly over a range, rounded to an element type; empty without data.
 pub(super) fn spread(
     lab: &Lab,
     count: u64,
@@ -63,8 +63,8 @@ fn rounded(value: f64, dtype: DType) -> Result<f64, RuntimeError> {
     Ok(dtype.decode(&bytes))
 }
 
-/// Compares the elements of a tensor with the expected ones, in data mode: the greatest difference, relative to
-/// the greatest expected element.
+/// Compares the elements of a tensor with the expected ones, in data mode: the largest difference, relative to the
+/// largest expected element.
 pub(super) fn compare(
     lab: &Lab,
     tensor: &Tensor,
@@ -80,7 +80,7 @@ pub(super) fn core(lab: &Lab) -> CoreSpec {
     lab.context.machine(|machine| machine.topology().spec().pe.core.clone())
 }
 
-/// Returns the simple operations of the vector engine that take as long as a special one, such as an exponential.
+/// Returns the cost of a special operation, such as an exponential, in simple operations of the vector engine.
 pub(super) fn special(lab: &Lab) -> u64 {
     let math = core(lab).math;
     math.simple.bytes_per_second() / math.special.bytes_per_second().max(1)
@@ -91,7 +91,7 @@ pub(super) fn takes_turns(lab: &Lab) -> bool {
     core(lab).compute_engines == ComputeEngines::Shared
 }
 
-/// Checks that so many bytes fit in the TCM; `what` names their use, and `advice` follows "choose".
+/// Checks that `bytes` bytes fit in the TCM; `what` names their use, and `advice` follows "choose".
 pub(super) fn fits_tcm(lab: &Lab, bytes: u64, what: &str, advice: &str) -> Result<(), BenchError> {
     let there = core(lab).scratch;
     let bytes = cubeyard_memory::Bytes::new(bytes);

@@ -1,4 +1,4 @@
-//! The environment in which a bench runs.
+//! Environment in which a bench runs.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,20 +15,20 @@ use cubeyard_collectives::distributed::Distributed;
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::launch::Launcher;
 
-/// A context, and the launches on it.
+/// Context of a run, and its launches.
 ///
-/// Every launch by [`launcher`](Self::launcher) counts: by [`launch`](Self::launch), by a
-/// [`Group`](cubeyard_collectives::distributed::Group), or by the process group of [`distributed`](Self::distributed). The
-/// time of a bench is from the first start to the last end, including the host's time between launches.
+/// Every launch made with [`launcher`](Self::launcher) counts: by [`launch`](Self::launch), by a
+/// [`Group`](cubeyard_collectives::distributed::Group), or by the process group of [`distributed`](Self::distributed).
+/// The time of a bench runs from the first start to the last end, including host time between launches.
 #[derive(Clone, Debug)]
 pub struct Lab {
-    /// The context of the run.
+    /// Context of the run.
     pub context: Context,
-    /// The launcher of all kernels.
+    /// Launcher of all kernels.
     pub launcher: Rc<Launcher>,
     /// Whether memory holds data.
     pub has_data: bool,
-    /// The SIPs to use.
+    /// SIPs to use.
     pub sips: Vec<SipId>,
     pub(super) phases: Rc<RefCell<Vec<Phase>>>,
     /// Hash of the order of events up to the end of the last launch.
@@ -43,9 +43,9 @@ impl Lab {
         Distributed::with_launcher(Rc::clone(&self.launcher))
     }
 
-    /// Waits for all launches and records their times. The critical path must be computed while the tensors are
-    /// still mapped; so a bench that launches other than by [`launch`](Self::launch) and
-    /// [`launch_each`](Self::launch_each) calls this before it drops them.
+    /// Waits for all launches and records their times. The critical path must be computed while the tensors are still
+    /// mapped. A bench that launches by other means than [`launch`](Self::launch) and
+    /// [`launch_each`](Self::launch_each) must therefore call this before it drops them.
     pub fn settle(&self) -> Result<(), RuntimeError> {
         let launched = self.launcher.take_launched().into_iter();
         let launched = launched.map(|(name, handle)| Ok((name, handle.wait()?)));
@@ -80,12 +80,12 @@ impl Lab {
         })
     }
 
-    /// Returns a placement over the first cubes of the first SIP, and the first PEs of each.
+    /// Returns a placement over the first cubes of the first SIP, and the first PEs of each cube.
     pub fn placement(&self, cube: Split, pe: Split, cubes: u64, pes: u64) -> Placement {
         self.placement_on(self.sips[0], cube, pe, cubes, pes)
     }
 
-    /// Returns a placement over the first cubes of a SIP, and the first PEs of each.
+    /// Returns a placement over the first cubes of a SIP, and the first PEs of each cube.
     pub fn placement_on(
         &self,
         sip: SipId,
@@ -98,7 +98,7 @@ impl Lab {
         Placement { cube, pe, cubes, pes, sips: vec![sip], ..Placement::default() }
     }
 
-    /// Launches a kernel on the first SIP, with tensors and then numbers as arguments, and waits for it.
+    /// Launches a kernel on the first SIP and waits for it; the arguments are tensors, followed by numbers.
     pub fn launch(
         &self,
         kernel: &Kernel,
@@ -137,8 +137,8 @@ impl Lab {
         Ok(Some(bytes.chunks_exact(width).map(|bytes| tensor.dtype().decode(bytes)).collect()))
     }
 
-    /// Compares the elements of a tensor with the expected ones, in data mode: the greatest difference,
-    /// relative to the greatest expected element or to 1.
+    /// Compares the elements of a tensor with the expected ones, in data mode: the largest difference, relative to the
+    /// largest expected element or to 1.
     pub fn check(
         &self,
         tensor: &Tensor,

@@ -35,7 +35,7 @@ impl Bench for LayerNorm {
             RowMatrix::new(self.name(), lab, values)?;
         let copies = lab.placement(Split::Replicate, Split::Replicate, cubes, pes);
         let numbers = [
-            // A mean other than 0, so that it matters.
+            // The mean is not 0, so that subtracting it matters.
             spread(lab, rows * columns, dtype, 1, [-1.0, 2.0])?,
             spread(lab, columns, dtype, 2, [0.5, 1.5])?,
             spread(lab, columns, dtype, 3, [-1.0, 1.0])?,
@@ -52,7 +52,7 @@ impl Bench for LayerNorm {
             pes,
         )?;
         let expected = || reference(&numbers[0], &numbers[1], &numbers[2]);
-        // The result is rounded once, two sums in f32 at each term, and the rest a few times.
+        // The result is rounded once, two sums in f32 once per term, and the rest a few times.
         let tolerance = rounding(dtype) + 2.0 * sum_rounding(columns + 8);
         let check = compare(lab, &y, tolerance, expected)?;
         // Each element is squared, multiplied by the deviation, and multiplied and added to gamma and beta. The sum for
@@ -62,7 +62,7 @@ impl Bench for LayerNorm {
     }
 }
 
-/// Explains why the bound of the vector engine is not reached.
+/// Explains why the vector engine's bound is not reached.
 fn notes(lab: &Lab, columns: u64, dtype: DType) -> Vec<String> {
     let (strip, mut notes) = (u64::from(core(lab).math.strip), Vec::new());
     if columns > strip {

@@ -2,9 +2,9 @@
 //!
 //! Internal: programs use the crate `cubeyard`.
 //!
-//! A bench is a file and a line in [`catalogue`]. It declares its [`Parameter`]s, makes its tensors on the
-//! [`Lab`], launches kernels of the [`library`](cubeyard_kernels), and compares the results with a reference of
-//! its own. Times, bounds and limits are computed for all benches by [`run`](fn@run).
+//! A bench is a file and a line in [`catalogue`]. It declares its [`Parameter`]s, creates its tensors on the [`Lab`],
+//! launches kernels of the [`library`](cubeyard_kernels), and compares the results with its own reference. Times,
+//! bounds and limits are computed for all benches by [`run`](fn@run).
 
 mod attention;
 mod block_sparse;
@@ -62,18 +62,18 @@ pub trait Bench {
     /// Returns the name used on the command line.
     fn name(&self) -> &str;
 
-    /// Describes the computation in one line.
+    /// Returns a one-line description of the computation.
     fn summary(&self) -> &str;
 
     /// Returns the parameters with their ranges and defaults.
     fn parameters(&self) -> Vec<Parameter>;
 
-    /// Returns whether its kernels read loaded values, so that it runs live and needs data mode.
+    /// Returns whether the kernels read loaded values, so that the bench runs live and needs data mode.
     fn needs_data(&self) -> bool {
         false
     }
 
-    /// Returns whether it uses all SIPs by default, rather than the first.
+    /// Returns whether the bench uses all SIPs by default, rather than only the first.
     fn spans_sips(&self) -> bool {
         false
     }
@@ -88,12 +88,12 @@ pub trait Bench {
 /// Results of a bench's kernels.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The work that any implementation must do, from which bounds are computed.
+    /// Work that any implementation must do, from which bounds are computed.
     pub work: Work,
     /// Comparison with the reference; `None` without data.
     pub check: Option<Check>,
-    /// Outcome of the bench's own assertions, for one that checks itself: the error is the text of the one that
-    /// failed, with its line. `None` without assertions.
+    /// Outcome of the bench's own assertions, for a bench that checks itself. The error is the text of the failed
+    /// assertion, with its line. `None` without assertions.
     pub assertions: Option<Result<(), String>>,
     /// Remarks for the reader of the report.
     pub notes: Vec<String>,
@@ -127,13 +127,13 @@ const FIRST: [&str; 2] = ["gemm", "vector-add"];
 /// Returns the bench to suggest as a first example.
 ///
 /// # Panics
-/// If none exists, which a test rules out.
+/// If none exists, which a test excludes.
 pub fn first() -> Box<dyn Bench> {
     let found = FIRST.iter().find_map(|name| find(name).ok());
     found.expect("there is a first example")
 }
 
-/// Returns the bench of a name; the error suggests the most similar name.
+/// Returns the bench with this name; the error suggests the most similar name.
 pub fn find(name: &str) -> Result<Box<dyn Bench>, BenchError> {
     let mut all = catalogue();
     let names: Vec<_> = all.iter().map(|bench| bench.name()).collect();

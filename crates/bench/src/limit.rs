@@ -1,4 +1,4 @@
-//! The limiting factor of a run, as text that follows "limited by".
+//! Limiting factor of a run, as text that follows "limited by".
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use cubeyard_units::text::whole_percent;
 use super::path::Leg;
 use crate::report::{RunReport, SliceKind, Step};
 
-/// Fraction of the kernel time from which on a bound counts as the limit.
+/// Minimum fraction of the kernel time at which a bound counts as the limit.
 const REACHED: f64 = 0.9;
 
-/// Command name for the host's time between launches.
+/// Command name for host time between launches.
 pub(super) const HOST: &str = "the host";
 
-/// Names a resource that is almost always in use, else the longest part of the critical path, else the busiest
-/// unit.
+/// Names a resource that is almost always in use, or else the longest part of the critical path, or
+/// else the busiest unit.
 pub(super) fn limit(report: &RunReport, legs: &[Leg]) -> String {
     let reached = report.bound().filter(|_| report.share() >= REACHED);
     match (reached, longest(legs), report.busiest_unit()) {
@@ -30,14 +30,14 @@ pub(super) fn limit(report: &RunReport, legs: &[Leg]) -> String {
     }
 }
 
-/// Time on the path, and the part of it behind other traffic.
+/// Time on the path, and the part of it spent waiting behind other traffic.
 #[derive(Clone, Copy, Default)]
 struct PathTime {
     all: Span,
     waiting: Span,
 }
 
-/// Names the unit that took most of the path, with its share, and the command at one line that took most of it.
+/// Names the unit with the largest share of the path, and the command at one line with the most time in it.
 fn longest(legs: &[Leg]) -> Option<String> {
     let mut units: BTreeMap<PathUnit, PathTime> = BTreeMap::new();
     let mut lines: BTreeMap<(PathUnit, &str, &str), Span> = BTreeMap::new();
@@ -69,7 +69,7 @@ fn longest(legs: &[Leg]) -> Option<String> {
     })
 }
 
-/// Kind of work on the path. Waits for different things are different kinds.
+/// Kind of work on the path. Waits for different causes are different kinds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum PathUnit {
     Unit(SliceKind),
@@ -113,7 +113,7 @@ impl PathUnit {
     }
 }
 
-/// Returns the time of each kind of work in some steps, in the order of legends.
+/// Returns the time of each kind of work in the given steps, in the order of legends.
 pub(super) fn breakdown(steps: &[Step]) -> Vec<(SliceKind, Span)> {
     let of = |kind| {
         let same = steps.iter().filter(|step| step.kind == kind);

@@ -12,8 +12,8 @@ use cubeyard_collectives::collective::bound::{Spread, bound, capacities};
 use cubeyard_collectives::collective::{Operation, World};
 use cubeyard_collectives::distributed::RankMap;
 
-/// Returns the bound of an operation among the ranks of a group; `bytes` is the larger of a rank's input and
-/// output, spread over the PEs of a rank as `spread` says.
+/// Returns the bound of an operation among the ranks of a group. `bytes` is the larger of a rank's input and output,
+/// spread over the PEs of a rank according to `spread`.
 pub(super) fn links(
     lab: &Lab,
     map: &RankMap,
@@ -27,7 +27,7 @@ pub(super) fn links(
     links_of(lab, (&members, world), operation, bytes, spread)
 }
 
-/// Returns the bound of an operation among ranks, given by the DMA engines of their PEs.
+/// Returns the bound of an operation among ranks, identified by the DMA engines of their PEs.
 pub(super) fn links_among(
     lab: &Lab,
     members: &[Vec<NodeId>],
@@ -58,9 +58,9 @@ fn links_of(
     found.into_iter().collect()
 }
 
-/// Returns the bound of messages among PEs, where `bytes` go from one to another: the longest time that the
-/// data leaving a PE, a cube or a SIP takes on the routes from there. Whatever is passed on by other PEs, and in whatever order,
-/// it leaves each of them once.
+/// Returns the bound of messages among PEs, where `bytes` go from one to another: the longest time that the data
+/// leaving a PE, a cube or a SIP takes on its outgoing routes. However other PEs forward it, and in whatever order, the
+/// data leaves each of these once.
 pub(super) fn links_between(
     lab: &Lab,
     pes: &[PeRef],
@@ -84,7 +84,7 @@ pub(super) fn links_between(
     span.map(|span| Bound { resource: "links of messages".to_owned(), span }).into_iter().collect()
 }
 
-/// Returns each PE alone, the PEs of each cube, and those of each SIP, without a set of all.
+/// Returns each PE alone, the PEs of each cube, and the PEs of each SIP, but no set of all PEs.
 fn sets(pes: &[PeRef]) -> Vec<Vec<usize>> {
     let mut sets: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (rank, pe) in pes.iter().enumerate() {

@@ -21,7 +21,7 @@ pub struct RunLog {
     ops: OpLog,
     ran: Ran,
     phases: Vec<Phase>,
-    /// PEs by their processors.
+    /// PEs by the node of their processor.
     pes: BTreeMap<NodeId, PeRef>,
 }
 
@@ -37,7 +37,7 @@ impl RunLog {
         this
     }
 
-    /// Returns the report of each PE, launch by launch.
+    /// Returns the reports of all PEs, launch by launch.
     fn cores(&self) -> impl DoubleEndedIterator<Item = &(PeRef, CoreReport)> {
         let launches = self.phases.iter().flat_map(|phase| &phase.launches);
         launches.flat_map(|(_, launch)| &launch.cores)

@@ -8,17 +8,17 @@ use super::reference::product;
 use cubeyard_kernels::Activation;
 use cubeyard_tl::numeric::rounding;
 
-/// Returns weights scaled so that sums over `features` are about 1, where activations are nonlinear; scaled by
-/// a power of 2, so that f16 represents them exactly.
+/// Returns weights scaled so that sums over `features` are about 1, where activations are nonlinear. The scale is a
+/// power of 2, so that f16 represents the weights exactly.
 pub(super) fn weights(lab: &Lab, count: u64, features: u64, seed: u64) -> Vec<f64> {
     let shrink = 0.5_f64.powi((features.max(1).ilog2() / 2).cast_signed());
     numbers(lab, count, seed).into_iter().map(|weight| weight * shrink).collect()
 }
 
-/// The reference result of two layers.
+/// Reference result of two layers.
 pub(super) struct Layers {
     pub(super) outputs: Vec<f64>,
-    /// Greatest sum of absolute values that are added to an output.
+    /// Largest sum of absolute values over the summands of any output.
     pub(super) largest: f64,
 }
 
@@ -39,8 +39,8 @@ impl Layers {
     }
 }
 
-/// Returns the tolerance relative to the greatest result, or to 1, if all summands are rounded to f16
-/// `roundings` times.
+/// Returns the tolerance relative to the largest result, or to 1, if all summands are rounded to f16 `roundings`
+/// times.
 pub(super) fn tolerance(roundings: f64, largest: f64, results: &[f64]) -> f64 {
     let scale = results.iter().fold(1.0_f64, |most, value| most.max(value.abs()));
     roundings * rounding(DType::F16) * largest / scale

@@ -1,4 +1,4 @@
-//! A mixture of experts over the PEs of several SIPs.
+//! Mixture of experts over the PEs of several SIPs.
 
 mod router;
 
@@ -126,7 +126,7 @@ impl<'l> MoeProblem<'l> {
         let wanted = router::wanted(tokens, experts, top, values.whole("skew"));
         let counts = [ranks, tokens / ranks, experts / ranks].map(size);
         let routing = Rc::new(Routing::new(&wanted, counts, size(capacity)));
-        // An expert with its tokens, and the sums of the PE's own tokens.
+        // An expert with its tokens, and the sums of the tokens that the PE owns.
         let of_expert = 4 * features * hidden + capacity * (8 * features + 12 * hidden);
         let what = format!("an expert of {features} × {hidden} and {capacity} tokens");
         let bytes = of_expert + 8 * features * (tokens / ranks);
@@ -202,7 +202,7 @@ impl<'l> MoeProblem<'l> {
         Ok(check)
     }
 
-    /// Returns the expected outputs, and the greatest sum of absolute values in any expert's result.
+    /// Returns the expected outputs, and the largest sum of absolute values in any expert's result.
     fn expected(&self, inputs: &Inputs) -> (Vec<f64>, f64) {
         let [features, hidden] = [self.features, self.hidden].map(size);
         let mut expected = vec![0.0; inputs.x.len()];

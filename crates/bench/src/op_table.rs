@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::RunLog;
 use crate::path::what;
 
-/// Every operation of every unit of a run. Names are given once, and operations refer to them by number.
+/// Every operation of every unit of a run. Names are stored once, and operations refer to them by number.
 ///
 /// Equal names share a number, so that a million operations take about 30 MB of JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ use crate::path::what;
 pub struct OpTable {
     /// Units, such as `sip0.cube0.pe0 DMA read`.
     pub units: Vec<String>,
-    /// Names of operations with their line of the kernel, such as `load f16[64, 32] (gemm.rs:41)`.
+    /// Names of operations with their kernel line, such as `load f16[64, 32] (gemm.rs:41)`.
     pub names: Vec<String>,
     /// Unit, name, start and end of each operation; times in picoseconds since the first launch.
     pub rows: Vec<[u64; 4]>,
@@ -34,14 +34,14 @@ impl OpTable {
     }
 }
 
-/// Describes an operation, with its line of the kernel.
+/// Describes an operation, with its kernel line.
 fn name(log: &RunLog, record: &OpRecord) -> String {
     let Some(operation) = log.operation(record) else { return what(record.unit, "") };
     let name = what(record.unit, &operation.name());
     if operation.place.is_empty() { name } else { format!("{name} ({})", operation.place) }
 }
 
-/// Names in the order in which they first came, with their numbers.
+/// Names in the order of their first occurrence, with their numbers.
 #[derive(Default)]
 struct Numbers {
     names: Vec<String>,

@@ -10,7 +10,7 @@ use cubeyard_yaml::nearest;
 use serde::Serialize;
 use thiserror::Error;
 
-/// A parameter of a bench.
+/// Parameter of a bench.
 #[derive(Clone, Debug, Serialize)]
 pub struct Parameter {
     /// Name of the parameter.
@@ -18,7 +18,7 @@ pub struct Parameter {
     /// Description in one line.
     #[serde(rename = "what")]
     pub help: Cow<'static, str>,
-    /// The values that it admits.
+    /// Values that the parameter accepts.
     #[serde(rename = "expected", serialize_with = "text")]
     pub kind: ParameterKind,
     /// Default value of the parameter.
@@ -26,65 +26,65 @@ pub struct Parameter {
     pub default: Value,
 }
 
-/// The values that a parameter admits.
+/// Set of values that a parameter accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParameterKind {
-    /// A whole number in an inclusive range.
+    /// Whole number in an inclusive range.
     Whole(u64, u64),
-    /// A whole number in an inclusive range, which may be negative.
+    /// Whole number in an inclusive range, which may be negative.
     Integer(i64, i64),
-    /// A finite number.
+    /// Finite number.
     Number,
-    /// Text without further rules.
+    /// Text without restrictions.
     Text,
-    /// One of these words.
+    /// One of the listed words.
     Choice(Vec<Cow<'static, str>>),
-    /// One of these element types.
+    /// One of the listed element types.
     Type(&'static [DType]),
 }
 
-/// A value of a parameter.
+/// Value of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number.
+    /// Whole number.
     Whole(u64),
-    /// A whole number, which may be negative.
+    /// Whole number, which may be negative.
     Integer(i64),
-    /// A finite number.
+    /// Finite number.
     Number(f64),
-    /// Text as it was given.
+    /// Text as given.
     Text(String),
-    /// One of the admitted words.
+    /// One of the accepted words.
     Choice(Cow<'static, str>),
-    /// An element type.
+    /// Element type.
     Type(DType),
 }
 
-/// The error of an invalid parameter. Choose another value, or another parameter.
+/// Error of an invalid parameter. Choose another value, or another parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ParameterError {
-    /// The bench has no such parameter.
+    /// The bench has no parameter with this name.
     #[error("{bench} has no parameter `{name}`; it has {known}{}", hint(.nearest.as_deref()))]
     NoSuchParameter {
         /// Name of the bench.
         bench: String,
-        /// The name given.
+        /// Name that was given.
         name: String,
-        /// Names of its parameters.
+        /// Names of the bench's parameters.
         known: String,
-        /// The most similar name.
+        /// Most similar parameter name.
         nearest: Option<String>,
     },
-    /// The parameter does not admit this value.
+    /// The parameter does not accept this value.
     #[error("{bench}: {name}={found}: expected {expected}")]
     Value {
         /// Name of the bench.
         bench: String,
         /// Name of the parameter.
         name: String,
-        /// The values that it admits, in words.
+        /// Description of the accepted values.
         expected: String,
-        /// The value given.
+        /// Value that was given.
         found: String,
     },
     /// The text has no `=`.
@@ -96,12 +96,12 @@ fn hint(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`"))
 }
 
-/// The values of a bench's parameters.
+/// Values of a bench's parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values(BTreeMap<Cow<'static, str>, Value>);
 
 impl Parameter {
-    /// Makes a parameter of a kind.
+    /// Creates a parameter of the given kind.
     pub fn new(
         name: impl Into<Cow<'static, str>>,
         kind: ParameterKind,
@@ -111,7 +111,7 @@ impl Parameter {
         Self { name: name.into(), help: help.into(), kind, default }
     }
 
-    /// Makes a parameter that is a whole number.
+    /// Creates a whole-number parameter.
     pub fn whole(
         name: &'static str,
         default: u64,
@@ -121,13 +121,13 @@ impl Parameter {
         Self::new(name, ParameterKind::Whole(least, most), Value::Whole(default), help)
     }
 
-    /// Makes a parameter that is one of some words; the first is the default.
+    /// Creates a parameter with a choice of words; the first is the default.
     pub fn choice(name: &'static str, words: &[&'static str], help: &'static str) -> Self {
         let kind = ParameterKind::Choice(words.iter().map(|&word| word.into()).collect());
         Self::new(name, kind, Value::Choice(words[0].into()), help)
     }
 
-    /// Makes a parameter that is an element type; the first is the default.
+    /// Creates a parameter with a choice of element types; the first is the default.
     pub fn dtype(name: &'static str, types: &'static [DType], help: &'static str) -> Self {
         Self::new(name, ParameterKind::Type(types), Value::Type(types[0]), help)
     }
@@ -160,7 +160,7 @@ impl ParameterKind {
     }
 }
 
-/// Describes the admitted values in words.
+/// Describes the accepted values in words.
 impl fmt::Display for ParameterKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -192,7 +192,7 @@ impl fmt::Display for Value {
 }
 
 impl Values {
-    /// Resolves the values of a bench: those given as `name=value`, else the defaults.
+    /// Resolves the values of a bench: as given by `name=value`, or else the defaults.
     pub fn new(
         bench: &str,
         parameters: &[Parameter],
@@ -219,7 +219,7 @@ impl Values {
     /// Returns the value of a parameter.
     ///
     /// # Panics
-    /// If the bench has no such parameter; the same holds for the functions below.
+    /// If the bench has no such parameter; the same applies to the functions below.
     pub fn value(&self, name: &str) -> &Value {
         &self.0[name]
     }

@@ -1,8 +1,8 @@
-//! The critical path of launches that ran at the same time: the gapless chain of causes that led to the end of
-//! the last PE.
+//! Critical path of launches that ran at the same time: the gapless chain of causes that led to the end of the last
+//! PE.
 //!
-//! Where that PE waited for a message, the path continues at the sender, and where the sender waited for a
-//! slot, at the receiver that freed one. Time counts from the first start, whichever PE is on the path.
+//! Where that PE waited for a message, the path continues at the sender; where the sender waited for a slot, it
+//! continues at the receiver that freed the slot. Time counts from the first start, whichever PE is on the path.
 
 use cubeyard_device::machine::{Machine, Rehearsal};
 use cubeyard_device::message::RequestId;
@@ -15,19 +15,19 @@ use crate::report::{AccessTime, SliceKind, Step};
 use cubeyard_tl::launch::Launcher;
 use cubeyard_tl::program::OpDescription;
 
-/// A step of the path, with its command.
+/// Step of the path, with its command.
 #[derive(Clone, Debug)]
 pub(super) struct Leg {
-    /// The step as reported; its times count from the start of the phase.
+    /// Step as reported; its times count from the start of the phase.
     pub(super) step: Step,
-    /// The command to which it belongs, e.g. `load f16[64, 32]`.
+    /// Command to which the step belongs, e.g. `load f16[64, 32]`.
     pub(super) command: String,
-    /// Index of the operation, if one was under way.
+    /// Index of the operation, if one was in progress.
     pub(super) record: Option<u32>,
 }
 
-/// Returns the path of launches that have just ended, while their tensors are still mapped; `started` is the
-/// start of the first.
+/// Returns the path of launches that have just ended, while their tensors are still mapped; `started` is the start of
+/// the first launch.
 pub(super) fn path(
     launcher: &Launcher,
     reports: &[(String, LaunchReport)],
@@ -50,7 +50,7 @@ pub(super) fn path(
     })
 }
 
-/// Returns the PE that ended last, with its launch; the first of equals.
+/// Returns the PE that ended last, with its launch; the first PE if several ended at the same time.
 fn last(launches: &[(String, LaunchReport)]) -> Option<(RequestId, PeRef, CoreReport)> {
     let cores = launches
         .iter()
@@ -64,10 +64,10 @@ struct Walk<'a> {
     machine: &'a Machine,
     log: &'a OpLog,
     launcher: &'a Launcher,
-    /// The `PE_CPU` of the PE that ended last.
+    /// `PE_CPU` of the PE that ended last.
     node: NodeId,
     started: Time,
-    /// A machine for measuring single accesses, made when first needed.
+    /// Machine for measuring single accesses, created when first needed.
     rehearsal: Option<Rehearsal>,
 }
 
@@ -100,7 +100,7 @@ impl Walk<'_> {
         self.launcher.ran(record.request, self.pe(record))?.operation(record)
     }
 
-    /// Returns the kind and description of a stretch; names the PE if it is not the one that ended last.
+    /// Returns the kind and description of a stretch; names the PE unless it is the PE that ended last.
     fn named(
         &self,
         stretch: &Stretch,
@@ -170,7 +170,7 @@ impl Walk<'_> {
                 "one call after the other".to_owned()
             }
             OpCause::Dispatch => "it was dispatched then".to_owned(),
-            // Units of one engine take turns: the one that was busy may be another than its own.
+            // Units of one engine take turns: the busy unit may be another unit than the operation's own.
             OpCause::Unit => format!("{} was busy: {its}", before.unit.name()),
             // A load has no operands: it waits for its memory in the TCM.
             OpCause::After if record.unit == OpUnit::Load => {
@@ -187,7 +187,7 @@ impl Walk<'_> {
     }
 }
 
-/// Returns the time before the first leg, if its PE started later than the first.
+/// Returns the time before the first leg, if its PE started later than the first PE.
 fn before(first: Option<&Leg>) -> Option<Leg> {
     let end = first.map(|leg| leg.step.start).filter(|start| *start > Span::ZERO)?;
     let step = Step {
@@ -202,12 +202,12 @@ fn before(first: Option<&Leg>) -> Option<Leg> {
     Some(Leg { step, command: String::new(), record: None })
 }
 
-/// Names what an operation of a unit waits for from another PE.
+/// Names the thing that an operation of a unit waits for from another PE.
 fn carried(unit: OpUnit) -> &'static str {
     if unit == OpUnit::Send { "the credit for a slot" } else { "the message" }
 }
 
-/// Describes the part of a unit in an operation.
+/// Describes a unit's role in an operation.
 pub(super) fn what(unit: OpUnit, name: &str) -> String {
     let text = match unit {
         OpUnit::Cpu => format!("dispatch of {name}"),

@@ -7,7 +7,7 @@ use cubeyard_sim::{Bandwidth, Span};
 use super::Work;
 use crate::report::Bound;
 
-/// Returns the peak FLOP/s of one PE for the unit that does the work; 0 if it computes nothing.
+/// Returns the peak FLOP/s of one PE, for the unit that does the work; 0 if the bench computes nothing.
 pub(super) fn peak_rate(work: &Work, topology: &Topology) -> f64 {
     let core = &topology.spec().pe.core;
     let rate = match work.gemm {
@@ -20,8 +20,8 @@ pub(super) fn peak_rate(work: &Work, topology: &Topology) -> f64 {
 
 /// Returns the minimum time that each resource allows for the work.
 ///
-/// Work is spread over `pes` PEs in some way; one of them has at least the mean, and it can do no better than to keep one of
-/// its units busy without a gap. So no run is faster than the time of the mean in any unit.
+/// Work is spread over `pes` PEs in some way. One of them has at least the mean, and can do no better than to keep one
+/// of its units busy without a gap. So no run is faster than any unit's time for the mean.
 pub(super) fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
     let pes = pes.max(1);
     let mut bounds = engines(work, &topology.spec().pe.core, pes);
@@ -30,8 +30,8 @@ pub(super) fn bounds(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
     bounds
 }
 
-/// Returns the bounds of the bytes that leave or enter memory: that of the memories, and that of the wires of the PEs, which
-/// carry both directions at once, if it is the larger one.
+/// Returns the bounds of the bytes that leave or enter memory: the bound of the memories, and, if it is larger, the
+/// bound of the PEs' wires, which carry both directions at once.
 fn memory(work: &Work, topology: &Topology, pes: u64) -> Vec<Bound> {
     let memories = work.memories.unwrap_or(pes).max(1);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes")]
@@ -49,8 +49,8 @@ pub(super) fn peak_bandwidth(work: &Work, topology: &Topology, pes: u64) -> f64 
     wires.min(topology.spec().hbm.peak_both_ways() * memories as f64)
 }
 
-/// Returns the bounds of kernels as they are written, for a bench that states no work: the time of each unit of a PE that
-/// computed longest.
+/// Returns the bounds of kernels as written, for a bench that states no work: for each unit, the longest
+/// busy time over the PEs.
 pub(super) fn recorded(busiest: impl Fn(OpUnit) -> Option<Span>) -> Vec<Bound> {
     const UNITS: [OpUnit; 6] = [
         OpUnit::Gemm,
@@ -63,16 +63,16 @@ pub(super) fn recorded(busiest: impl Fn(OpUnit) -> Option<Span>) -> Vec<Bound> {
     UNITS.into_iter().filter_map(|unit| named(unit.name(), busiest(unit))).collect()
 }
 
-/// Returns the bound of the processor that has dispatched most: it takes one call at a time, each for a fixed time.
+/// Returns the bound of the busiest processor: it dispatches one call at a time, and each takes a fixed time.
 ///
-/// The calls are those of the kernel as it is written, unlike the work of the other bounds: this kernel is no faster, another
-/// one may need fewer calls.
+/// The calls are those of the kernel as written, unlike the work of the other bounds: this kernel cannot be faster, but
+/// another kernel may need fewer calls.
 pub(super) fn dispatch(busiest: Span) -> Option<Bound> {
     named("dispatch by PE_CPU", Some(busiest))
 }
 
-/// Returns the bounds of the compute engines of `pes` PEs. In one engine the times of matrix products and vector
-/// operations add up, and so do their operands and results in the TCM; two engines have a path to the TCM each.
+/// Returns the bounds of the compute engines of `pes` PEs. In a shared engine the times of matrix products and vector
+/// operations add up, and so do their operands and results in the TCM; two engines have separate paths to the TCM.
 fn engines(work: &Work, core: &CoreSpec, pes: u64) -> Vec<Bound> {
     let product = product(work, core);
     let vector = Some(core.math.simple.span(work.elements)).filter(|span| *span > Span::ZERO);
@@ -94,8 +94,8 @@ fn engines(work: &Work, core: &CoreSpec, pes: u64) -> Vec<Bound> {
     bounds
 }
 
-/// Returns the times of the paths from and to the TCM, for all PEs together. Of two engines either may store the result of a
-/// product, the vector engine after an epilogue: one of the two paths stores half of all at least.
+/// Returns the times of the paths from and to the TCM, for all PEs together. With two engines, either may store a
+/// product (the vector engine after an epilogue), so one of the two paths stores at least half of all results.
 fn tcm(work: &Work, core: &CoreSpec) -> Vec<(&'static str, Span)> {
     let ([read, stored], fetched) = (work.tcm, fetched(work, core));
     let all = stored + work.results;
@@ -112,11 +112,11 @@ fn tcm(work: &Work, core: &CoreSpec) -> Vec<(&'static str, Span)> {
     }
 }
 
-/// Returns name and time of the matrix products on one PE.
+/// Returns the name and time of the matrix products on one PE.
 ///
-/// In a tile, an element of the right factor meets as many useful rows as the left factor has, an element of the left one as
-/// many columns as the right one has, and a sum has as many useful terms as the product is deep. So a tile is no fuller than
-/// the least of these three fractions, with the factors in either order; and it takes the time of a full one.
+/// In a tile, useful rows, useful columns and useful terms of a sum are at most the left factor's rows, the right
+/// factor's columns and the product's depth. So a tile is filled at most to the smallest of these three fractions, with
+/// the factors in either order; a partial tile takes the time of a full one.
 fn product(work: &Work, core: &CoreSpec) -> Option<(String, Span)> {
     let (dtype, flop) = work.gemm?;
     let rate = Bandwidth::from_bytes_per_second(*core.gemm.rates.get(dtype.name())?)?;
@@ -131,8 +131,8 @@ fn product(work: &Work, core: &CoreSpec) -> Option<(String, Span)> {
     Some((format!("GEMM {dtype}"), span)).filter(|(_, span)| *span > Span::ZERO)
 }
 
-/// Returns the minimum bytes that matrix products fetch. A tile of `m × k` and `k × n` elements has at most 2 k times the
-/// least of `m n`, the useful rows times `n`, and `m` times the useful columns as operations.
+/// Returns the minimum bytes that matrix products fetch. A tile of `m × k` and `k × n` elements has at most 2 k times
+/// the minimum of `m n`, the useful rows times `n`, and `m` times the useful columns as operations.
 fn fetched(work: &Work, core: &CoreSpec) -> u64 {
     let Some((dtype, flop)) = work.gemm else { return 0 };
     let [m, _, n] = edges(core);
@@ -144,7 +144,7 @@ fn fetched(work: &Work, core: &CoreSpec) -> u64 {
     orders(work).map(bytes).into_iter().min().unwrap_or(0)
 }
 
-/// Returns the lengths of the largest product with its factors in either order.
+/// Returns the dimensions of the largest product with its factors in either order.
 fn orders(work: &Work) -> [[u64; 3]; 2] {
     let [m, k, n] = work.largest.unwrap_or([u64::MAX; 3]);
     [[m, k, n], [n, k, m]]
@@ -160,7 +160,7 @@ fn share(amount: u64, times: u64, of: u64) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
-/// Makes a bound, unless its time is zero.
+/// Creates a bound, unless its time is zero.
 fn named(resource: &str, span: Option<Span>) -> Option<Bound> {
     let span = span.filter(|span| *span > Span::ZERO)?;
     Some(Bound { resource: resource.to_owned(), span })

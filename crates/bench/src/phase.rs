@@ -13,7 +13,7 @@ use cubeyard_tl::launch::Launcher;
 pub(super) struct Phase {
     /// Launches with their kernels' names, in the order of their starts.
     pub(super) launches: Vec<(String, LaunchReport)>,
-    /// The critical path from start to end, if operations are recorded.
+    /// Critical path from start to end, if operations are recorded.
     pub(super) legs: Vec<Leg>,
 }
 
@@ -34,13 +34,13 @@ impl Phase {
         phases
     }
 
-    /// Returns the start of its first launch.
+    /// Returns the start of the first launch.
     pub(super) fn started(&self) -> Time {
         // Launches are sorted by start, and there is at least one.
         self.launches[0].1.started
     }
 
-    /// Returns the end of its last PE.
+    /// Returns the end of the last PE.
     pub(super) fn ended(&self) -> Time {
         let ends = self.launches.iter().map(|(_, launch)| launch.started + launch.max());
         ends.max().unwrap_or(Time::ZERO)
@@ -51,7 +51,7 @@ impl Phase {
         self.ended() - self.started()
     }
 
-    /// Returns the kernels of its launches, and their number if there are several.
+    /// Returns the names of the launched kernels, and the number of launches if there are several.
     pub(super) fn name(&self) -> String {
         let mut names: Vec<&str> = self.launches.iter().map(|(name, _)| name.as_str()).collect();
         names.dedup();
@@ -76,8 +76,8 @@ pub(super) fn host(phases: &[Phase]) -> Span {
     made.zip(done).map_or(Span::ZERO, |(made, done)| done - made)
 }
 
-/// Returns the critical path of the run: those of all phases, and the host between them. Empty if a phase has
-/// none, since a path has no gaps.
+/// Returns the critical path of the run: the paths of all phases, and the host time between them. Empty if a phase has
+/// no path, because the path of a run has no gaps.
 pub(super) fn legs(phases: &[Phase]) -> Vec<Leg> {
     if phases.iter().any(|phase| phase.legs.is_empty()) {
         return Vec::new();
@@ -100,7 +100,7 @@ fn shifted(leg: &Leg, offset: Span) -> Leg {
     Leg { step, ..leg.clone() }
 }
 
-/// Returns the leg of the host's time between two phases.
+/// Returns the leg of host time between two phases.
 fn between(start: Span, end: Span) -> Leg {
     let step = Step {
         start,

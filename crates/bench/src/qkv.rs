@@ -16,19 +16,19 @@ pub(super) struct Qkv;
 /// Parameters of a run.
 struct QkvProblem {
     tokens: u64,
-    /// Features of a token.
+    /// Number of features of a token.
     d: u64,
     /// Number of heads of Q, K and V.
     heads: [u64; 3],
-    /// Features of a head.
+    /// Head dimension.
     features: u64,
     cubes: u64,
     pes: u64,
     /// Whether cubes split tokens rather than heads.
     across_tokens: bool,
-    /// Tokens in the TCM at once.
+    /// Number of tokens in the TCM at once.
     resident: u64,
-    /// Columns of a panel.
+    /// Number of columns of a panel.
     width: u64,
 }
 
@@ -123,7 +123,7 @@ impl QkvProblem {
             multiple("tokens", tokens, self.cubes, why)?;
             tokens /= self.cubes;
         }
-        // While tokens are in use, the next are loaded.
+        // While some tokens are in use, the next tokens are loaded.
         let (held, wide) = (tokens.min(2 * self.resident), self.width.min(self.features));
         let what = format!("{held} tokens of {} features and two panels of weights", self.d);
         let bytes = 2 * (held * self.d + 2 * wide * self.d + 2 * self.width * self.width);
@@ -157,7 +157,7 @@ impl QkvProblem {
         Ok(inputs)
     }
 
-    /// Makes Q, K and V, with a row per head; if cubes split tokens, they split the columns.
+    /// Creates Q, K and V, with a row per head; if cubes split tokens, they split the columns.
     fn outs(&self, lab: &Lab) -> Result<Vec<Tensor>, RuntimeError> {
         let cube = if self.across_tokens { Split::ColumnWise } else { Split::RowWise };
         let over = lab.placement(cube, Split::RowWise, self.cubes, self.pes);
@@ -193,14 +193,14 @@ impl QkvProblem {
             [(self.cubes * self.pes).min(self.heads[0]), 1]
         };
         let bytes = 2 * (copies[0] * tokens + copies[1] * weights + self.tokens * columns);
-        // All heads share the tokens: their columns could be one matrix.
+        // All heads share the tokens: the columns of all heads could form one matrix.
         let (gemm, largest) =
             (Some((DType::F16, 2 * tokens * columns)), Some([self.tokens, self.d, columns]));
         Work { gemm, largest, results: 2 * self.tokens * columns, bytes, ..Work::default() }
     }
 }
 
-/// Returns the features of a token, and the number of heads of Q, K and V, of a model.
+/// Returns the number of features of a token, and the numbers of heads of Q, K and V, for a model.
 fn shape(values: &Values) -> (u64, [u64; 3]) {
     match values.choice("model") {
         "llama-8b" => (4096, [32, 8, 8]),

@@ -1,7 +1,7 @@
 //! Records of runs: one JSON line each, the same for the same inputs on any host.
 //!
-//! A record holds everything on which its figures depend, and nothing else: no time stamp, no name of a host. Two
-//! records with the same [`key`](Record::key) are of the same run.
+//! A record contains everything on which its figures depend, and nothing else: no time stamp and no host name. Two
+//! records with the same [`key`](Record::key) describe the same run.
 //!
 //! ```
 //! use cubeyard_bench::record::Record;
@@ -34,28 +34,28 @@ use crate::{Run, RunInputs, Value};
 
 pub use crate::op_table::OpTable;
 
-/// Version of the format. It grows when a field changes its meaning.
+/// Version of the format. It is incremented when the meaning of a field changes.
 pub const FORMAT: u32 = 1;
 
-/// Version of the program that makes records.
+/// Version of the program that creates records.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Inputs of a run with its figures, or with the error that it ended with.
+/// Inputs of a run with its figures, or with the error that ended it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     /// Version of the format; [`FORMAT`].
     pub format: u32,
-    /// Version of the program whose model gave the figures.
+    /// Version of the program whose model produced the figures.
     pub version: String,
-    /// Command that made the record, if it is another than `run`.
+    /// Command that created the record, unless it is `run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// Name of the bench or function.
     pub bench: String,
-    /// Hash of its source, if it is not built in.
+    /// Hash of the bench's source, if it is not built in.
     pub source: Option<String>,
-    /// Hash of the machine, of [`Topology::content_hash`].
+    /// Hash of the machine, from [`Topology::content_hash`].
     pub topology: String,
     /// Parameters and options by name, with the defaults filled in.
     pub inputs: Map<String, serde_json::Value>,
@@ -63,15 +63,15 @@ pub struct Record {
     pub figures: Option<Map<String, serde_json::Value>>,
     /// Error of a run that failed.
     pub error: Option<String>,
-    /// Values of the machine in the structure of a topology file, if they were kept.
+    /// Values of the machine in the structure of a topology file, if they were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<serde_json::Value>,
-    /// Every operation of every unit, if they were kept.
+    /// Every operation of every unit, if they were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ops: Option<OpTable>,
 }
 
-/// The error of a line that is no record of this version. Records of another version must be made again.
+/// Error of a line that is not a record of this version. Records of another version must be created again.
 #[derive(Debug, Error)]
 pub enum RecordError {
     /// The line is not a record, such as the last line of a file whose writer was killed.
@@ -85,12 +85,12 @@ pub enum RecordError {
 }
 
 impl Record {
-    /// Makes a record without figures.
+    /// Creates a record without figures.
     pub fn new(inputs: &RunInputs) -> Self {
         Self::named(inputs.bench.clone(), inputs.topology.clone(), of_inputs(inputs))
     }
 
-    /// Makes a record without figures of a bench or function on the machine of a hash.
+    /// Creates a record without figures for a bench or function, on the machine with the given hash.
     pub fn named(bench: String, topology: String, inputs: Map<String, serde_json::Value>) -> Self {
         let (format, version) = (FORMAT, VERSION.to_owned());
         let (command, source, figures, error, machine, ops) = (None, None, None, None, None, None);
@@ -109,7 +109,7 @@ impl Record {
         }
     }
 
-    /// Makes the record of a command other than `run`, with the values of the machine.
+    /// Creates the record of a command other than `run`, with the values of the machine.
     pub fn of_command(
         command: &str,
         bench: &str,
@@ -133,7 +133,7 @@ impl Record {
         Self { ops: run.log.as_ref().map(OpTable::of), ..self }
     }
 
-    /// Makes the record of a run.
+    /// Creates the record of a run.
     pub fn of(run: &Run) -> Self {
         Self::new(&run.inputs).with(&run.report, &run.findings)
     }
@@ -144,7 +144,7 @@ impl Record {
         Self { figures: Some(figures(report, findings)), ..self }
     }
 
-    /// Reads a line.
+    /// Parses a record from a line.
     pub fn read(line: &str) -> Result<Self, RecordError> {
         let value: serde_json::Value = serde_json::from_str(line)?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
@@ -153,13 +153,13 @@ impl Record {
         }
     }
 
-    /// Returns the record as one line of JSON, without the end of the line.
+    /// Returns the record as one line of JSON, without the newline.
     pub fn line(&self) -> String {
         serde_json::to_string(self).expect("a record has text keys and finite numbers")
     }
 
-    /// Returns a text that is equal for records of the same run: format, version, command, source, inputs and the hash
-    /// of the machine.
+    /// Returns a text that is equal for records of the same run. It contains format, version, command, source, inputs
+    /// and the hash of the machine.
     pub fn key(&self) -> String {
         let Self { command, bench, source, topology, inputs, .. } = self.clone();
         let (format, version) = (self.format, self.version.clone());
@@ -177,7 +177,7 @@ fn of_inputs(inputs: &RunInputs) -> Map<String, serde_json::Value> {
     values.chain(options).collect()
 }
 
-/// Returns a value as a number where it is one, and else as text.
+/// Returns a value as a number if it is one, and as text otherwise.
 fn plain(value: &Value) -> serde_json::Value {
     match value {
         Value::Whole(number) => json!(number),

@@ -1,4 +1,4 @@
-//! Reference results in plain loops, and their comparison with those of kernels.
+//! Reference results computed in plain loops, and their comparison with results of kernels.
 
 use cubeyard_runtime::dtype::DType;
 use cubeyard_tl::numeric::rounding;
@@ -17,18 +17,18 @@ pub(super) fn product(a: &[f64], b: &[f64], k: u64, n: u64) -> Vec<f64> {
     product
 }
 
-/// Transposes a matrix with this number of columns.
+/// Transposes a matrix with the given number of columns.
 pub(super) fn transposed(matrix: &[f64], columns: usize) -> Vec<f64> {
     let column = |column: usize| matrix.iter().skip(column).step_by(columns);
     (0..columns).flat_map(column).copied().collect()
 }
 
-/// Permutes numbers; empty if there are none.
+/// Permutes values; empty if there are none.
 pub(super) fn ordered(values: &[f64], order: &[usize]) -> Vec<f64> {
     if values.is_empty() { Vec::new() } else { order.iter().map(|&from| values[from]).collect() }
 }
 
-/// Returns the row-major indices of a matrix's elements in the order of storage by panels.
+/// Returns the row-major indices of a matrix's elements in panel-major order.
 pub(super) fn panel_order(rows: u64, columns: u64, width: u64) -> Vec<usize> {
     let (rows, columns, width) = (size(rows), size(columns), size(width));
     let mut order = Vec::with_capacity(rows * columns);
@@ -39,13 +39,13 @@ pub(super) fn panel_order(rows: u64, columns: u64, width: u64) -> Vec<usize> {
     order
 }
 
-/// Returns the maximum error of a sum of so many terms in `f32`, in any order, relative to the sum of their
-/// absolute values.
+/// Returns the maximum error of a sum of `terms` terms in `f32`, in any order, relative to the sum of
+/// their absolute values.
 pub(super) fn sum_rounding(terms: u64) -> f64 {
     terms as f64 * rounding(DType::F32)
 }
 
-/// Combines two checks: all elements, and the worst error.
+/// Combines two checks: the sum of their elements, and the larger error.
 pub(super) fn worse(one: Option<Check>, other: Option<Check>) -> Option<Check> {
     match (one, other) {
         (Some(one), Some(other)) => Some(Check {
@@ -57,8 +57,8 @@ pub(super) fn worse(one: Option<Check>, other: Option<Check>) -> Option<Check> {
     }
 }
 
-/// Returns the greatest difference from the expected numbers, relative to the greatest of these, or to `least`
-/// if all are smaller.
+/// Returns the largest difference from the expected numbers, relative to the largest expected number, or to `least` if
+/// all are smaller.
 pub(super) fn difference(found: &[f64], expected: &[f64], least: f64, tolerance: f64) -> Check {
     assert_eq!(found.len(), expected.len(), "a reference has as many elements as its result");
     let scale = expected.iter().fold(least, |scale, value| scale.max(value.abs()));

@@ -49,11 +49,11 @@ pub(crate) use self::operations::Operation;
 pub struct RunReport {
     /// Name of the bench.
     pub bench: String,
-    /// The computation in one sentence.
+    /// One-sentence description of the computation.
     pub summary: String,
-    /// Names and values of its parameters, in the order to show them.
+    /// Names and values of the bench's parameters, in display order.
     pub parameters: Vec<(String, String)>,
-    /// The machine in words, e.g. `2 SIPs × 16 cubes × 8 PEs`.
+    /// Description of the machine, e.g. `2 SIPs × 16 cubes × 8 PEs`.
     pub machine: String,
     /// Number of PEs that took part.
     pub pes: usize,
@@ -65,25 +65,25 @@ pub struct RunReport {
     pub traffic: Traffic,
     /// Floating-point operations of all PEs.
     pub flop: u64,
-    /// The minimum time that each resource alone allows.
+    /// Minimum time that each resource alone allows.
     pub bounds: Vec<Bound>,
     /// Peak FLOP/s of all PEs that took part; 0 if the bench does not compute.
     pub peak_rate: f64,
     /// Peak memory bandwidth of these PEs, in bytes per second.
     pub peak_bandwidth: f64,
-    /// The limiting factor, as it follows "limited by", e.g. `DMA of B tiles`.
+    /// Limiting factor, worded to follow "limited by", e.g. `DMA of B tiles`.
     pub limited_by: String,
     /// Utilisation of each kind of unit.
     pub units: Vec<UnitUse>,
     /// Timelines of the units of a few PEs.
     pub lanes: Vec<Lane>,
-    /// The critical path: a gapless chain of steps from the start to the end of the kernel.
+    /// Critical path: a gapless chain of steps from the start to the end of the kernel.
     pub critical: Vec<Step>,
     /// Time of each kind of work on the critical path.
     pub breakdown: Vec<(SliceKind, Span)>,
     /// Comparison of the results with a reference, if they were computed.
     pub check: Option<Check>,
-    /// Outcome of the bench's own assertions, if it checks itself; the error says which one failed.
+    /// Outcome of the bench's own assertions, if it checks itself; the error names the assertion that failed.
     pub assertions: Option<Result<(), String>>,
     /// Phases (launches that overlap in time) in order, each with its duration.
     pub launches: Vec<(String, Span)>,
@@ -100,12 +100,12 @@ pub struct Traffic {
     pub written: u64,
 }
 
-/// The minimum time that one resource allows, whatever the order of the work.
+/// Minimum time that one resource allows, whatever the order of the work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
     /// Name of the resource, e.g. `HBM of a PE`, `GEMM f16`, `UCIe connection`.
     pub resource: String,
-    /// Time that it needs if it never waits.
+    /// Busy time of the resource if it never waits.
     pub span: Span,
 }
 
@@ -114,7 +114,7 @@ pub struct Bound {
 pub struct UnitUse {
     /// Kind of unit, e.g. `PE_CPU`, `DMA read`, `GEMM`, `HBM`.
     pub unit: String,
-    /// Mean over the PEs that took part.
+    /// Mean utilisation over the PEs that took part.
     pub mean: f64,
     /// Utilisation of the busiest unit.
     pub max: f64,
@@ -122,7 +122,7 @@ pub struct UnitUse {
     pub busiest: String,
 }
 
-/// The timeline of one unit.
+/// Timeline of one unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lane {
     /// PE and unit, separated by a space, e.g. `sip0.cube0.pe0 DMA read`. Adjacent lanes of one PE are drawn
@@ -132,7 +132,7 @@ pub struct Lane {
     pub slices: Vec<Slice>,
 }
 
-/// One piece of work of a unit.
+/// One continuous piece of work of a unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Slice {
     /// Start of the slice.
@@ -141,12 +141,12 @@ pub struct Slice {
     /// End of the slice.
     #[serde(rename = "end_ns", serialize_with = "ns")]
     pub end: Span,
-    /// Time that the unit worked within the slice.
+    /// Busy time of the unit within the slice.
     #[serde(skip)]
     pub busy: Span,
     /// Kind of the work.
     pub kind: SliceKind,
-    /// Description for the reader.
+    /// Description of the work for the reader.
     pub name: String,
 }
 
@@ -161,35 +161,35 @@ pub struct Step {
     pub what: String,
     /// Kind of the work.
     pub kind: SliceKind,
-    /// The line of the kernel that issued it, e.g. `softmax.rs:41`.
+    /// Kernel line that issued the step, e.g. `softmax.rs:41`.
     pub place: String,
-    /// The reason why it did not begin earlier.
+    /// Reason for the step's start time: the cause that delayed it until then.
     pub why: String,
-    /// Composition of the time of an access, if known.
+    /// Composition of the time of an access, if it is known.
     pub access: Option<AccessTime>,
 }
 
 /// Composition of the time of a DMA access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AccessTime {
-    /// Overhead of the nodes on its way, and propagation on the wires.
+    /// Overhead of the nodes on the route, and propagation delay on the wires.
     #[serde(rename = "overhead_ns", serialize_with = "ns")]
     pub overhead: Span,
-    /// Serialisation of its bytes onto links.
+    /// Serialisation of the bytes onto links.
     #[serde(rename = "serialisation_ns", serialize_with = "ns")]
     pub serialisation: Span,
-    /// Service of its bursts by the memory.
+    /// Service time of the bursts in the memory.
     #[serde(rename = "service_ns", serialize_with = "ns")]
     pub service: Span,
-    /// Extra bursts, because its rows are not contiguous.
+    /// Extra bursts because rows are not contiguous.
     #[serde(rename = "rows_ns", serialize_with = "ns")]
     pub rows: Span,
-    /// The remainder, beyond its time on an idle machine: waiting behind other traffic.
+    /// Remaining time beyond that on an idle machine: waiting behind other traffic.
     #[serde(rename = "waiting_ns", serialize_with = "ns")]
     pub waiting: Span,
 }
 
-/// A kind of work, with a name and a colour.
+/// Kind of work, with a name and a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SliceKind {
     /// A PE's processor executes the kernel's own instructions.
@@ -208,7 +208,7 @@ pub enum SliceKind {
     Store,
     /// A message travels from one PE to another.
     Message,
-    /// Nothing is done until something else ends.
+    /// Idle until another operation ends.
     Wait,
 }
 
@@ -217,9 +217,9 @@ pub enum SliceKind {
 pub struct Check {
     /// Number of elements compared.
     pub elements: u64,
-    /// Greatest error of any element.
+    /// Largest error of any element.
     pub worst: f64,
-    /// Greatest error that passes.
+    /// Largest error that passes.
     pub tolerance: f64,
 }
 

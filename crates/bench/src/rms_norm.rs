@@ -40,7 +40,7 @@ impl Bench for RmsNorm {
         let y = lab.context.empty(&[rows, columns], dtype)?.to(&over)?;
         let (tensors, tile) = (vec![&x, &gamma, &y], values.whole("tile"));
         lab.launch(&rms_norm(), tensors, vec![tile], cubes, pes)?;
-        // The result is rounded once, the sum in f32 at each term, and the rest a few times.
+        // The result is rounded once, the sum in f32 once per term, and the rest a few times.
         let tolerance = rounding(dtype) + sum_rounding(columns + 8);
         let check = compare(lab, &y, tolerance, || reference(&numbers, &factors))?;
         // Each element is squared, and multiplied by the factor of its row and by gamma.
@@ -49,7 +49,7 @@ impl Bench for RmsNorm {
     }
 }
 
-/// Explains why the bound of the vector engine is not reached.
+/// Explains why the vector engine's bound is not reached.
 fn notes(lab: &Lab, columns: u64) -> Vec<String> {
     let strip = u64::from(core(lab).math.strip);
     let note = format!(

@@ -8,7 +8,7 @@ use super::{BenchError, Lab, Needs, Parameter, Values, Work};
 
 const TYPES: &[DType] = &[DType::F16, DType::Bf16, DType::F32];
 
-/// Returns their parameters, with a default number of rows per load.
+/// Returns the parameters of these benches, with a default number of rows per load.
 pub(super) fn parameters(tile: u64) -> Vec<Parameter> {
     vec![
         Parameter::whole("rows", 4096, (1, 1 << 30), "rows of the matrix"),
@@ -26,8 +26,8 @@ pub(super) fn needs(values: &Values) -> Needs {
     Needs::elements([2, rows, columns]) + Needs::commands([3, rows.div_ceil(tile)])
 }
 
-/// Returns the work of a norm that takes a sum and three simple operations of each element; narrower types are cast to
-/// f32 before, and back.
+/// Returns the work of a norm that computes a sum and three simple operations per element; narrower types are cast to
+/// f32 before, and back afterwards.
 pub(super) fn norm_work(lab: &Lab, elements: u64, dtype: DType) -> Work {
     let math = core(lab).math;
     let sum = math.simple.bytes_per_second() / math.reduce.bytes_per_second().max(1);
@@ -37,7 +37,7 @@ pub(super) fn norm_work(lab: &Lab, elements: u64, dtype: DType) -> Work {
     Work { elements, tcm: [bytes; 2], bytes: 2 * bytes, ..Work::default() }
 }
 
-/// A matrix whose rows are spread over PEs.
+/// Matrix whose rows are spread over PEs.
 pub(super) struct RowMatrix {
     pub(super) rows: u64,
     pub(super) columns: u64,

@@ -1,4 +1,4 @@
-//! Running of a bench, and the report of its time and limits.
+//! Runs a bench, and reports its time and limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -22,15 +22,15 @@ use cubeyard_tl::program::Finding;
 /// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
-    /// The simulated machine.
+    /// Simulated machine.
     pub topology: Topology,
-    /// Parameters that were set, as `name=value`.
+    /// Parameter settings, as `name=value`.
     pub set: Vec<String>,
     /// Whether results are computed and checked.
     pub data: bool,
     /// Whether kernels are recorded or run live.
     pub mode: Mode,
-    /// The SIPs to use; if empty, all for benches over several SIPs, and the first for others.
+    /// SIPs to use; if empty, all SIPs for benches that span SIPs, and the first for others.
     pub sips: Vec<SipId>,
     /// Whether every operation is recorded, for the timeline and the critical path.
     pub ops: bool,
@@ -41,30 +41,30 @@ pub struct RunConfig {
 pub struct Run {
     /// Times, bounds and critical path.
     pub report: RunReport,
-    /// Defects of its kernels that nevertheless ran to their ends.
+    /// Defects found in kernels that ran to completion.
     pub findings: Vec<Finding>,
     /// Every operation, if they were recorded.
     pub log: Option<RunLog>,
     /// Everything on which the results depend.
     pub inputs: RunInputs,
-    /// Hash of the order of all events of the machine until its last launch had ended.
+    /// Hash of the order of all events of the machine until the end of its last launch.
     pub order_hash: u64,
 }
 
-/// Inputs of a run, resolved: with the defaults filled in.
+/// Resolved inputs of a run, with the defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunInputs {
     /// Name of the bench.
     pub bench: String,
-    /// Values of the parameters, in their order.
+    /// Values of the parameters, in the order of the parameters.
     pub values: Vec<(String, Value)>,
-    /// Hash of the machine, of [`Topology::content_hash`].
+    /// Hash of the machine, from [`Topology::content_hash`].
     pub topology: String,
     /// Whether results were computed.
     pub data: bool,
     /// Whether kernels ran live.
     pub live: bool,
-    /// The SIPs that the bench was given.
+    /// SIPs on which the bench ran.
     pub sips: Vec<SipId>,
 }
 
@@ -111,7 +111,7 @@ pub fn check_memory(bench: &dyn Bench, config: &RunConfig, limit: Bytes) -> Resu
     Ok(())
 }
 
-/// Runs a bench on a machine of its own.
+/// Runs a bench on a new machine.
 pub fn run(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     let parameters = bench.parameters();
     let values = Values::new(bench.name(), &parameters, &config.set)?;
@@ -160,7 +160,7 @@ fn explain(report: &mut RunReport, log: Option<&RunLog>) {
     report.lanes = log.map(RunLog::lanes).unwrap_or_default();
 }
 
-/// Returns a SIP of a machine by its number; the error names those that there are.
+/// Returns a SIP of a machine by its number; the error names the existing SIPs.
 pub fn sip(topology: &Topology, number: u32) -> Result<SipId, String> {
     let there = topology.sips().count();
     topology
@@ -169,7 +169,7 @@ pub fn sip(topology: &Topology, number: u32) -> Result<SipId, String> {
         .ok_or_else(|| format!("the machine has no sip:{number}; it has {there}, from sip:0 on"))
 }
 
-/// Returns the SIPs that were named, or the default of the bench.
+/// Returns the selected SIPs, or the default of the bench.
 pub(super) fn sips(bench: &dyn Bench, config: &RunConfig) -> Vec<SipId> {
     let count = if bench.spans_sips() { usize::MAX } else { 1 };
     if config.sips.is_empty() {
@@ -215,8 +215,8 @@ fn report(lab: &Lab, outcome: &Outcome, topology: &Topology) -> RunReport {
     }
 }
 
-/// Returns the bytes that kernels without messages moved, as the work of a bench that states none. Messages are counted
-/// among these bytes, and need not enter or leave a memory.
+/// Returns the bytes moved by kernels without messages, as the work of a bench that states none. Messages are counted
+/// among these bytes, but need not enter or leave a memory.
 fn moved(lab: &Lab, traffic: &Traffic, phases: &[Phase]) -> Work {
     let messages = [OpUnit::Send, OpUnit::Receive].into_iter().flat_map(|it| busy(phases, it));
     let bytes = match messages.map(|(_, busy)| busy).sum() {
@@ -226,7 +226,7 @@ fn moved(lab: &Lab, traffic: &Traffic, phases: &[Phase]) -> Work {
     Work { bytes, memories: Some(lab.memories.get()), ..Work::default() }
 }
 
-/// Says which of its SIPs were idle.
+/// Returns remarks on the SIPs that were idle.
 fn idle(lab: &Lab, phases: &[Phase]) -> Vec<String> {
     let launches = || phases.iter().flat_map(|phase| &phase.launches);
     let ran = |sip: &SipId| launches().any(|(_, it)| it.pes.iter().any(|(pe, _)| pe.sip == *sip));
@@ -250,7 +250,7 @@ fn units(phases: &[Phase], kernel: Span) -> Vec<UnitUse> {
     for unit in OpUnit::ALL {
         let by_pe = busy(phases, unit);
         let all: Span = by_pe.values().copied().sum();
-        // The first of equals.
+        // The first of several equal PEs.
         let most = by_pe.iter().rev().max_by_key(|(_, busy)| **busy);
         let Some((busiest, most)) = most else { continue };
         if all > Span::ZERO {
@@ -265,7 +265,7 @@ fn units(phases: &[Phase], kernel: Span) -> Vec<UnitUse> {
     units
 }
 
-/// Returns the time that a unit of each PE was busy, over all launches; a PE runs one at a time.
+/// Returns the busy time of a unit of each PE, over all launches; a PE runs one launch at a time.
 fn busy(phases: &[Phase], unit: OpUnit) -> BTreeMap<PeRef, Span> {
     let mut by_pe = BTreeMap::new();
     let launches = phases.iter().flat_map(|phase| &phase.launches);

@@ -34,7 +34,7 @@ struct SequenceProblem {
     pes: u64,
 }
 
-/// The PEs of a launch and the tokens of each.
+/// PEs of a launch, and the tokens of each PE.
 type Parts = Vec<(PeRef, Range<usize>)>;
 
 impl Bench for SequenceAttention {
@@ -109,7 +109,7 @@ impl SequenceProblem {
         at_least("context", context, cubes * pes, "one for each PE; or set cubes or pes")?;
         let (rows, group) = (batch * kv, q / kv);
         let block = block.min(context.div_ceil(cubes * pes));
-        // Sums of all rows, incoming ones, and two blocks of K and V with their scores.
+        // Sums of all rows, received sums, and two blocks of K and V with their scores.
         let sums = 4 * group * (features + 2);
         let bytes = (rows + 4) * sums + 8 * block * features + 24 * group * block;
         let what = format!("the sums of {rows} rows and two blocks of K and V");
@@ -127,7 +127,7 @@ impl SequenceProblem {
         Ok(layout?.shards().iter().map(|shard| (shard.at, part(&shard.rows))).collect())
     }
 
-    /// Arranges a cache as PEs hold it: part by part, each row by row, with keys in the kernels' layout.
+    /// Arranges a cache as PEs hold it: by part, then by row, with keys in the kernels' layout.
     fn stored(&self, cache: &[f64], parts: &Parts, are_keys: bool) -> Vec<f64> {
         let features = size(self.features);
         let mut stored = Vec::with_capacity(cache.len());
@@ -145,7 +145,7 @@ impl SequenceProblem {
         stored
     }
 
-    /// Wires the PEs; a slot holds the value sums of a row, and a ring two rows.
+    /// Connects the PEs by channels; a slot holds the value sums of a row, and a ring holds two rows.
     fn wire(&self, lab: &Lab, parts: &Parts) -> Result<KernelChannels, BenchError> {
         let pes: Vec<_> = parts.iter().map(|(pe, _)| *pe).collect();
         let slot_bytes = Bytes::new(4 * self.group * self.features);
@@ -168,15 +168,15 @@ impl SequenceProblem {
         expected
     }
 
-    /// Returns the work: that of one PE, plus the messages by which all but one PE pass on their part of each
-    /// row; the receiving PEs alternate.
+    /// Returns the work: the work of one PE, plus the messages by which all PEs but one pass on their part of each row;
+    /// the receiving PEs alternate.
     fn work(&self, lab: &Lab, parts: &Parts) -> Work {
         let Self { rows, group, features, context, .. } = *self;
         let (scores, ranks) = (rows * group * context, parts.len() as u64);
         let engine =
             |pe: &PeRef| vec![lab.context.machine(|machine| machine.topology().pe_dma(*pe))];
         let members: Vec<_> = parts.iter().map(|(pe, _)| engine(pe)).collect();
-        // Only if all PEs receive equally many rows is it a reduce-scatter.
+        // It is a reduce-scatter only if all PEs receive the same number of rows.
         let shared = 4 * (rows / ranks * ranks) * group * (features + 2);
         let (world, operation) =
             (World::ring(parts.len()), Operation::ReduceScatter(ReduceOp::Sum));

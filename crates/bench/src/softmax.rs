@@ -32,12 +32,12 @@ impl Bench for Softmax {
     fn run(&self, lab: &Lab, values: &Values) -> Result<Outcome, BenchError> {
         let RowMatrix { rows, columns, cubes, pes, dtype, over } =
             RowMatrix::new(self.name(), lab, values)?;
-        // Exponentials from nearly 0 to several thousands.
+        // Exponentials range from nearly 0 to several thousand.
         let numbers = spread(lab, rows * columns, dtype, 1, [-8.0, 8.0])?;
         let x = place(lab, &[rows, columns], dtype, &over, &numbers)?;
         let y = lab.context.empty(&[rows, columns], dtype)?.to(&over)?;
         lab.launch(&softmax(), vec![&x, &y], vec![values.whole("tile")], cubes, pes)?;
-        // The result is rounded once, the sum in f32 at each term, and powers and quotients a few times.
+        // The result is rounded once, the sum in f32 once per term, and powers and quotients a few times.
         let tolerance = rounding(dtype) + sum_rounding(columns + 8);
         let check = compare(lab, &y, tolerance, || reference(&numbers, columns))?;
         Ok(Outcome { work: work(lab, rows * columns, dtype), check, ..Outcome::default() })
@@ -45,8 +45,8 @@ impl Bench for Softmax {
 }
 
 /// Returns the work of an overflow-safe softmax in its cheapest form: as one operation, two passes at the rate of
-/// exponentials; as a chain, a maximum, a difference, an exponential and a product. The sum of a chain is not included, because
-/// the matrix engine can compute it.
+/// exponentials; as a chain, a maximum, a difference, an exponential and a product. The sum in a chain is not included,
+/// because the matrix engine can compute it.
 fn work(lab: &Lab, elements: u64, dtype: DType) -> Work {
     let (math, special) = (core(lab).math, special(lab));
     let maximum = math.simple.bytes_per_second() / math.reduce.bytes_per_second().max(1);

@@ -1,4 +1,4 @@
-//! A tensor-parallel MLP: each rank has some of the hidden features, and one all-reduce sums their results.
+//! Tensor-parallel MLP: each rank has some of the hidden features, and one all-reduce sums their results.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
@@ -18,10 +18,10 @@ use cubeyard_kernels::{Activation, linear};
 
 pub(super) struct TpMlp;
 
-/// The collective that combines the ranks' results.
+/// Collective that combines the ranks' results.
 const JOIN: Operation = Operation::AllReduce(ReduceOp::Sum);
 
-/// Rows of weights in the TCM at once: those of a tile of the matrix engine.
+/// Rows of weights in the TCM at once: the rows of a tile of the matrix engine.
 const BLOCK: u64 = 32;
 
 /// Parameters of a run.
@@ -33,7 +33,7 @@ struct MlpProblem<'l> {
     activation: Activation,
     ranks: Ranks,
     algorithm: String,
-    /// Cubes per SIP, and PEs per cube.
+    /// Number of cubes per SIP, and number of PEs per cube.
     cubes: u64,
     pes: u64,
 }
@@ -153,7 +153,7 @@ impl<'l> MlpProblem<'l> {
         }
     }
 
-    /// Places the tensors of a SIP: x, the weights up, the hidden features, the weights down, and the sums.
+    /// Places the tensors of a SIP: x, the up weights, the hidden features, the down weights, and the sums.
     fn place(&self, inputs: &Inputs, sip: usize) -> Result<[Tensor; 5], RuntimeError> {
         let (lab, of_sip) = (self.lab, self.of_sip());
         let over = |cube, pe| -> Placement {
@@ -221,7 +221,7 @@ impl<'l> MlpProblem<'l> {
             gemm: Some((DType::F16, 4 * tokens * features * hidden)),
             elements: tokens * (hidden + features * (ranks - 1)),
             bytes: bytes + ranks * sums,
-            // As many features for each PE of a rank.
+            // Each PE of a rank has the same number of features.
             links: links(self.lab, group.rank_map(), JOIN, sums, Spread::Even),
             ..Work::default()
         }

@@ -1,4 +1,4 @@
-//! A transformer layer, tensor-parallel over cubes and SIPs.
+//! Transformer layer, tensor-parallel over cubes and SIPs.
 
 mod numbers;
 mod reference;
@@ -16,8 +16,8 @@ use cubeyard_model::spec::{Activation, Experts, Family};
 use cubeyard_model::{Cut, Driver, ModelError, ModelSpec, Phase, StepPart, Tensors, Workload};
 use numbers::Numbers;
 
-/// Tolerance in f16: Q, K and V, attention, and the inside of the feed-forward part are rounded, and so is each
-/// of the sums that 32 cubes add up in nine steps, twice: about 16 roundings of 2⁻¹¹ on the path of any number.
+/// Tolerance in f16: Q, K and V, attention, and the inner features of the feed-forward part are rounded. So are the
+/// sums of 32 cubes, added in nine steps, twice: about 16 roundings of 2⁻¹¹ on the path of any number.
 const F16_LAYER: f64 = 16.0 / 2048.0;
 
 pub(super) struct TransformerLayer;
@@ -126,7 +126,7 @@ fn cut(lab: &Lab, values: &Values) -> Result<Cut, BenchError> {
         let (cubes, pes) = (topology.cubes().count(), topology.pes().count());
         (lab.sips.len() as u64, (lab.sips.len() * cubes * pes) as u64)
     });
-    // Neither embedding nor head is run: one word per PE is enough.
+    // Neither the embedding nor the head is run: one word per PE is enough.
     let (name, layers, vocab) = ("a layer".to_owned(), 1, all);
     let family = family(values);
     let spec = ModelSpec { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab, family };

@@ -1,4 +1,4 @@
-//! The sum of two vectors, spread over PEs.
+//! Sum of two vectors, spread over PEs.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_runtime::dtype::DType;
@@ -47,7 +47,7 @@ impl Bench for VectorAdd {
         let (left, right) = (lab.values(&x)?, lab.values(&y)?);
         let pairs = || left.iter().flatten().zip(right.iter().flatten());
         let sum = || pairs().map(|(left, right)| left + right).collect();
-        // Half a unit in the last place of a sum of at most 2.
+        // Half a unit in the last place, for a sum of at most 2.
         let check = lab.check(&z, 2.0 * rounding(dtype), sum)?;
         let tcm = [2, 1].map(|times| times * elements * dtype.size());
         let work = Work { elements, tcm, bytes: 3 * elements * dtype.size(), ..Work::default() };

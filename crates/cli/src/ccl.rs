@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     Ok(if sweep.is_right() { Code::Done } else { Code::Failed })
 }
 
-/// Measures the collectives, and returns their record.
+/// Measures the collectives and returns their record.
 pub(crate) fn recorded(arguments: &Arguments) -> Result<Recorded> {
     let config = config(arguments)?;
     let sweep = swept(&config, arguments, true, &mut |_| ())?;
@@ -225,7 +225,7 @@ fn config(arguments: &Arguments) -> Result<SweepConfig> {
     })
 }
 
-/// Returns the machine, with SIPs as the options give them.
+/// Returns the machine, with the number and topology of SIPs that the options set.
 fn machine(arguments: &Arguments) -> Result<Topology> {
     let Arguments { sips: count, sip_topology: topology, sip_grid: grid, .. } = *arguments;
     let machine = arguments.machine.read(arguments.output)?;
@@ -236,7 +236,7 @@ fn machine(arguments: &Arguments) -> Result<Topology> {
     })
 }
 
-/// Reads the file, or returns the embedded configuration.
+/// Reads the configuration from the file, or returns the embedded one.
 fn read(file: Option<&Path>) -> Result<CclConfig> {
     let Some(file) = file else { return Ok(CclConfig::embedded()) };
     let (name, bytes) = input::named_bytes(file, LIMIT)?;

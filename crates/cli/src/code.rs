@@ -9,7 +9,7 @@ use crate::input::MemoryExceeded;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Code {
-    /// The command has done what was asked.
+    /// The command has finished without errors.
     Done = 0,
     /// A check has failed.
     Failed = 1,
@@ -25,7 +25,7 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// Error of work for which simulated memory or time, or the memory of `--memory`, has run out; with help.
+/// Error of work that ran out of simulated memory or time, or exceeded `--memory`; with help.
 #[derive(Debug)]
 pub(crate) struct Exhausted(pub(crate) String);
 

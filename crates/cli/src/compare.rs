@@ -105,7 +105,7 @@ impl ComparedRecords {
         page::render(&self.title(), &self.names, &self.comparison)
     }
 
-    /// Returns what was run on both sides.
+    /// Returns the name of the command that was run on both sides.
     fn title(&self) -> String {
         let name = |record: &Record| {
             let command = record.command.as_deref().unwrap_or("run");
@@ -167,7 +167,7 @@ fn files(arguments: &Arguments) -> Result<Sides> {
     Ok(Sides { names, records })
 }
 
-/// Reads the record of a file, or of a line of it, as `FILE:N`.
+/// Reads the record of a file, or of one of its lines, given as `FILE:N`.
 pub fn read_record(path: &Path) -> Result<Record> {
     let (file, number) = match numbered(path) {
         Some((file, number)) if !path.exists() => (file, Some(number)),
@@ -205,7 +205,7 @@ pub fn read_record(path: &Path) -> Result<Record> {
     })
 }
 
-/// Returns the file and the number of the line of `FILE:N`.
+/// Splits `FILE:N` into the file and the line number.
 fn numbered(path: &Path) -> Option<(PathBuf, usize)> {
     let (file, number) = path.to_str()?.rsplit_once(':')?;
     Some((PathBuf::from(file), number.parse().ok()?))
@@ -246,7 +246,7 @@ fn runs(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Sides> {
     Ok(Sides { names, records: [a, b] })
 }
 
-/// Names the machine at fault, and keeps the exit code.
+/// Adds the name of the machine to an error, and keeps the exit code.
 fn side(name: &str, error: &anyhow::Error) -> anyhow::Error {
     match code::of(error) {
         Code::Exhausted => code::Exhausted(format!("{name}: {error:#}")).into(),

@@ -4,9 +4,9 @@ use cubeyard_draw::xml::shorten;
 use cubeyard_sim::Span;
 use cubeyard_units::text::{significant, span};
 
-/// Width of text that people read.
+/// Width of text output, in columns.
 pub(crate) const WIDTH: usize = 80;
-/// Units that are not separated from their numbers; of rates, the end.
+/// Units that stay on the same line as their numbers; for rates, the last part of the unit.
 const UNITS: [&str; 10] = ["%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "FLOP"];
 
 pub(crate) const BOLD: &str = "\x1b[1m";
@@ -15,7 +15,7 @@ pub(crate) const GREEN: &str = "\x1b[32m";
 pub(crate) const RED: &str = "\x1b[31m";
 pub(crate) const RESET: &str = "\x1b[0m";
 
-/// Colours a text, if `colours` is set.
+/// Adds colour to a text if `colours` is set.
 pub(crate) fn paint(text: &str, colour: &str, colours: bool) -> String {
     if colours && !colour.is_empty() { format!("{colour}{text}{RESET}") } else { text.to_owned() }
 }
@@ -37,7 +37,7 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>], left: usize, colours
     text
 }
 
-/// Formats cells in columns of these widths, the first `left` aligned to the left.
+/// Formats cells in columns of the given widths, the first `left` of them aligned to the left.
 pub(crate) fn line(cells: &[String], widths: &[usize], left: usize) -> String {
     let padded = cells.iter().zip(widths).enumerate().map(|(column, (cell, &width))| {
         if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
@@ -56,14 +56,14 @@ pub(crate) fn fitted(heading: &[&str], rows: &[Vec<String>], colours: bool) -> S
     paint(first, DIM, colours) + "\n" + &rest.collect::<String>()
 }
 
-/// Rows under a heading, which are text on a terminal and a table on a page.
+/// Rows under a heading, shown as text on a terminal or as a table on a page.
 #[derive(Debug)]
 pub(crate) struct Grid {
     /// Names of the columns.
     pub(crate) heading: Vec<String>,
     /// Cells, row by row.
     pub(crate) rows: Vec<Vec<String>>,
-    /// Number of the first columns that are aligned to the left.
+    /// Number of leading columns that are aligned to the left.
     pub(crate) left: usize,
 }
 
@@ -72,7 +72,7 @@ impl Grid {
         Self { heading: heading.iter().map(ToString::to_string).collect(), rows, left }
     }
 
-    /// Returns it with cells of the first columns shortened to these numbers of characters.
+    /// Returns the grid with the cells of the first columns shortened to the given numbers of characters.
     pub(crate) fn shortened(mut self, longest: &[usize]) -> Self {
         for row in &mut self.rows {
             for (cell, &longest) in row.iter_mut().zip(longest) {
@@ -82,7 +82,7 @@ impl Grid {
         self
     }
 
-    /// Returns some of its columns, the first `left` of them aligned to the left.
+    /// Returns a grid of some of the columns, the first `left` of them aligned to the left.
     pub(crate) fn columns(&self, columns: &[usize], left: usize) -> Self {
         let chosen = |cells: &Vec<String>| {
             columns.iter().filter_map(|&column| cells.get(column).cloned()).collect::<Vec<_>>()
@@ -91,12 +91,12 @@ impl Grid {
         Self { heading: chosen(&self.heading), rows, left }
     }
 
-    /// Formats it as [`table`] does.
+    /// Formats the grid as [`table`] does.
     pub(crate) fn text(&self, colours: bool) -> String {
         table(&self.names(), &self.rows, self.left, colours)
     }
 
-    /// Returns a table of a page.
+    /// Returns the grid as an HTML table.
     pub(crate) fn html(&self, caption: &str) -> String {
         cubeyard_draw::plain_table(caption, &self.names(), &self.rows, self.left)
     }
@@ -106,8 +106,8 @@ impl Grid {
     }
 }
 
-/// Breaks text into lines of at most [`WIDTH`] characters, with these numbers of spaces before the first and the others.
-/// A number and its unit stay together.
+/// Breaks text into lines of at most [`WIDTH`] characters. `first` and `others` are the indents of the first line and
+/// of the following lines, in spaces. A number and its unit stay together.
 pub(crate) fn wrapped(text: &str, [first, others]: [usize; 2]) -> String {
     let (mut lines, mut line) = (String::new(), " ".repeat(first));
     let text = text.replace('\n', " ");
@@ -132,13 +132,13 @@ pub(crate) fn wrapped(text: &str, [first, others]: [usize; 2]) -> String {
     lines + &line + "\n"
 }
 
-/// Returns whether a word is a unit, perhaps with punctuation behind it.
+/// Returns whether a word is a unit, optionally followed by punctuation.
 fn is_unit(word: &str) -> bool {
     let word = word.trim_end_matches([',', '.', ';', ':', ')']);
     UNITS.contains(&word) || word.ends_with("B/s") || word.ends_with("FLOP/s")
 }
 
-/// Formats a time in nanoseconds with the unit that fits.
+/// Formats a time in nanoseconds with a suitable unit.
 pub(crate) fn time(ns: f64) -> String {
     Span::from_ns(ns).map_or_else(|| format!("{} ns", significant(ns)), span)
 }

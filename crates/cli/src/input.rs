@@ -1,4 +1,4 @@
-//! Reads files of traces, compressed or not.
+//! Reads trace files, compressed or not.
 
 mod folder;
 
@@ -16,15 +16,15 @@ use flate2::bufread::MultiGzDecoder;
 /// Number of bytes read before the format of a file is determined.
 const BEGINNING: usize = 1 << 16;
 
-/// A trace of training ResNet-50, for users without a trace of their own.
+/// Trace of a ResNet-50 training run, for users who have no trace.
 const BUNDLED: &[u8] = include_bytes!("resnet_train.csv.gz");
 
 /// A trace with its file; `None` for the bundled trace.
 #[derive(Debug)]
 pub struct Input {
-    /// File as it was given.
+    /// Path of the file as given.
     pub file: Option<PathBuf>,
-    /// Trace that was read from it.
+    /// Trace that was read from the file.
     pub trace: Trace,
 }
 
@@ -62,8 +62,8 @@ pub fn bundled(limit: Bytes) -> Result<Vec<Input>> {
     Ok(traces.into_iter().map(|trace| Input { file: None, trace }).collect())
 }
 
-/// Reads the traces of a file, or of all files of a folder whose names end like those of traces, with at most `limit` of
-/// memory for the files and their traces.
+/// Reads the traces of a file, or of all trace files in a folder, recognised by their extensions. Uses at most `limit`
+/// of memory for the files and their traces.
 pub fn read(path: &Path, names: &mut Names, limit: Bytes) -> Result<Vec<Input>> {
     if !path.is_dir() {
         return read_file(path, names, limit);
@@ -85,8 +85,8 @@ fn read_file(file: &Path, names: &mut Names, limit: Bytes) -> Result<Vec<Input>>
     Ok(traces.into_iter().map(|trace| Input { file: Some(file.to_owned()), trace }).collect())
 }
 
-/// Reads the traces of a source, which errors call `shown`; they are named `name`. The source and its traces take at
-/// most `limit` of memory.
+/// Reads the traces of a source. `shown` is the source's name in error messages, and `name` is the name of the traces.
+/// The source and its traces use at most `limit` of memory.
 pub fn parse(source: impl Read, shown: &str, name: &str, limit: Bytes) -> Result<Vec<Trace>> {
     let bytes = decompress(source, limit).map_err(|error| unreadable(error, shown, limit))?;
     let traces = trace::read(name, &bytes, limit);
@@ -155,7 +155,7 @@ fn remedy(error: &ReadError) -> &'static str {
     }
 }
 
-/// Reads a file up to `limit` bytes, decompressed if it is gzip.
+/// Reads a file up to `limit` bytes, and decompresses it if it is gzip.
 fn decompress(mut file: impl Read, limit: Bytes) -> Result<Vec<u8>, Unreadable> {
     let mut start = Vec::new();
     file.by_ref().take(2).read_to_end(&mut start)?;
@@ -174,11 +174,11 @@ fn decompress(mut file: impl Read, limit: Bytes) -> Result<Vec<u8>, Unreadable> 
     Ok(bytes)
 }
 
-/// Reads to the end of the source, unless it exceeds `limit` or its beginning is no trace.
+/// Reads to the end of the source, unless it exceeds `limit` or does not begin like a trace.
 fn read_up_to(mut source: impl Read, limit: Bytes, bytes: &mut Vec<u8>) -> Result<(), Unreadable> {
     let mut known = false;
     loop {
-        // Grows by a quarter, so that memory is held for at most a quarter more than was read.
+        // Grows by a quarter, so that at most a quarter more memory is allocated than was read.
         let left = (limit.get() - bytes.len() as u64).saturating_add(1);
         let wanted =
             usize::try_from(left).unwrap_or(usize::MAX).min((bytes.len() / 4).max(BEGINNING));
@@ -209,8 +209,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns the name of a file without directories and extensions, or with as much of them as makes it
-    /// unique.
+    /// Returns the file's name without directories and extensions; parts of them are kept where the name would not be
+    /// unique without them.
     fn name(&mut self, file: &Path) -> String {
         let full = printable(&file.file_name().unwrap_or_default().to_string_lossy());
         let path = printable(&file.to_string_lossy());
@@ -224,7 +224,7 @@ impl Names {
     }
 }
 
-/// Endings of the names of traces, beside that of gzip.
+/// Extensions of trace files, excluding the extension of gzip.
 const ENDINGS: [&str; 5] = [".csv", ".pickle", ".pkl", ".trace", ".log"];
 
 fn without_endings(name: &str) -> &str {
@@ -242,7 +242,7 @@ pub(crate) fn named_bytes(file: &Path, limit: u64) -> Result<(String, Vec<u8>)> 
     Ok((name, bytes))
 }
 
-/// Replaces control characters, which terminals would obey.
+/// Replaces control characters, which a terminal would interpret.
 fn printable(name: &str) -> String {
     name.replace(char::is_control, "\u{fffd}")
 }

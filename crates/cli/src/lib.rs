@@ -84,15 +84,15 @@ enum Command {
     View(view::Arguments),
 }
 
-/// Runs the command with these arguments, the first of which is the name of the program.
+/// Runs the command with these arguments; the first argument is the program's name.
 ///
-/// The limit of `--memory` is held to the byte only in a program whose global allocator is [`Limited`]; elsewhere,
-/// work whose parameters alone imply more is refused.
+/// The limit of `--memory` is exact only in a program whose global allocator is [`Limited`]. In other programs, work is
+/// refused only if its parameters alone imply that it needs more.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Code {
     run_with(arguments, &BuiltIn)
 }
 
-/// Runs the command as [`run`] does, with benches of the caller's own beside the built-in ones.
+/// Runs the command as [`run`] does, with the caller's benches in addition to the built-in ones.
 ///
 /// ```
 /// use cubeyard_cli::{Code, run_with};
@@ -110,7 +110,7 @@ pub fn run_with(arguments: impl IntoIterator<Item = OsString>, front: &dyn OwnBe
 
 /// Prints help, the version or a usage error, as clap would.
 fn refuse(error: &clap::Error) -> Code {
-    // Nothing can be told to a user whose terminal is gone.
+    // A failure cannot be reported if the terminal is closed.
     let _ = error.print();
     if error.exit_code() == 0 { Code::Done } else { Code::Refused }
 }

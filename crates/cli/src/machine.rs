@@ -34,7 +34,7 @@ impl MachineOptions {
         Ok(topology)
     }
 
-    /// Reads the machine, and returns the warnings of it alone.
+    /// Reads the machine, and returns only its warnings.
     pub(crate) fn warnings(&self) -> Result<Vec<String>> {
         let (name, topology) = self.resolved()?;
         Ok(warnings(&name, &topology))
@@ -60,7 +60,7 @@ impl MachineOptions {
     }
 }
 
-/// Warns of bandwidth that cannot be reached; the default machine has none.
+/// Returns warnings of bandwidth that no traffic can reach; the default machine has none.
 fn warnings(name: &str, topology: &Topology) -> Vec<String> {
     let warning = |unreachable| format!("warning: {name}: {unreachable}");
     topology.unreachable().into_iter().map(warning).collect()
@@ -76,14 +76,14 @@ fn replacement(text: &str) -> Result<(String, PlainValue), String> {
     Ok((key.trim().to_owned(), value))
 }
 
-/// Splits a key and its value as they were given.
+/// Splits `KEY=VALUE` into the key and the value, both as given.
 pub(crate) fn assignment(text: &str) -> Result<(String, String), String> {
     replacement(text)?;
     let (key, value) = text.split_once('=').unwrap_or_default();
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// Returns the error of a key that a machine does not have; nothing is said about the value.
+/// Returns an error if the machine does not have the key; the value is not checked.
 pub(crate) fn check_key(topology: &Topology, key: &str, value: &str) -> Result<()> {
     let given = replacement(&format!("{key}={value}")).map_err(|error| anyhow!("{error}"))?;
     match topology.with_overrides(&[given]) {

@@ -19,25 +19,25 @@ pub(crate) fn size(text: &str) -> Result<Bytes> {
     })
 }
 
-/// Limits the allocations of the process from now on: to the size given, or else to three quarters of what
-/// the host or its control group has free. There is no limit if neither reports that.
+/// Limits the allocations of the process from now on, to the given size or else to three quarters of the free memory of
+/// the host or its control group. Sets no limit if the free memory is unknown.
 pub(crate) fn set(asked: Option<Bytes>) {
     let limit = asked.or_else(default_limit).unwrap_or(Bytes::MAX);
     allocator::set(limit);
 }
 
-/// Returns the limit that [`set`] has set.
+/// Returns the limit that was set with [`set`].
 pub(crate) fn limit() -> Bytes {
     allocator::limit()
 }
 
-/// Returns the error of a command that would need more than the limit, judged by its parameters.
+/// Returns the error of a command that would exceed the limit, judging by its parameters.
 pub(crate) fn refuse(error: &TooLarge) -> anyhow::Error {
     let help = "reduce the work, or raise the limit with --memory";
     Exhausted(format!("{error} (--memory)\n  help: {help}")).into()
 }
 
-/// Returns three quarters of the memory that the host or its control group has free, if that is known.
+/// Returns three quarters of the free memory of the host or its control group; `None` if it is unknown.
 pub(crate) fn default_limit() -> Option<Bytes> {
     free::host().map(|free| Bytes::new(free / 4 * 3))
 }

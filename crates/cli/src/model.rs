@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     Ok(Code::Done)
 }
 
-/// Measures the model, and returns its record.
+/// Measures the model and returns its record.
 pub(crate) fn recorded(arguments: &Arguments) -> Result<Recorded> {
     let config = config(arguments)?;
     let report = measured(&config, true)?;
@@ -152,7 +152,8 @@ fn saved(config: &MeasureConfig, report: &ModelReport) -> Record {
     Record { figures: Some(Measured::figures(&[step(report)])), ..record }
 }
 
-/// Returns the step: its parts and the launches between them follow each other, so they are its critical path.
+/// Returns the figures of the step. Its parts and the launches between them run one after the other, so they form the
+/// critical path.
 fn step(report: &ModelReport) -> Measured {
     let part = |it: &PartReport| (it.part.name().to_owned(), it.total.ns());
     let launches = ("launches".to_owned(), report.launching.ns());
@@ -193,7 +194,7 @@ fn config(arguments: &Arguments) -> Result<MeasureConfig> {
     })
 }
 
-/// Returns the model: of a configuration, of a file of its own, or by name.
+/// Returns the model from a Hugging Face configuration, from a model file, or by name.
 fn model(arguments: &Arguments) -> Result<HfModel> {
     if let Some(file) = &arguments.hf {
         let (name, bytes) = input::named_bytes(file, LIMIT)?;
@@ -213,12 +214,12 @@ fn spec(file: Option<&Path>, name: &str) -> Result<ModelSpec> {
     Ok(ModelSpec::read_bytes(&name, &bytes)?)
 }
 
-/// Reads a type of weights, by its name or by the short one of 8 bits.
+/// Parses an element type of weights, given by its name or by the short name of an 8-bit type.
 fn weight_type(text: &str) -> Result<DType, String> {
     cubeyard_model::cut::weight_type(text).map_err(|error| error.to_string())
 }
 
-/// Reads a placement of experts.
+/// Parses a placement of experts.
 fn expert_placement(text: &str) -> Result<ExpertPlacement, String> {
     let found = ExpertPlacement::NAMES.into_iter().find(|(name, _)| *name == text);
     found.map(|(_, placement)| placement).ok_or_else(|| "expected split, sip or cube".to_owned())

@@ -19,7 +19,7 @@ use temporary::Temporary;
 
 pub(crate) use temporary::remove_all;
 
-/// A path with the option that gives it, or a description if there is no option.
+/// Path with the option that sets it, or a description if there is no option.
 pub(crate) type Named<'a> = (&'a str, &'a Path);
 
 /// Returns the paths of the options that were given.
@@ -52,7 +52,7 @@ pub(crate) fn check(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Result<()> {
     outputs.iter().try_for_each(|&(option, path)| check_ending(path, option))
 }
 
-/// Endings of the files that options write. Options whose ending chooses the format check it themselves.
+/// Extensions of the files that options write. Options that choose the format by extension check it themselves.
 const FORMATS: [(&str, &[&str]); 5] = [
     ("--trace", &["pftrace", "perfetto-trace", "trace", "pb"]),
     ("--report", &["html", "htm"]),
@@ -61,14 +61,14 @@ const FORMATS: [(&str, &[&str]); 5] = [
     ("--draw", &["svg"]),
 ];
 
-/// Endings of file names that stand for a format.
+/// File extensions that denote a format.
 const ENDINGS: [&str; 16] = [
     "csv", "gif", "gz", "htm", "html", "jpg", "json", "jsonl", "md", "pdf", "pftrace", "png",
     "svg", "txt", "yaml", "yml",
 ];
 
-/// Refuses a file name whose ending says another format than those of the output. Names without an ending, or with one
-/// that stands for none, are fine.
+/// Refuses a file name whose extension denotes a format that the output does not have. Names without an extension, or
+/// with an unknown extension, are accepted.
 fn check_ending(path: &Path, option: &str) -> Result<()> {
     let known = FORMATS.iter().find(|(known, _)| *known == option);
     let Some((_, formats)) = known else { return Ok(()) };
@@ -85,7 +85,7 @@ fn check_ending(path: &Path, option: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a drawing goes to a page rather than to an SVG file; an error if the name ends in neither way.
+/// Returns whether a drawing is written as an HTML page rather than an SVG file; an error for any other extension.
 pub(crate) fn is_page(path: &Path) -> Result<bool> {
     let ending = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     match ending.as_str() {
@@ -124,7 +124,7 @@ pub(crate) struct Files {
     beside: Vec<Beside>,
 }
 
-/// A file under its temporary name, with its destination.
+/// File under its temporary name, with its destination.
 #[derive(Debug)]
 struct Beside {
     temporary: Temporary,
@@ -134,8 +134,8 @@ struct Beside {
 }
 
 impl Files {
-    /// Writes a file that an option gives. A regular file is renamed by [`finish`](Self::finish); others are
-    /// written in place.
+    /// Writes the file of an option. A regular file gets its name in [`finish`](Self::finish); others
+    /// are written in place.
     pub(crate) fn write<T, E: Into<anyhow::Error>>(
         &mut self,
         path: &Path,
@@ -168,7 +168,7 @@ impl Files {
     }
 }
 
-/// Writes one file that an option gives, replacing its contents.
+/// Writes the file of an option, replacing its contents.
 pub(crate) fn write(path: &Path, option: &'static str, contents: &str) -> Result<()> {
     let mut files = Files::default();
     files.write(path, option, |file| file.write_all(contents.as_bytes()))?;
@@ -180,7 +180,7 @@ fn refused(path: &Path, option: &str, error: &anyhow::Error) -> anyhow::Error {
     anyhow!("{name}: cannot be written: {error:#}\n  help: name another file with {option}")
 }
 
-/// Returns a stream as a file with the same position, so that later output follows.
+/// Duplicates a stream as a file that shares its position, so that later output is appended.
 fn clone_of(stream: impl AsFd) -> Result<File> {
     Ok(File::from(stream.as_fd().try_clone_to_owned()?))
 }

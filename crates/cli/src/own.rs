@@ -1,4 +1,4 @@
-//! Benches beside the built-in ones: of a program that links this crate, or of files.
+//! Benches in addition to the built-in ones: from a program that links this crate, or from files.
 
 use std::path::Path;
 
@@ -9,21 +9,21 @@ use cubeyard_yaml::nearest;
 use crate::code::Code;
 use crate::sweep::SweepRequest;
 
-/// The answer to what only the Python package can do.
+/// Error message for features that need the Python package.
 const INSTALL: &str = "this program was built without Python; install the package with `pip install cubeyard`, \
                        then run the same command";
 
-/// An error of a front, as text with the file and line.
+/// Error of a front, as text with the file and line.
 pub type FrontError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Benches that a program adds to the command. A function that returns benches is one.
+/// Benches that a program adds to the command. Implemented by functions that return benches.
 pub trait OwnBenches {
-    /// Returns benches that are found by name, before the built-in ones.
+    /// Returns the benches that are found by name, before the built-in ones.
     fn benches(&self) -> Vec<Box<dyn Bench>> {
         Vec::new()
     }
 
-    /// Returns the benches of a file, in its order.
+    /// Returns the benches of a file, in the order of the file.
     fn of_file(&self, path: &Path) -> Result<Vec<Box<dyn Bench>>, FrontError> {
         Err(format!("{}: {INSTALL}", path.display()).into())
     }
@@ -34,7 +34,7 @@ pub trait OwnBenches {
     }
 }
 
-/// The built-in benches alone.
+/// Only the built-in benches.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuiltIn;
 
@@ -46,7 +46,7 @@ impl<F: Fn() -> Vec<Box<dyn Bench>>> OwnBenches for F {
     }
 }
 
-/// Returns the benches of the front and the built-in ones; two of one name are an error.
+/// Returns the benches of the front and the built-in ones; duplicate names are an error.
 pub(crate) fn all(front: &dyn OwnBenches) -> Result<Vec<Box<dyn Bench>>> {
     let mut all = front.benches();
     all.extend(catalogue());
@@ -54,7 +54,7 @@ pub(crate) fn all(front: &dyn OwnBenches) -> Result<Vec<Box<dyn Bench>>> {
     Ok(all)
 }
 
-/// Returns the benches of a file; two of one name are an error.
+/// Returns the benches of a file; duplicate names are an error.
 pub(crate) fn of_file(front: &dyn OwnBenches, path: &Path) -> Result<Vec<Box<dyn Bench>>> {
     let benches = front.of_file(path).map_err(|error| anyhow!(error))?;
     distinct(&benches, &path.display().to_string())?;
@@ -80,7 +80,7 @@ pub(crate) fn file(target: &str) -> Option<(&Path, Option<&str>)> {
     path.extension().is_some_and(|it| it == "py").then_some((path, name))
 }
 
-/// Returns the bench of a name or of `FILE.py[::NAME]`.
+/// Returns the bench with the given name, or the bench that `FILE.py[::NAME]` refers to.
 pub(crate) fn find(front: &dyn OwnBenches, target: &str) -> Result<Box<dyn Bench>> {
     match file(target) {
         Some((path, Some(name))) => Ok(named(of_file(front, path)?, name)?),

@@ -31,7 +31,7 @@ impl PageOptions {
         output::check(inputs, &output::named([("--report", &self.report)]))
     }
 
-    /// Draws, writes and opens the page, as far as it was asked for.
+    /// Draws, writes and opens the page, as requested by the options.
     pub(crate) fn write(
         &self,
         options: OutputOptions,
@@ -43,19 +43,19 @@ impl PageOptions {
         self.show()
     }
 
-    /// Opens the page that was written, if it was asked for.
+    /// Opens the written page in the browser, if requested.
     pub(crate) fn show(&self) -> Result<()> {
         self.report.as_deref().filter(|_| self.open).map_or(Ok(()), open)
     }
 }
 
-/// Returns a list for a page; empty if there is nothing in it.
+/// Returns an HTML list; empty text if there are no items.
 pub(crate) fn list<'a>(items: impl IntoIterator<Item = &'a str>) -> String {
     let items: Vec<_> = items.into_iter().map(|it| format!("<li>{}</li>\n", escape(it))).collect();
     if items.is_empty() { String::new() } else { format!("<ul>\n{}</ul>\n", items.concat()) }
 }
 
-/// Opens a file or an address with the first program that succeeds.
+/// Opens a file or an address with the first opener that succeeds.
 pub(crate) fn open(target: impl AsRef<Path>) -> Result<()> {
     let target = target.as_ref();
     let opens = |program: &&&str| {

@@ -89,7 +89,7 @@ fn placement(arguments: &Arguments, topology: &Topology) -> Result<Placement> {
     Ok(Placement { sip, cube, pe, sips, cubes, pes })
 }
 
-/// Adds the option that an error is about.
+/// Adds the option to which an error refers.
 fn refused(error: &PlacementError) -> anyhow::Error {
     let option = |level| match level {
         Level::Sip => "--sips",

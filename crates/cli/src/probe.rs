@@ -29,7 +29,7 @@ use crate::{input, output, terminal};
 /// Largest number of bytes read from a pattern; the library's own limit is lower.
 const LIMIT: u64 = 64 << 20;
 
-/// Example of a transfer, shown with errors in patterns.
+/// Example of a transfer, shown with pattern errors.
 const TRANSFER: &str =
     "{op: read, from: sip0.cube0.pe1, to: sip0.cube0.pe0.hbm, bytes: 16 KiB, at_ns: 0, offset: 0}";
 
@@ -106,7 +106,7 @@ fn measured(
     Ok(ProbeReport::new(topology, probed))
 }
 
-/// Measures the cases or the pattern, and returns their record.
+/// Measures the cases or the pattern, and returns the record.
 pub(crate) fn recorded(arguments: &Arguments) -> Result<Recorded> {
     let topology = &arguments.machine.read(arguments.output)?;
     let Some(file) = &arguments.pattern else {
@@ -145,7 +145,7 @@ fn run_pattern(arguments: &Arguments, topology: &Topology, file: &Path) -> Resul
     Ok(Code::Done)
 }
 
-/// Returns the error of a run without a result, with help.
+/// Returns the error of a run that ended without a result, with help.
 fn stopped(error: &RunError) -> anyhow::Error {
     let help = match error {
         RunError::Stalled { .. } => "larger buffers in the topology, or none",

@@ -1,15 +1,14 @@
-//! Clock of `ns/op`: processor time of this thread.
+//! Clock of `ns/op`: CPU time of this thread.
 //!
-//! Wall-clock time would include the work of other processes: on a busy host the same replay took twice as
-//! long.
+//! Wall-clock time would include the work of other processes: on a busy host, it doubled the result of the same replay.
 
 #![expect(unsafe_code, reason = "the standard library does not read this clock")]
 
-/// Returns a clock that reads nanoseconds of processor time of the calling thread.
+/// Returns a clock that reads the CPU time of the calling thread, in nanoseconds.
 pub fn clock() -> impl FnMut() -> u64 {
     || {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the call writes the one structure that it is given.
+        // SAFETY: the call writes only the structure that it is given.
         let done = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
         assert_eq!(done, 0, "every system that has threads has this clock");
         let parts = u64::try_from(now.tv_sec).ok().zip(u64::try_from(now.tv_nsec).ok());

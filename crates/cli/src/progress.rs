@@ -1,4 +1,4 @@
-//! Progress on standard error for long work.
+//! Progress bars on standard error for long work.
 
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
@@ -8,19 +8,19 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::terminal;
 
-/// Duration of work below which no bar is shown.
+/// Delay before a bar is shown.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// Time between two steps of a spinner.
+/// Interval between two steps of a spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A bar that appears once the work has taken a while, if standard error is a terminal.
+/// Progress bar that appears after [`PATIENCE`], if standard error is a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     shown: Shown,
 }
 
 impl Progress {
-    /// Creates a hidden bar, which is never shown if `quiet` or without a terminal.
+    /// Creates a hidden bar; it is never shown if `quiet` is set or standard error is not a terminal.
     pub(crate) fn new(quiet: bool) -> Self {
         Self { shown: Shown::new(quiet, "{bar:30} {percent:>3} %  {wide_msg}") }
     }
@@ -40,7 +40,7 @@ impl Progress {
         self.shown.bar.inc(steps as u64);
     }
 
-    /// Sets the number of steps that are done or have been skipped.
+    /// Sets the number of completed or skipped steps.
     pub(crate) fn settle_at(&self, steps: usize) {
         self.shown.bar.set_position(steps as u64);
     }
@@ -51,14 +51,14 @@ impl Progress {
     }
 }
 
-/// A spinner that appears while one long step is under way, if standard error is a terminal; it goes when dropped.
+/// Spinner that appears during one long step, if standard error is a terminal; it is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Busy {
     shown: Shown,
 }
 
 impl Busy {
-    /// Creates a spinner, which is never shown if `quiet` or without a terminal.
+    /// Creates a spinner; it is never shown if `quiet` is set or standard error is not a terminal.
     pub(crate) fn new(quiet: bool, what: &str) -> Self {
         let shown = Shown::new(quiet, "{spinner} {elapsed}  {wide_msg}");
         shown.bar.set_message(what.to_owned());
@@ -70,13 +70,13 @@ impl Busy {
         self.shown.bar.set_message(what);
     }
 
-    /// Does something that may print, with the spinner out of the way.
+    /// Runs work that may print, with the spinner hidden.
     pub(crate) fn step<T>(&self, work: impl FnOnce() -> T) -> T {
         self.shown.bar.suspend(work)
     }
 }
 
-/// A bar or spinner that a thread shows after [`PATIENCE`], whatever the work does meanwhile.
+/// Bar or spinner that a thread shows after [`PATIENCE`], independently of the work.
 #[derive(Debug)]
 struct Shown {
     bar: ProgressBar,
@@ -97,22 +97,22 @@ impl Drop for Shown {
     fn drop(&mut self) {
         if let Some((done, thread)) = self.done.take() {
             drop(done);
-            // The thread only draws; there is nothing to lose if it has panicked.
+            // The thread only draws, so a panic in it can be ignored.
             let _ = thread.join();
         }
         self.bar.finish_and_clear();
     }
 }
 
-/// Starts a thread that shows a bar after a while, unless the sender has been dropped by then. `None` where no thread can
-/// be had: the work goes on without a bar.
+/// Starts a thread that shows the bar after [`PATIENCE`], unless the sender has been dropped by then. Returns `None` if
+/// no thread can be started: the work continues without a bar.
 fn shown_later(bar: ProgressBar) -> Option<(mpsc::Sender<()>, JoinHandle<()>)> {
     let (done, wait) = mpsc::channel();
     let thread = Builder::new().spawn(move || {
         if wait.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
             bar.set_draw_target(ProgressDrawTarget::stderr());
             bar.enable_steady_tick(TICK);
-            // Until the sender is dropped.
+            // Waits until the sender is dropped.
             let _ = wait.recv();
         }
     });

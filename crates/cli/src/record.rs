@@ -1,4 +1,4 @@
-//! Records of commands that simulate: options, the file of `--save`, and what JSON says of version and machine.
+//! Records of commands that simulate: their options, the file of `--save`, and the version and machine in JSON.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub(crate) struct StudyOptions {
     pub(crate) chart: Option<PathBuf>,
 }
 
-/// A record of a command that ran to its end.
+/// Record of a command that ran to completion.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     pub(crate) record: Record,
@@ -43,7 +43,7 @@ pub(crate) struct Recorded {
     pub(crate) is_well: bool,
 }
 
-/// Writes the record of a command, if one was asked for.
+/// Writes the record of a command, if `--save` was given.
 pub(crate) fn save(
     study: &StudyOptions,
     options: OutputOptions,
@@ -63,7 +63,7 @@ pub(crate) fn write(file: &mut impl Write, record: &Record) -> Result<()> {
     Ok(file.write_all(b"\n")?)
 }
 
-/// Adds the version of the program and the hash of the machine to a result, whose keys are sorted.
+/// Adds the version of the program and the hash of the machine to a result; the keys are sorted.
 pub(crate) fn stamped(result: &impl Serialize, topology: &Topology) -> Value {
     let mut value = to_value(result).expect("a report has text keys");
     value["version"] = json!(VERSION);
@@ -71,7 +71,7 @@ pub(crate) fn stamped(result: &impl Serialize, topology: &Topology) -> Value {
     value
 }
 
-/// A result with the version of the program and the hash of the machine before its own keys.
+/// Result, preceded by the version of the program and the hash of the machine.
 #[derive(Debug, Serialize)]
 pub(crate) struct Stamped<T> {
     version: &'static str,
@@ -87,7 +87,7 @@ impl<T> Stamped<T> {
         Self { version: VERSION, topology, result }
     }
 
-    /// Makes a result without a machine.
+    /// Creates a result with the version and without a machine.
     pub(crate) fn version_alone(result: T) -> Self {
         Self { version: VERSION, topology: None, result }
     }

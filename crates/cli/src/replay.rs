@@ -60,12 +60,12 @@ impl Arguments {
         HolderOptions { count: self.holders, by: self.by, native: self.native_frames }
     }
 
-    /// Returns whether a page is drawn, which shows the blocks over time.
+    /// Returns whether the output is an HTML page, which shows the blocks over time.
     fn has_page(&self) -> bool {
         self.page.report.is_some() || self.plot.as_ref().is_some_and(Plot::is_page)
     }
 
-    /// Checks before any work that the files can be written and are no inputs.
+    /// Checks before any work that the output files can be written and are not inputs.
     fn check_outputs(&self) -> Result<()> {
         let inputs: Vec<_> = self.files.iter().map(|file| ("a trace", file.as_path())).collect();
         let plot = self.plot.as_ref().map(|plot| ("--plot", plot.path()));
@@ -114,12 +114,12 @@ fn read(arguments: &Arguments, limit: Bytes, progress: &mut Progress) -> Result<
     Ok(inputs)
 }
 
-/// Returns the memory that the traces take.
+/// Returns the memory that the traces use.
 fn held<I: Borrow<Input>>(inputs: &[I]) -> Bytes {
     inputs.iter().map(|input| input.borrow().trace.memory()).sum()
 }
 
-/// Rejects traces whose replay, with all that was read, would take more than `limit`.
+/// Rejects traces whose replay would exceed `limit`, including the memory of everything read.
 pub fn check_memory<I: Borrow<Input>>(inputs: &[I], limit: Bytes) -> Result<()> {
     let left = limit.saturating_sub(held(inputs));
     let mut traces = inputs.iter().map(|input| &input.borrow().trace);
@@ -131,7 +131,7 @@ pub fn check_memory<I: Borrow<Input>>(inputs: &[I], limit: Bytes) -> Result<()> 
 
 fn replay_all(inputs: &[Input], arguments: &Arguments, progress: &mut Progress) -> Vec<Report> {
     let policies = distinct(&arguments.policies);
-    // Each policy goes over a trace twice: to count bytes, and to take the time.
+    // Each policy replays a trace twice: to count bytes, and to measure the time.
     let steps = |input: &Input| 2 * input.trace.events.len();
     progress.expect(inputs.iter().map(|input| steps(input) * policies.len()).sum());
     let (mut clock, mut expected) = (processor_time::clock(), 0);
@@ -169,7 +169,7 @@ fn distinct(chosen: &[&'static ReplayPolicy]) -> Vec<&'static ReplayPolicy> {
     policies
 }
 
-/// Draws to the given file; without input files and a page, to the working directory if that can be written.
+/// Draws to the given file. Without input files and a page, draws to the working directory if it is writable.
 fn draw(arguments: &Arguments, reports: &[Report]) -> Result<()> {
     match &arguments.plot {
         Some(plot) => {

@@ -1,4 +1,4 @@
-//! Results of commands, for another front: as the tables that the commands print.
+//! Results of commands as the tables that the commands print, for other fronts.
 //!
 //! ```
 //! use cubeyard_cli::results;
@@ -48,8 +48,7 @@ pub fn ccl_text(sweep: &Sweep) -> String {
     ccl::table::render(sweep, false)
 }
 
-/// Returns the memory that a run may use if nothing else is said: three quarters of what the host or its control group
-/// has free.
+/// Returns the default memory limit of a run: three quarters of the free memory of the host or its control group.
 pub fn host_memory() -> Bytes {
     memory::default_limit().unwrap_or(Bytes::MAX)
 }

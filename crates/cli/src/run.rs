@@ -28,7 +28,7 @@ use crate::record::{self, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
 use crate::{memory, output, terminal};
 
-/// File to which the first example is drawn.
+/// File to which the page of the first example is written.
 const PAGE: &str = "cubeyard-run.html";
 
 /// Run a bench on a simulated machine and show its bottleneck
@@ -102,27 +102,27 @@ pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code>
     Ok(if run.is_well() { Code::Done } else { Code::Failed })
 }
 
-/// Runs the bench, and returns its record without the log of its operations.
+/// Runs the bench, and returns its record without the operation log.
 pub(crate) fn recorded(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Recorded> {
     let (topology, run) = simulated(arguments, front)?;
     Ok(Recorded { record: Record::of(&run).on(&topology), is_well: run.is_well() })
 }
 
-/// Returns whether the bench is a built-in one, which any thread can run.
+/// Returns whether the bench is built in; built-in benches can run on any thread.
 pub(crate) fn is_built_in(arguments: &Arguments, front: &dyn OwnBenches) -> bool {
     let Some(name) = &arguments.name else { return true };
     let is_own = front.benches().iter().any(|bench| bench.name() == name);
     !is_own && own::file(name).is_none()
 }
 
-/// Returns the bench, without a remark.
+/// Returns the bench without printing a remark.
 pub(crate) fn named(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Box<dyn Bench>> {
     let name = arguments.name.clone();
     let silent = Arguments { name, output: OutputOptions::quiet(), ..Arguments::default() };
     chosen(&silent, front).map_err(helped)
 }
 
-/// Checks that a bench has a parameter.
+/// Checks that a bench has a parameter with this name.
 pub(crate) fn check_parameter(bench: &dyn Bench, name: &str) -> Result<()> {
     let given = [format!("{name}=")];
     match Values::new(bench.name(), &bench.parameters(), &given) {
@@ -145,7 +145,7 @@ fn simulated(arguments: &Arguments, front: &dyn OwnBenches) -> Result<(Topology,
     Ok((config.topology, run))
 }
 
-/// Adds help to the error of a bench that is not there.
+/// Adds help to the error of a bench that was not found.
 fn helped(error: anyhow::Error) -> anyhow::Error {
     error.downcast::<BenchError>().map_or_else(|error| error, |error| refused(&error))
 }
@@ -221,7 +221,7 @@ fn outputs(arguments: &Arguments) -> Vec<Named<'_>> {
     output::named([("--trace", trace), ("--report", &page.report), ("--save", &study.save)])
 }
 
-/// Runs a bench if it fits the memory of the host.
+/// Runs a bench if it fits into the memory of the host.
 fn measured(bench: &dyn Bench, config: &RunConfig) -> Result<Run, BenchError> {
     cubeyard_bench::check_memory(bench, config, memory::limit())?;
     cubeyard_bench::run(bench, config)
@@ -254,7 +254,7 @@ fn write_files(arguments: &Arguments, topology: &Topology, run: &Run) -> Result<
     arguments.page.show()
 }
 
-/// Draws the first example to the working directory, if that can be written and no other file was given.
+/// Draws the first example to the working directory, if it is writable and no other file was given.
 fn draw_first(arguments: &Arguments, run: &Run) {
     if arguments.name.is_some() || arguments.page.report.is_some() {
         return;

@@ -1,4 +1,4 @@
-//! `cubeyard completions` and `cubeyard man`: what a shell and `man` read about the command.
+//! `cubeyard completions` and `cubeyard man`: shell completions and manual pages.
 
 use anyhow::Result;
 use clap::{Args, CommandFactory as _};
@@ -42,7 +42,7 @@ pub(crate) fn man(arguments: &ManArguments) -> Result<()> {
     terminal::print(&String::from_utf8(text)?)
 }
 
-/// Returns a command; [`build`](clap::Command::build) has named its page, such as `cubeyard-run`.
+/// Returns a subcommand; [`build`](clap::Command::build) has set its full name, such as `cubeyard-run`.
 fn own_page(program: &clap::Command, name: &str) -> Result<clap::Command> {
     program.find_subcommand(name).cloned().ok_or_else(|| {
         let names: Vec<_> = program.get_subcommands().map(clap::Command::get_name).collect();

@@ -1,4 +1,4 @@
-//! Commands that simulate, as one: their options, their records, and the keys that can be varied.
+//! Common view of the commands that simulate: their options, their records, and the keys that can be varied.
 
 use std::ffi::OsString;
 
@@ -13,10 +13,10 @@ use crate::record::{Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
 use crate::{Cli, Command, ccl, model, probe, run, validate};
 
-/// Commands whose results are records.
+/// Commands that produce records.
 const RECORDED: [&str; 5] = ["run", "ccl", "model", "probe", "validate"];
 
-/// Options that all commands that simulate have.
+/// Options common to all commands that simulate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Simulation<'a> {
     /// Name of the command.
@@ -41,7 +41,7 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Runs a command, and returns its record in place of its output.
+/// Runs a command, and returns its record instead of printing its output.
 pub(crate) fn of(command: &Command, front: &dyn OwnBenches) -> Result<Recorded> {
     match command {
         Command::Run(it) => run::recorded(it, front),
@@ -53,8 +53,8 @@ pub(crate) fn of(command: &Command, front: &dyn OwnBenches) -> Result<Recorded> 
     }
 }
 
-/// Parses a command line, the first word of which is the program, with more options, which take the place of the same
-/// ones before them.
+/// Parses a command line with additional options, which override earlier occurrences of the same options. The first
+/// word is the program.
 pub(crate) fn parsed(words: &[OsString], more: &[OsString]) -> Result<Command> {
     let mut words = words.to_vec();
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
@@ -70,13 +70,13 @@ pub(crate) fn parsed(words: &[OsString], more: &[OsString]) -> Result<Command> {
     })
 }
 
-/// Returns the text of a usage error without its heading, which is written before every error.
+/// Returns the text of a usage error without its heading, because the heading is added to every error.
 fn refused(error: &clap::Error) -> anyhow::Error {
     let text = error.to_string();
     anyhow!("{}", text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned())
 }
 
-/// Returns an option that was given and writes a file of a single run.
+/// Returns the first given option that writes a file of a single run.
 pub(crate) fn single_output(command: &Command) -> Option<&'static str> {
     let given = match command {
         Command::Run(it) => vec![("--trace", &it.trace), ("--report", &it.page.report)],
@@ -88,7 +88,7 @@ pub(crate) fn single_output(command: &Command) -> Option<&'static str> {
     given.into_iter().find_map(|(option, path)| path.as_ref().map(|_| option))
 }
 
-/// Checks that a command has an option that takes a value and can be varied.
+/// Checks that a command has an option with this name that takes a value and can be varied.
 fn check_option(name: &str, key: &str) -> Result<()> {
     const FIXED: [&str; 10] =
         ["save", "vary", "threads", "csv", "chart", "format", "plot", "trace", "report", "with"];
@@ -108,7 +108,8 @@ fn check_option(name: &str, key: &str) -> Result<()> {
     )
 }
 
-/// Returns the options that give a value to a key of a command: a topology key, a parameter of a run, or an option.
+/// Returns the option that sets a key of a command, followed by its value: for a topology key, a parameter of
+/// a run, or an option.
 pub(crate) fn assigned(command: &Command, key: &str, value: &str) -> [OsString; 2] {
     let [option, value] = match command {
         _ if is_of_machine(key) => ["--with".to_owned(), format!("{key}={value}")],
@@ -118,13 +119,13 @@ pub(crate) fn assigned(command: &Command, key: &str, value: &str) -> [OsString; 
     [option.into(), value.into()]
 }
 
-/// Returns whether a key is of the machine: it has a dot, or is a plain value at the top of a topology file.
+/// Returns whether a key belongs to the machine: it has a dot, or is a plain value at the top level of a topology file.
 fn is_of_machine(key: &str) -> bool {
     let is_plain = |value: &PlainValue| !matches!(value, PlainValue::Map(_));
     key.contains('.') || Topology::embedded().values().get(key).is_some_and(is_plain)
 }
 
-/// Checks that a command or its machine has the key that an option names; nothing is said about the value.
+/// Checks that a command or its machine has the key that an option names; the value is not checked.
 pub(crate) fn check_key(
     option: &str,
     command: &Command,

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-/// Advice on reading a trace.
+/// Advice on opening a trace.
 pub(crate) const PERFETTO: &str = "open it at ui.perfetto.dev; it shows 1 ps as 1 ns";
 
 /// Options that all commands have for their output.
@@ -30,12 +30,12 @@ enum Format {
 }
 
 impl OutputOptions {
-    /// Returns options with which nothing is said beside the result.
+    /// Returns options that suppress all output except the result.
     pub(crate) fn quiet() -> Self {
         Self { quiet: true, ..Self::default() }
     }
 
-    /// Returns whether tables are printed to a terminal, so that their rows can be shown as they come.
+    /// Returns whether tables are printed to a terminal, so that rows can be shown as soon as they are known.
     pub(crate) fn is_live(self) -> bool {
         matches!(self.format, Format::Table) && io::stdout().is_terminal()
     }

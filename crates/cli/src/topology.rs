@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     arguments.output.print(text, || Stamped::new(topology.report(), &topology))
 }
 
-/// Draws all pictures before it writes any, and writes all before it renames any.
+/// Draws all pictures before writing any, and writes all files before renaming any.
 fn draw(topology: &Topology, folder: &Path, arguments: &Arguments) -> Result<()> {
     let pictures = View::ALL
         .map(|view| (folder.join(format!("{}.svg", view.name())), machine(topology, view)));

@@ -77,7 +77,7 @@ fn all(topology: &Topology) -> Vec<Check<'_>> {
     checks
 }
 
-/// Returns the record: all checks, and the times among them for a comparison.
+/// Returns the record: all checks, and the measured times among them for a comparison.
 fn saved(topology: &Topology, rows: &[Row]) -> Record {
     let times: Vec<_> = rows.iter().filter_map(time).collect();
     let mut figures = Measured::figures(&times);
@@ -86,7 +86,7 @@ fn saved(topology: &Topology, rows: &[Row]) -> Record {
     Record { figures: Some(figures), ..record }
 }
 
-/// Returns a check that measured a time.
+/// Returns the time that a check measured; `None` if it measured another quantity.
 fn time(row: &Row) -> Option<Measured> {
     let ps = match row.expected.unit {
         "ps" => 1.0,
@@ -96,7 +96,7 @@ fn time(row: &Row) -> Option<Measured> {
     Some(Measured { name: row.name.clone(), time_ns: row.ours? * ps / 1e3, ..Measured::default() })
 }
 
-/// Prints each row as it comes.
+/// Runs the checks, and prints each row as soon as it is known.
 fn streamed(checks: &[Check<'_>], options: OutputOptions) -> Result<Vec<Row>> {
     let mut table = table::Stream::new(terminal::colours());
     let progress = Busy::new(options.quiet, "");

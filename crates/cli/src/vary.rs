@@ -28,7 +28,7 @@ use crate::simulating::{self, Simulation};
 use crate::terminal::OutputOptions;
 use crate::{Command, terminal};
 
-/// Keys with the values of a point.
+/// Keys with their values at a point of the grid.
 type Point<'a> = Vec<(&'a str, &'a String)>;
 
 /// Result of a point: a record, or the text of its error.
@@ -36,7 +36,7 @@ type Outcome = Result<Recorded, String>;
 
 /// Results of all points, in the order of the grid.
 struct Study {
-    /// Command with its own arguments, for titles.
+    /// Command with its arguments, for titles.
     title: String,
     grid: Grid<String>,
     outcomes: Vec<Outcome>,
@@ -72,14 +72,14 @@ pub(crate) fn run(
     Ok(if well { Code::Done } else { Code::Failed })
 }
 
-/// Returns the name of a command, and of the bench of a run.
+/// Returns the name of a command, with the bench's name for `run`.
 fn title(name: &str, words: &[OsString]) -> String {
     let after = words.iter().skip_while(|word| **word != *name).nth(1);
     let bench = after.map(|word| word.to_string_lossy()).filter(|word| !word.starts_with('-'));
     bench.map_or_else(|| name.to_owned(), |bench| format!("{name} {bench}"))
 }
 
-/// Checks the outputs before any work; files of a single run have no place in a grid.
+/// Checks the outputs before any work; options that write a file of a single run are refused.
 fn check(command: &Command, machine: &MachineOptions, study: &StudyOptions) -> Result<()> {
     if let Some(option) = simulating::single_output(command) {
         bail!(
@@ -94,11 +94,11 @@ fn check(command: &Command, machine: &MachineOptions, study: &StudyOptions) -> R
     output::check(&inputs, &output::named([("--save", save), ("--csv", csv), ("--chart", chart)]))
 }
 
-/// Gives the warnings of the machines of all points, each once.
+/// Prints the warnings of the machines of all points, without duplicates.
 fn warn(commands: &[Command], options: OutputOptions) {
     let mut given = BTreeSet::new();
     for simulation in commands.iter().filter_map(Simulation::of) {
-        // A machine that cannot be read is the error of its point.
+        // A machine that cannot be read is reported as the error of its point.
         for warning in simulation.machine.warnings().unwrap_or_default() {
             if given.insert(warning.clone()) {
                 options.remark(&warning);
@@ -115,7 +115,7 @@ fn check_keys(command: &Command, grid: &Grid<String>, front: &dyn OwnBenches) ->
     Ok(())
 }
 
-/// Parses the command with the values of a point.
+/// Parses the command with the values of a point applied.
 fn parsed(command: &Command, words: &[OsString], point: &Point<'_>) -> Result<Command> {
     let mut more = vec![OsString::from("--quiet")];
     for (key, value) in point {
@@ -124,7 +124,7 @@ fn parsed(command: &Command, words: &[OsString], point: &Point<'_>) -> Result<Co
     simulating::parsed(words, &more)
 }
 
-/// Runs all points, on threads unless they need the front's own benches.
+/// Runs all points, on several threads unless they need the front's own benches.
 fn all(
     command: &Command,
     commands: &[Command],
@@ -154,7 +154,7 @@ fn outcome(command: &Command, front: &dyn OwnBenches) -> Outcome {
     simulating::of(command, front).map_err(|error| format!("{error:#}"))
 }
 
-/// Reader on a terminal, who is told of each point as it ends.
+/// Progress output on a terminal: a line for each point as it ends.
 struct Told<'a> {
     grid: &'a Grid<String>,
     progress: Busy,
@@ -202,7 +202,7 @@ fn write_files(study: &Study, options: &StudyOptions, output: OutputOptions) -> 
     Ok(())
 }
 
-/// Writes a record for each point; one that failed has its error in place of figures.
+/// Writes a record for each point; the record of a failed point has its error instead of figures.
 fn save(study: &Study, file: &mut impl std::io::Write) -> Result<()> {
     for (point, outcome) in study.points() {
         match outcome {

@@ -1,4 +1,4 @@
-//! `cubeyard view`: shows records, pages and traces in a browser, from a server on this machine.
+//! `cubeyard view`: shows records, pages and traces in a browser, from a local server.
 
 mod deadline;
 mod files;
@@ -63,10 +63,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Random numbers of the system.
+/// Source of random bytes.
 const RANDOM: &str = "/dev/urandom";
 
-/// Returns 32 hexadecimal digits that nobody can guess.
+/// Returns an unguessable token of 32 hexadecimal digits.
 fn token() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open(RANDOM)?.read_exact(&mut bytes)?;

@@ -43,7 +43,7 @@ impl Rates {
 }
 
 impl Cut {
-    /// Returns the demand of a part in a step that begins at a position. Padding is no demand.
+    /// Returns the demand of a part in a step that begins at a position. Padding does not count.
     pub fn demand(&self, part: StepPart, position: u64) -> Demand {
         demand(self, part, position)
     }
@@ -90,7 +90,7 @@ fn layer(cut: &Cut, position: u64) -> Demand {
 }
 
 /// Returns the demand of a product of the feed-forward part: each expert in use is read once, and each token is
-/// multiplied by those of its own.
+/// multiplied only by its own experts.
 fn experts(cut: &Cut, weights: u64, tokens: u64) -> Demand {
     let experts = cut.spec.family.experts;
     let [used, active] = experts.map_or([1; 2], |experts| [experts.used(tokens), experts.active]);
@@ -98,8 +98,8 @@ fn experts(cut: &Cut, weights: u64, tokens: u64) -> Demand {
     Demand { bytes, flop: 2 * weights * active * tokens }
 }
 
-/// Returns the demand of attention: each token uses the keys and values of its predecessors and its own, but
-/// each is read only once.
+/// Returns the demand of attention: each token uses the keys and values of its predecessors and its own, but each of
+/// these is read only once.
 fn attention(cut: &Cut, position: u64) -> Demand {
     let (spec, sequences) = (&cut.spec, cut.sequences);
     let (seen, pairs) = match cut.work.phase {

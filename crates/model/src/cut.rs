@@ -1,7 +1,7 @@
 //! Distribution of a model and the tokens of a step over SIPs, cubes and PEs.
 //!
-//! Every weight is held once, and each PE reads only its own. A head of K and V belongs to some neighbouring
-//! cubes, its *group*. The input of a product is shared by the PEs of a cube, each of which holds a part:
+//! Every weight is stored once, and each PE reads only the weights that it holds. A head of K and V belongs to several
+//! neighbouring cubes, its *group*. The input of a product is shared by the PEs of a cube, each of which holds a part:
 //!
 //! | product | split over cubes | split over the PEs of a cube | result |
 //! |---|---|---|---|
@@ -11,10 +11,10 @@
 //! | down | rows: the cube's columns of up | columns | a sum per cube, added up by an all-reduce |
 //! | head | columns | columns of these | a part per PE |
 //!
-//! The PEs of a group share the cache of their head: each holds some sequences, or, if there are fewer
-//! sequences than PEs, a part of one.
+//! The PEs of a group share the cache of their head. Each holds some sequences, or a part of a sequence if there are
+//! fewer sequences than PEs.
 //!
-//! Dimensions that the machine does not divide are padded; see [`Heads`] for heads.
+//! Dimensions that are not divisible over the machine are padded; see [`Heads`] for heads.
 
 mod experts;
 mod heads;
@@ -32,7 +32,7 @@ use serde::Serialize;
 use super::error::ModelError;
 use super::spec::ModelSpec;
 
-/// The phase of inference to which a step belongs.
+/// Phase of inference to which a step belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -42,7 +42,7 @@ pub enum Phase {
     Decode,
 }
 
-/// The workload of a model.
+/// Workload of a model: phase, sequences, tokens and element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// Phase of inference.
@@ -51,20 +51,20 @@ pub struct Workload {
     pub batch: u64,
     /// Tokens per sequence; in decode, including the new one.
     pub context: u64,
-    /// Maximum number of tokens in a step of prefill, over all sequences; at least one of each.
+    /// Maximum number of tokens in a step of prefill, over all sequences; at least one per sequence.
     pub chunk: u64,
-    /// Element type of cache and activations, and of the embedding and the head.
+    /// Element type of caches and activations, and of the embedding and the head.
     pub dtype: DType,
-    /// Element type of the weights of layers: `dtype`, or one of 8 bits with a scale for each column.
+    /// Element type of the weights of layers: `dtype`, or an 8-bit type with a scale for each column.
     pub weights: DType,
     /// Placement of experts, if the model has any.
     pub experts: ExpertPlacement,
 }
 
-/// The distribution of a model over a machine.
+/// Distribution of a model over a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The distributed model.
+    /// Model that is distributed.
     pub spec: ModelSpec,
     /// Workload of the model.
     pub work: Workload,
@@ -76,7 +76,7 @@ pub struct Cut {
     pub pes: u64,
     /// Distribution of heads over groups of cubes.
     pub heads: Heads,
-    /// Number of cubes of a group.
+    /// Number of cubes in a group.
     pub group_cubes: u64,
     /// Experts that the tokens of a step use; `None` if the model is dense.
     pub routing: Option<Routing>,
@@ -86,19 +86,19 @@ pub struct Cut {
     pub each: u64,
     /// Number of PEs of a group that share a sequence.
     pub parts: u64,
-    /// Number of sequences of which a PE holds the cache, or a part of it.
+    /// Number of sequences whose cache, or a part of it, a PE holds.
     pub held: u64,
-    /// Tokens of a sequence for which a PE has room; in prefill a multiple of its tokens of a step.
+    /// Number of tokens of a sequence for which a PE has room; in prefill, a multiple of the PE's tokens per step.
     pub room: u64,
-    /// Distribution of the sequences that are left over: in prefill each PE of a group has a sequence at a time, and the last
-    /// ones may be fewer.
+    /// Distribution of the remaining sequences. In prefill each PE of a group has one sequence at a time, and the last
+    /// round may have fewer sequences.
     pub rest: Option<Box<Cut>>,
 }
 
 /// Element types of quantised weights.
 pub const QUANTISED: [DType; 3] = [DType::Fp8E4m3, DType::Fp8E5m2, DType::I8];
 
-/// Reads a type of weights: a name of a type, or the short names `fp8` and `int8`.
+/// Parses an element type of weights: the name of a type, or the short names `fp8` and `int8`.
 ///
 /// ```
 /// use cubeyard_model::cut::weight_type;
@@ -116,9 +116,9 @@ pub fn weight_type(name: &str) -> Result<DType, NoSuchName> {
     }
 }
 
-/// Maximum rows of activations in the TCM at once.
+/// Maximum number of rows of activations in the TCM at once.
 const ROWS: u64 = 128;
-/// Approximate bytes of weights per load.
+/// Approximate number of bytes of weights per load.
 const LOAD: u64 = 128 << 10;
 
 impl Cut {
@@ -174,17 +174,17 @@ impl Cut {
             Phase::Decode => {
                 (self.sequences, self.each) = (batch, 1);
                 self.held = batch.div_ceil(units);
-                // A PE without a token would have no weights to normalise.
+                // A PE without tokens would have no weights to normalise.
                 self.parts = context.div_ceil(self.room);
             }
             Phase::Prefill => {
                 self.sequences = batch.min(units);
                 self.held = batch / self.sequences;
                 let most = (chunk / self.sequences / self.parts).max(1) * self.parts;
-                // Steps of equal length, a multiple of the parts.
+                // Steps have equal length, a multiple of the number of parts.
                 let steps = context.div_ceil(most);
                 self.each = context.div_ceil(steps).next_multiple_of(self.parts);
-                // A PE's tokens of a step are stored in one memory, not at the end of one and the start of the next.
+                // A PE's tokens of a step are stored in one memory, never across the boundary of two.
                 if self.parts > 1 {
                     self.room = self.room.next_multiple_of(self.each / self.parts);
                 }
@@ -204,7 +204,7 @@ impl Cut {
         self.routing.map_or(1, |routing| routing.experts.count)
     }
 
-    /// Returns the number of matrices of a PE for each layer: one for each expert of its place.
+    /// Returns the number of matrices that a PE holds per layer: one for each expert of its place.
     pub fn matrices(&self) -> u64 {
         self.routing.map_or(1, |routing| routing.local)
     }
@@ -219,7 +219,7 @@ impl Cut {
         self.all() / self.routing.map_or(1, |routing| routing.places)
     }
 
-    /// Returns the rows of inner features: tokens, once for each of their experts at this place.
+    /// Returns the number of rows of inner features: each token counts once for each of its experts at this place.
     pub fn inner_rows(&self) -> u64 {
         self.routing.map_or_else(|| self.tokens(), |routing| routing.rows())
     }
@@ -239,7 +239,7 @@ impl Cut {
         self.group_cubes * self.pes
     }
 
-    /// Returns whether the weights of layers have fewer bits than the activations.
+    /// Returns whether the weights of layers have fewer bits than activations.
     pub fn is_quantised(&self) -> bool {
         self.work.weights != self.work.dtype
     }
@@ -249,8 +249,8 @@ impl Cut {
         self.sequences * self.each
     }
 
-    /// Returns the rows of the attention output that a PE computes: sequences, or tokens of one, or a part of
-    /// one.
+    /// Returns the number of rows of the attention output that a PE computes: sequences, tokens of one sequence, or one
+    /// row for a part of a sequence.
     pub fn unit_rows(&self) -> u64 {
         match self.work.phase {
             Phase::Decode => self.held,
@@ -263,77 +263,77 @@ impl Cut {
         self.work.phase == Phase::Decode && self.parts > 1
     }
 
-    /// Returns the features of each token that a PE holds.
+    /// Returns the number of features of each token that a PE holds.
     pub fn slice(&self) -> u64 {
         self.spec.hidden.div_ceil(self.pes)
     }
 
-    /// Returns the features of a token between layers, with padding.
+    /// Returns the number of features of a token between layers, with padding.
     pub fn hidden(&self) -> u64 {
         self.slice() * self.pes
     }
 
-    /// Returns the columns of Q, K and V of a PE.
+    /// Returns the number of columns of Q, K and V that a PE holds.
     pub fn qkv(&self) -> u64 {
         (self.heads.projected() * self.spec.head_dim).div_ceil(self.units())
     }
 
-    /// Returns the features of the attention output that a cube multiplies.
+    /// Returns the number of features of the attention output that a cube multiplies.
     pub fn attended(&self) -> u64 {
         self.heads.share * self.heads.piece
     }
 
-    /// Returns the features of the feed-forward part of a PE.
+    /// Returns the number of inner features of the feed-forward part that a PE computes.
     pub fn inner(&self) -> u64 {
         self.spec.ffn.div_ceil(self.sharers())
     }
 
-    /// Returns the words of the vocabulary of a PE.
+    /// Returns the number of words of the vocabulary that a PE holds.
     pub fn words(&self) -> u64 {
         self.spec.vocab.div_ceil(self.all())
     }
 
-    /// Returns the words of the vocabulary, with padding.
+    /// Returns the number of words in the vocabulary, with padding.
     pub fn vocab(&self) -> u64 {
         self.words() * self.all()
     }
 
-    /// Returns the rows of activations in the TCM at once; fewer if they are long.
+    /// Returns the number of rows of activations in the TCM at once; fewer if rows are long.
     pub fn rows(&self) -> u64 {
         self.tokens().min(self.most_rows())
     }
 
-    /// Returns the maximum rows of activations in the TCM at once.
+    /// Returns the maximum number of rows of activations in the TCM at once.
     pub fn most_rows(&self) -> u64 {
         let fit = (2 << 20) / (self.hidden() * self.work.dtype.size()).max(1);
         fit.clamp(1, ROWS)
     }
 
-    /// Returns the columns of a panel of weights with this number of rows. With many tokens, of an expert or of all, panels
-    /// are wide, since results are stored row by row, and short rows use few channels of the memory.
+    /// Returns the number of columns of a panel of weights with `rows` rows. With many tokens per expert or in all,
+    /// panels are wide: results are stored row by row, and short rows use few memory channels.
     pub fn panel(&self, rows: u64) -> u64 {
         let columns = LOAD / (rows * self.work.weights.size()).max(1);
         let least = if self.shared_tokens() > 8 { 256 } else { 32 };
         (columns / 32 * 32).max(least).min(self.slice())
     }
 
-    /// Returns the number of tokens that share the weights of the feed-forward part: all tokens, or the tokens of an expert.
+    /// Returns the number of tokens that share weights of the feed-forward part: all tokens, or one expert's tokens.
     fn shared_tokens(&self) -> u64 {
         let of_expert = |it: Routing| (it.tokens * it.experts.active).div_ceil(it.used);
         self.routing.map_or_else(|| self.tokens(), of_expert)
     }
 
-    /// Returns the number of passes over all positions, each with some of the sequences, without those left over.
+    /// Returns the number of passes over all positions, each with some of the sequences, excluding remaining ones.
     pub fn rounds(&self) -> u64 {
         self.work.batch / self.sequences
     }
 
-    /// Returns the number of steps of all sequences, without those left over: rounds times positions.
+    /// Returns the number of steps of all sequences: rounds times positions; remaining sequences are excluded.
     pub fn steps(&self) -> u64 {
         self.rounds() * self.positions()
     }
 
-    /// Returns the tokens of a step that begins at a position, without padding.
+    /// Returns the number of tokens of a step that begins at a position, without padding.
     pub fn real_tokens(&self, position: u64) -> u64 {
         let left = match self.work.phase {
             Phase::Decode => 1,
@@ -342,7 +342,7 @@ impl Cut {
         self.sequences * self.each.min(left)
     }
 
-    /// Returns the number of positions at which steps begin in their sequences.
+    /// Returns the number of positions in a sequence at which steps begin.
     pub fn positions(&self) -> u64 {
         match self.work.phase {
             Phase::Decode => 1,

@@ -20,13 +20,13 @@ use cubeyard_memory::address::SipId;
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::launch::Launcher;
 
-/// The collective that adds up the cubes' partial results.
+/// Collective that adds up the cubes' partial results.
 const SUM: Operation = Operation::AllReduce(ReduceOp::Sum);
 
-/// A part that has run.
+/// Part that has been run, with its reports.
 #[derive(Clone, Debug)]
 pub struct PartRun {
-    /// The part of the step.
+    /// Part of the step.
     pub part: StepPart,
     /// Report of each launch, by SIP.
     pub launches: Vec<LaunchReport>,
@@ -44,18 +44,18 @@ pub struct Driver<'a> {
     sips: &'a [SipTensors],
     streams: Vec<Stream>,
     group: Group,
-    /// Channels between the cubes that share a head and, once a layer is one launch, between the PEs of a cube. Their ports
-    /// are in the number of the group.
+    /// Channels between the cubes that share a head and, once a layer is one launch, between the PEs of a cube. Their
+    /// ports are in the number of the group.
     channels: Vec<Channels>,
     begun: Vec<(StepPart, Begun)>,
-    /// Number of results added to the tokens so far: of attention and of the feed-forward part in turn.
+    /// Number of results added to the tokens so far: attention and feed-forward results in turn.
     added: Cell<u64>,
-    /// Kernels of the parts so far, kept so that their recordings are reused.
+    /// Kernels of the parts run so far, kept so that their recordings are reused.
     kernels: RefCell<BTreeMap<StepPart, Kernel>>,
 }
 
 impl<'a> Driver<'a> {
-    /// Wires the cubes to each other.
+    /// Creates a driver, and connects the cubes by channels.
     pub fn new(
         launcher: &'a Launcher,
         cut: &Rc<Cut>,
@@ -64,7 +64,7 @@ impl<'a> Driver<'a> {
         Self::over(launcher, cut, &tensors.sips)
     }
 
-    /// Wires the cubes to each other, for these tensors of each SIP.
+    /// Creates a driver for the given tensors of each SIP, and connects the cubes by channels.
     pub(super) fn over(
         launcher: &'a Launcher,
         cut: &Rc<Cut>,
@@ -90,12 +90,12 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Returns the name of the algorithm of all-reduces.
+    /// Returns the name of the all-reduce algorithm.
     pub fn algorithm(&self) -> &'static str {
         self.group.algorithm()
     }
 
-    /// Launches a part on every SIP, after the earlier launches there. `layer` selects the weights, and
+    /// Launches a part on every SIP, after the earlier launches on that SIP. `layer` selects the weights, and
     /// `position` is the start of the step in its sequences.
     pub fn order(&mut self, part: StepPart, layer: u64, position: u64) -> Result<(), ModelError> {
         let begun = if part == StepPart::AllReduce {
@@ -139,7 +139,7 @@ impl<'a> Driver<'a> {
         Ok(handles)
     }
 
-    /// Wires the PEs of each cube to each other, once.
+    /// Connects the PEs of each cube by channels, unless already done.
     fn connect_pes(&mut self) -> Result<(), ModelError> {
         if self.channels.len() == 1 {
             let (context, number) = (self.launcher.context(), self.group.number());
@@ -149,7 +149,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Returns the parts of a launch.
+    /// Returns the parts that a launch consists of.
     fn parts(&self, part: StepPart) -> Vec<StepPart> {
         match part {
             StepPart::Layer => StepPart::layer(&self.cut),
@@ -208,7 +208,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Chooses the algorithm of all-reduces as for every other collective: the fastest for the features of all tokens of a
+/// Chooses the all-reduce algorithm as for every other collective: the fastest for the features of all tokens of a
 /// step, of which each cube has a partial sum.
 fn all_reduce(
     context: &Context,
@@ -223,7 +223,7 @@ fn all_reduce(
     Ok((Box::new(chosen.algorithm), chosen.config))
 }
 
-/// Returns the arguments of the kernel of a part that is no collective, on a SIP.
+/// Returns the arguments of a part's kernel on a SIP; the part is not a collective.
 fn arguments(
     part: StepPart,
     sip: &SipTensors,

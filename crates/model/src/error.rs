@@ -6,42 +6,42 @@ use thiserror::Error;
 
 use cubeyard_collectives::distributed::DistError;
 
-/// The error of a step that could not be measured.
+/// Error of a step that could not be measured.
 #[derive(Debug, Error)]
 pub enum ModelError {
-    /// There is no such model. Name another.
+    /// No model has this name. Name another.
     #[error("there is no model `{name}`; there are {known}; the nearest is `{nearest}`")]
     NoSuchModel {
-        /// The name given.
+        /// Name that was given.
         name: String,
-        /// All known names.
+        /// List of all known names.
         known: String,
-        /// The most similar known name.
+        /// Most similar known name.
         nearest: String,
     },
     /// The model does not divide evenly over the machine. Use another machine, or another model.
     #[error("{what}={value}: expected a multiple of {of}, {why}")]
     Uneven {
-        /// The quantity that does not divide.
+        /// Name of the quantity that does not divide.
         what: &'static str,
         /// Value of the quantity.
         value: u64,
-        /// The required divisor.
+        /// Required divisor of the value.
         of: u64,
-        /// The reason for the divisor.
+        /// Reason for the required divisor.
         why: &'static str,
     },
-    /// Activations of this type cannot be computed on the machine. Choose one of `expected`.
+    /// The machine cannot compute activations of this type. Choose one of `expected`.
     #[error(
         "dtype={dtype}: expected a type of float that the matrix engine multiplies: {expected}"
     )]
     Activations {
         /// Type of the activations.
         dtype: DType,
-        /// Names of the types that can be used.
+        /// Names of the supported types.
         expected: String,
     },
-    /// Weights of this type cannot be multiplied by activations of that one. Choose another type of one of them.
+    /// Weights of this type cannot be multiplied by activations of type `dtype`. Change one of the two types.
     #[error(
         "weights={weights}: expected {dtype}, the type of activations{}",
         if matches!(dtype, DType::F16 | DType::Bf16) { ", or fp8_e4m3, fp8_e5m2 or i8" } else { "" }
@@ -60,15 +60,15 @@ pub enum ModelError {
     DoesNotFit {
         /// Name of the model.
         model: String,
-        /// The tensors that were to be allocated.
+        /// Tensors whose allocation failed.
         what: &'static str,
-        /// The allocator's report.
+        /// Report of the allocator.
         source: Box<RuntimeError>,
     },
-    /// An error of the runtime or the machine.
+    /// Error of the runtime or the machine.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// An error of a collective.
+    /// Error of a collective.
     #[error(transparent)]
     Group(#[from] DistError),
 }

@@ -1,7 +1,7 @@
-//! Configurations of Hugging Face, `config.json`, as models.
+//! Models from Hugging Face configurations, `config.json`.
 //!
-//! Keys are of three kinds: those that are read, those that change neither time nor memory, and those whose effect
-//! is not simulated. The last, and unknown ones, are listed in [`HfModel::notes`].
+//! Keys are of three kinds: keys that are read, keys that affect neither time nor memory, and keys whose effect is not
+//! simulated. The last kind and unknown keys are listed in [`HfModel::notes`].
 
 mod keys;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::spec::{Activation, Experts, Family, ModelSpec};
 use keys::notes;
 
-/// A model as a configuration of Hugging Face describes it.
+/// Model described by a Hugging Face configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HfModel {
     /// Dimensions of the model.
@@ -46,7 +46,7 @@ impl Serialize for HfModel {
     }
 }
 
-/// Families by `model_type`.
+/// Model families by `model_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ModelType {
     Llama,
@@ -78,7 +78,7 @@ const ACTIVATIONS: [(&str, Activation); 3] = [
 const MOST: u32 = 1 << 20;
 
 impl HfModel {
-    /// Reads a configuration. Without the key `_name_or_path` the model is named after the file, or after its folder
+    /// Reads a configuration. Without the key `_name_or_path`, the model is named after the file, or after its folder
     /// if the file is called `config.json`.
     ///
     /// ```
@@ -147,7 +147,7 @@ fn experts(map: &mut Map<'_>) -> Result<Experts, InputError> {
     if active > count { Err(expected()) } else { Ok(Experts { count, active }) }
 }
 
-/// Reads the number of heads of K and V: as many as of Q where Llama and Phi 3 do not state it.
+/// Reads the number of heads of K and V. If Llama or Phi 3 omits it, it equals the number of heads of Q.
 fn kv_heads(map: &mut Map<'_>, kind: ModelType, heads: u64) -> Result<u64, InputError> {
     let field = match given(map, "num_key_value_heads") {
         Some(field) => field,
@@ -162,14 +162,14 @@ fn kv_heads(map: &mut Map<'_>, kind: ModelType, heads: u64) -> Result<u64, Input
     Err(heads.unexpected(format!("a multiple of num_key_value_heads={kv}")))
 }
 
-/// Reads the features of a head: a part of the hidden ones, if the key is missing.
+/// Reads the head dimension. If the key is missing, it is the hidden dimension divided by the number of heads.
 fn head_dim(map: &mut Map<'_>, kind: ModelType, heads: u64) -> Result<u64, InputError> {
     if let Some(field) = given(map, "head_dim") {
         let size = u64::from(field.whole(1, MOST)?);
         let expected = "an even number, since features rotate in pairs";
         return size.is_multiple_of(2).then_some(size).ok_or_else(|| field.unexpected(expected));
     }
-    // These do not derive it from other keys, so it must be stated.
+    // These families do not derive it from other keys, so it must be given.
     if matches!(kind, ModelType::Gemma2 | ModelType::Qwen3) {
         return number(map, "head_dim");
     }
@@ -193,7 +193,7 @@ fn number(map: &mut Map<'_>, key: &'static str) -> Result<u64, InputError> {
     map.required(key)?.whole(1, MOST).map(u64::from)
 }
 
-/// Rejects a flag that is set.
+/// Rejects a configuration in which the flag is set.
 fn never(map: &mut Map<'_>, key: &'static str) -> Result<(), InputError> {
     match given(map, key) {
         Some(field) if field.flag()? => {

@@ -29,10 +29,10 @@ use cubeyard_tl::{Lazy, Port, Tile, Tl};
 
 use pick::Pick;
 
-/// The computation of a part on each PE.
+/// Computation of a part on each PE.
 type PartBody = fn(&Here);
 
-/// A PE that runs a part of a layer.
+/// Context of a PE that runs a part of a layer.
 pub(super) struct Here {
     tl: Tl,
     args: Args,
@@ -42,7 +42,7 @@ pub(super) struct Here {
     /// Index of the cube's group in its SIP, and index of the cube in the group.
     group: u64,
     cube: u64,
-    /// Weights that were loaded before their part began, with their addresses, in the order of use.
+    /// Weights that were loaded before their part began, with their addresses, in order of use.
     ahead: RefCell<VecDeque<(u64, Tile)>>,
 }
 
@@ -53,13 +53,13 @@ impl Here {
         Self { tl, args, cut: Rc::clone(cut), pe, group, cube, ahead: RefCell::default() }
     }
 
-    /// Returns its number in the group: PEs at the first position of each cube come first. So the PEs of one
-    /// cube hold contiguous parts of the group's output.
+    /// Returns the PE's number in the group: the PEs at the first position of each cube come first. The PEs of a cube
+    /// therefore hold contiguous parts of the group's output.
     fn unit(&self) -> u64 {
         self.pe * self.cut.group_cubes + self.cube
     }
 
-    /// Returns the other cubes of the group, with the port to the PE at this position of each.
+    /// Returns the other cubes of the group, each with the port to its PE at this PE's position.
     fn others(&self) -> impl Iterator<Item = (u64, Port)> + use<> {
         let here = self.cube;
         (0..self.cut.group_cubes)
@@ -67,13 +67,13 @@ impl Here {
             .map(|cube| (cube, to_cube(cube)))
     }
 
-    /// Splits rows into ranges that are in the TCM at once.
+    /// Splits rows into ranges that fit in the TCM at once.
     fn row_blocks(&self, rows: u64) -> impl Iterator<Item = std::ops::Range<u64>> + use<> {
         let most = self.cut.rows();
         (0..rows.div_ceil(most)).map(move |block| block * most..((block + 1) * most).min(rows))
     }
 
-    /// Converts a tile to a type; one of this type stays as it is.
+    /// Converts a tile to a type; a tile that already has the type is returned as it is.
     #[track_caller]
     fn cast(&self, tile: &Tile, dtype: DType) -> Tile {
         if tile.ty().dtype == dtype {
@@ -82,14 +82,14 @@ impl Here {
         self.tl.eval(&tile.lazy().cast(dtype))
     }
 
-    /// Computes an expression, cast to the type of activations.
+    /// Computes an expression, and casts it to the type of activations.
     #[track_caller]
     fn narrow(&self, expression: &Lazy) -> Tile {
         self.tl.eval(&expression.cast(self.cut.work.dtype))
     }
 }
 
-/// Makes the kernel of a part, named by all parameters of its distribution.
+/// Creates the kernel of a part, named by all parameters of its distribution.
 pub(super) fn kernel(part: StepPart, cut: &Rc<Cut>) -> Kernel {
     let (name, body) =
         (format!("{} of {}", name(part, cut.work.phase), cut.label()), body(part, cut.work.phase));

@@ -1,20 +1,20 @@
-//! Layout of the tensors of a model: the part of each PE, and the element of the model at each place of it.
+//! Layout of a model's tensors: the part of each PE, and the element of the model at each index of the part.
 
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
 use super::cut::{Cut, Phase};
 
-/// A tensor of a model. Weights and caches contain all layers: PE by PE, the layers of each.
+/// Tensor of a model. Weights and caches contain all layers: PE by PE, and within a PE layer by layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// Input of a layer: the same in each cube, divided among its PEs.
+    /// Input of a layer: identical in each cube, divided among its PEs.
     Tokens,
     /// Weights of Q, K and V, with columns in the order of the PEs of a [group](crate::cut).
     Qkv,
     /// Weights of the attention output, by panels.
     Output,
-    /// Weights of gate, then those of up.
+    /// Weights of gate, followed by the weights of up.
     GateUp,
     /// Weights of the down projection, by panels.
     Down,
@@ -46,10 +46,10 @@ pub enum Held {
     Angles,
 }
 
-/// Position of an element in the matrices of the model, before they are divided.
+/// Position of an element in the undivided matrices of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Index among the matrices of the tensor: the expert; twice the expert for gate, and one more for up; the head of K
+    /// Index among the matrices of the tensor: the expert; twice the expert for gate, plus one for up; the head of K
     /// and V times the batch, plus the sequence, for caches; 0 for cosines and 1 for sines.
     pub matrix: u64,
     /// Row of the matrix.
@@ -59,7 +59,7 @@ pub struct Origin {
 }
 
 impl Cut {
-    /// Returns the rows and columns of each matrix of a tensor, as the model defines it: without padding.
+    /// Returns the numbers of rows and columns of each matrix of a tensor, as defined by the model: without padding.
     pub fn matrix_shape(&self, held: Held) -> [u64; 2] {
         let (spec, work) = (&self.spec, &self.work);
         let (attended, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
@@ -82,7 +82,7 @@ impl Cut {
         }
     }
 
-    /// Returns the rows and columns of a tensor that a PE holds for one layer.
+    /// Returns the numbers of rows and columns of a tensor that a PE holds for one layer.
     pub(crate) fn shape(&self, held: Held) -> [u64; 2] {
         let (spec, matrices) = (&self.spec, self.matrices());
         match held {
@@ -105,7 +105,7 @@ impl Cut {
         }
     }
 
-    /// Returns the bytes of a tensor that a PE holds, of all layers.
+    /// Returns the number of bytes of a tensor that a PE holds, for all layers.
     pub(crate) fn bytes_of(&self, held: Held) -> u64 {
         let [rows, columns] = self.shape(held);
         self.layers_of(held) * rows * columns * self.dtype_of(held).size()
@@ -145,8 +145,8 @@ impl Cut {
         [(cube, self.cubes), (pe, self.pes)].map(count)
     }
 
-    /// Returns the origins of the elements of a SIP's part of a tensor, for one layer, in the order of its memory; `None`
-    /// for padding.
+    /// Returns the origins of the elements of a SIP's part of a tensor, for one layer, in memory
+    /// order; `None` for padding.
     pub fn origins(&self, held: Held, sip: u64) -> impl Iterator<Item = Option<Origin>> {
         let ([rows, columns], [cubes, pes]) = (self.shape(held), self.holders(held));
         let cubes = (0..cubes).map(move |cube| sip * self.cubes + cube);
@@ -159,8 +159,8 @@ impl Cut {
         })
     }
 
-    /// Returns the origin of the element at a place of a PE's part. The cube is counted over all SIPs. The origin of
-    /// padding may be outside of the matrix.
+    /// Returns the origin of the element at an index of a PE's part. The cube is counted over all SIPs. The origin of
+    /// padding may be outside the matrix.
     fn origin(&self, held: Held, [cube, pe]: [u64; 2], place: u64) -> Option<Origin> {
         let [rows, columns] = self.shape(held);
         let (row, column) = (place / columns, place % columns);
@@ -209,7 +209,7 @@ impl Cut {
         cube % (self.sharers() / self.pes)
     }
 
-    /// Returns the row and column of a place in weights with this number of rows, which are stored panel by panel.
+    /// Returns the row and column at an index of weights with `rows` rows, which are stored panel by panel.
     fn in_panels(&self, rows: u64, place: u64) -> (u64, u64) {
         let (slice, panel) = (self.slice(), self.panel(rows));
         let (first, within) = (place / (rows * panel) * panel, place % (rows * panel));
@@ -217,8 +217,8 @@ impl Cut {
         (within / width, first + within % width)
     }
 
-    /// Returns the column of Q, K and V that a PE has at a place: the heads of its group in order, distributed to the first
-    /// PE of each cube first. `None` for padding.
+    /// Returns the column of Q, K and V at an index of a PE's part: the heads of the group in order, distributed first
+    /// over the first PEs of all cubes. `None` for padding.
     fn projected_column(&self, [cube, pe]: [u64; 2], column: u64) -> Option<u64> {
         let unit = pe * self.group_cubes + cube % self.group_cubes;
         let (place, size) = (unit * self.qkv() + column, self.spec.head_dim);
@@ -226,7 +226,7 @@ impl Cut {
         Some(head * size + place % size)
     }
 
-    /// Returns the head that a group projects at a place. Heads of Q come before heads of K, and these before heads of V.
+    /// Returns the head at an index of a group's projection. Heads of Q come first, then heads of K, then heads of V.
     fn projected_head(&self, group: u64, place: u64) -> Option<u64> {
         let (heads, spec) = (&self.heads, &self.spec);
         let (slot, within) =
@@ -240,7 +240,7 @@ impl Cut {
         }
     }
 
-    /// Returns the row of the output's weights that a cube has at a place; `None` for padding.
+    /// Returns the row of the output weights at an index of a cube's part; `None` for padding.
     fn attended_row(&self, cube: u64, place: u64) -> Option<u64> {
         let heads = &self.heads;
         let piece = cube % self.group_cubes * heads.share + place / heads.piece;
@@ -259,7 +259,7 @@ impl Cut {
         let (sequence, part) = if self.parts > 1 {
             (unit / self.parts, unit % self.parts)
         } else if self.work.phase == Phase::Prefill {
-            // A step of prefill has one sequence of each PE.
+            // A step of prefill has one sequence per PE.
             (turn * self.units() + unit, 0)
         } else {
             (unit * self.held + turn, 0)

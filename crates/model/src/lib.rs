@@ -2,9 +2,9 @@
 //!
 //! Internal: programs use the crate `cubeyard`.
 //!
-//! A [`ModelSpec`] describes the model, a [`Cut`] its distribution over the machine. [`measure`](fn@measure)
-//! allocates the whole model on a machine, runs one step in a single timeline with one of its identical layers,
-//! and reports the time of the step, part by part.
+//! A [`ModelSpec`] describes the model, and a [`Cut`] its distribution over the machine. [`measure`](fn@measure)
+//! allocates the whole model on a machine, runs one step in a single timeline with one of its identical layers, and
+//! reports the time of the step, part by part.
 //!
 //! | module | contents |
 //! |---|---|

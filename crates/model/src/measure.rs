@@ -1,4 +1,4 @@
-//! Measurement of a model: all of it is allocated, and one of its identical layers is run.
+//! Measurement of a model: the whole model is allocated, and one of its identical layers is run.
 
 use std::rc::Rc;
 
@@ -25,15 +25,15 @@ const POSITIONS: u64 = 9;
 /// Parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct MeasureConfig {
-    /// The measured model.
+    /// Model to measure.
     pub spec: ModelSpec,
     /// Workload of the model.
     pub work: Workload,
-    /// The simulated machine.
+    /// Simulated machine.
     pub topology: Topology,
-    /// Number of layers to run; since all are identical, one suffices.
+    /// Number of layers to run; one suffices, because all are identical.
     pub layers: u64,
-    /// Maximum number of positions at which attention of prefill is run (default 9). Between them its time is
+    /// Maximum number of positions at which attention of prefill is run (default 9). Its time at other positions is
     /// interpolated linearly.
     pub positions: Option<u64>,
     /// Features of the model that are not simulated, one sentence each; the report repeats them.
@@ -48,12 +48,12 @@ impl MeasureConfig {
         let positions = cut.positions().min(self.positions.unwrap_or(POSITIONS));
         let layers = self.layers.clamp(1, cut.spec.layers);
         let launches = StepPart::layer(&cut).len() as u64 * layers + positions;
-        // Each PE that takes part loads and stores at least once.
+        // Each participating PE loads and stores at least once.
         Ok(Needs::commands([2, launches, cut.all()]))
     }
 }
 
-/// Measures a model on a machine of its own. `progress` is called with the number of runs done and in all.
+/// Measures a model on a new machine. `progress` is called with the number of completed runs and the total number.
 pub fn measure(
     config: &MeasureConfig,
     progress: &mut dyn FnMut(usize, usize),
@@ -105,18 +105,18 @@ fn attention_at(driver: &mut Driver<'_>, position: u64) -> Result<Span, ModelErr
     Ok(ran[0].launches[0].max())
 }
 
-/// Measured times of the sequences of one distribution, to be summed up.
+/// Measured times of the sequences of one distribution.
 struct Measured {
     cut: Rc<Cut>,
     timeline: Timeline,
-    /// Time of attention at each position that was run.
+    /// Time of attention at each simulated position.
     attention: Vec<(u64, Span)>,
     rates: Rates,
-    /// Name of the algorithm of all-reduces.
+    /// Name of the all-reduce algorithm.
     all_reduce: &'static str,
 }
 
-/// Adds up the times of all sequences: of the first distribution, and of the sequences left over, if any.
+/// Adds up the times of all sequences: of the first distribution, and of the remaining sequences, if any.
 fn report(cut: &Cut, measured: &[Measured], memory: Memory) -> Result<ModelReport, ModelError> {
     let mut parts: Vec<PartReport> = Vec::new();
     for part in measured.iter().flat_map(Measured::parts) {
@@ -196,7 +196,7 @@ impl Measured {
         PartReport { part, count, total, demand, least: self.rates.least(demand) }
     }
 
-    /// Returns the demand of all runs of a part, as many at each position; the head runs at the last one only.
+    /// Returns the demand of all runs of a part, equally many at each position; the head runs only at the last one.
     fn demand(&self, part: StepPart, count: u64) -> Demand {
         let cut = &self.cut;
         let positions = if part == StepPart::Head { 1 } else { cut.positions() };
@@ -213,7 +213,7 @@ impl Measured {
         times(sum_between(&self.attention), self.cut.spec.layers * self.cut.rounds())
     }
 
-    /// Returns the total time: all steps are like the first, except for attention.
+    /// Returns the total time. All steps take as long as the first, except for attention.
     fn total(&self) -> Span {
         let (timeline, layers) = (&self.timeline, self.cut.spec.layers * self.cut.steps());
         let without = timeline.layer() - timeline.in_layer(StepPart::Attention);

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Memory use per PE, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Use {
-    /// Use of the PE that uses most.
+    /// Use of the PE with the highest use.
     #[serde(rename = "most_bytes")]
     pub most: u64,
     /// Mean use over all PEs.
@@ -17,7 +17,7 @@ pub struct Use {
 }
 
 impl Use {
-    /// Summarises the bytes of each PE.
+    /// Creates a summary of the bytes used by each PE.
     pub(super) fn of(bytes: impl ExactSizeIterator<Item = u64>) -> Self {
         let count = bytes.len() as u64;
         let (most, all) = bytes.fold((0, 0), |(most, all), used| (used.max(most), all + used));
@@ -35,10 +35,10 @@ pub struct Memory {
     pub cache: Use,
     /// Buffers between the parts of a layer.
     pub activations: Use,
-    /// Use of everything together.
+    /// Total use: weights, caches and activations.
     #[serde(rename = "all")]
     pub total: Use,
-    /// Capacity of a PE, in bytes.
+    /// Memory capacity of a PE, in bytes.
     #[serde(rename = "capacity_bytes")]
     pub capacity: u64,
 }

@@ -2,7 +2,7 @@
 
 use super::cut::{Cut, Phase};
 
-/// A part of a step.
+/// Part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StepPart {
     /// Lookup of the features of each token.
@@ -11,7 +11,7 @@ pub enum StepPart {
     Norm,
     /// Projection to Q, K and V.
     Qkv,
-    /// Storing of K and V in the cache; in decode this is done by attention.
+    /// Storing of K and V in the cache; in decode, attention does this.
     Append,
     /// Attention, with rotary positions.
     Attention,
@@ -21,7 +21,7 @@ pub enum StepPart {
     AllReduce,
     /// Sums of squares of the norm of a result.
     PostNorm,
-    /// Adding of a normalised result to the tokens.
+    /// Addition of a normalised result to the tokens.
     Add,
     /// Weights of the experts for each token.
     Router,

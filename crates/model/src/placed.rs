@@ -1,15 +1,15 @@
-//! Statements on the distribution of a model that its dimensions alone do not tell.
+//! Statements on the distribution of a model that do not follow from its dimensions alone.
 
 use super::cut::{Cut, Phase, Workload};
 use super::layout::Held;
 use super::measure::MeasureConfig;
 
-/// Largest number of SIPs of a machine.
+/// Maximum number of SIPs of a machine.
 const MOST_SIPS: u64 = 16;
 
 impl MeasureConfig {
-    /// Returns the least number of SIPs of this kind into which weights and caches of the model fit; `None` if no machine
-    /// has as many.
+    /// Returns the minimum number of SIPs of this kind whose memory holds the model's weights and caches; `None` if it
+    /// exceeds the maximum of a machine.
     pub fn least_sips(&self) -> Option<u64> {
         let capacity = self.topology.spec().hbm.slice.get();
         let cut = |sips| Cut::new(&self.spec, self.work, &self.topology, sips);
@@ -18,7 +18,7 @@ impl MeasureConfig {
 }
 
 impl Cut {
-    /// Returns the bytes of weights and caches of a PE, without biases, scales, norms and routers.
+    /// Returns the bytes of weights and caches per PE, excluding biases, scales, norms and routers.
     pub fn held_bytes(&self) -> u64 {
         let caches = |cut: &Self| cut.bytes_of(Held::Keys) + cut.bytes_of(Held::Values);
         let weights = [Held::Qkv, Held::Output, Held::GateUp, Held::Down, Held::Head, Held::Table];
@@ -48,7 +48,7 @@ impl Cut {
         notes
     }
 
-    /// Returns the placement of experts, and how many of them the tokens of a step use.
+    /// Returns the placement of experts, and the number of experts that the tokens of a step use.
     fn expert_notes(&self) -> Vec<String> {
         let Some(routing) = &self.routing else { return Vec::new() };
         let (count, used, tokens) = (routing.experts.count, routing.used, routing.tokens);

@@ -13,7 +13,7 @@ pub use super::memory::{Memory, Use};
 /// Times of one part of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartReport {
-    /// The part of the step.
+    /// Part of the step.
     pub part: StepPart,
     /// Number of runs of the part.
     pub count: u64,
@@ -21,12 +21,12 @@ pub struct PartReport {
     pub total: Span,
     /// Demand of all runs together.
     pub demand: Demand,
-    /// Minimum total times that memory and the matrix engines allow.
+    /// Minimum total times allowed by memory and by the matrix engines.
     pub least: [Span; 2],
 }
 
 impl PartReport {
-    /// Adds the runs of the same part with other sequences.
+    /// Adds the runs of the same part for other sequences.
     pub(super) fn add(&mut self, more: &Self) {
         self.count += more.count;
         self.total += more.total;
@@ -83,13 +83,13 @@ pub struct ModelReport {
     pub launching: Span,
     /// Time from the start of the first part to the end of the last.
     pub total: Span,
-    /// Minimum time that memory allows for reading all weights and caches.
+    /// Minimum time to read all weights and caches from memory.
     pub bandwidth_bound: Span,
     /// Memory use of the model.
     pub memory: Memory,
-    /// Number of positions at which attention was simulated, and of all positions.
+    /// Number of positions at which attention was simulated, and total number of positions.
     pub positions: (u64, u64),
-    /// Names of the algorithms of all-reduces: one, or another one for the sequences left over.
+    /// Names of the all-reduce algorithms: one, and a second if the remaining sequences use another.
     pub all_reduces: Vec<&'static str>,
     /// Features of the model that are not simulated, one sentence each.
     pub notes: Vec<String>,
@@ -109,17 +109,17 @@ impl ModelReport {
         self.tokens() as f64 / (self.total.ps().max(1) as f64 / 1e12)
     }
 
-    /// Returns the minimum time of all parts, one after the other.
+    /// Returns the minimum time of all parts, run one after the other.
     pub fn bound(&self) -> Span {
         self.parts.iter().map(PartReport::bound).sum()
     }
 
-    /// Returns the bound of memory as a fraction of the time.
+    /// Returns the memory bound as a fraction of the time.
     pub fn bandwidth_share(&self) -> f64 {
         self.bandwidth_bound.ps() as f64 / self.total.ps().max(1) as f64
     }
 
-    /// Returns the bound of all parts as a fraction of the time.
+    /// Returns the sum of the parts' bounds as a fraction of the time.
     pub fn share(&self) -> f64 {
         self.bound().ps() as f64 / self.total.ps().max(1) as f64
     }

@@ -4,23 +4,23 @@ use cubeyard_yaml::{Document, InputError, nearest, text};
 
 use super::error::ModelError;
 
-/// Dimensions of a model: a decoder of identical layers with gated feed-forward parts, as Llama and its
-/// descendants have.
+/// Dimensions of a model: a decoder of identical layers with gated feed-forward parts, as in Llama and its
+/// descendants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSpec {
     /// Name of the model.
     pub name: String,
     /// Number of layers, all of equal shape.
     pub layers: u64,
-    /// Features of a token between layers.
+    /// Number of features of a token between layers.
     pub hidden: u64,
-    /// Features of a token inside the feed-forward part, or inside each expert.
+    /// Number of features of a token inside the feed-forward part, or inside each expert.
     pub ffn: u64,
     /// Number of heads of Q.
     pub heads: u64,
     /// Number of heads of K and V.
     pub kv_heads: u64,
-    /// Features of a head.
+    /// Head dimension.
     pub head_dim: u64,
     /// Number of words in the vocabulary.
     pub vocab: u64,
@@ -28,11 +28,11 @@ pub struct ModelSpec {
     pub family: Family,
 }
 
-/// Features in which families of models differ; the default is that of Llama.
+/// Properties in which model families differ from each other; the default is Llama.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a feature of its own")]
 pub struct Family {
-    /// Whether the head has the weights of the embedding.
+    /// Whether the head shares the weights of the embedding.
     pub is_tied: bool,
     /// Whether Q, K and V have biases, as in Qwen 2.
     pub has_qkv_bias: bool,
@@ -49,10 +49,10 @@ pub struct Family {
 /// Activation function of the gate of a feed-forward part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
-    /// x · sigmoid(x).
+    /// SiLU: x · sigmoid(x).
     #[default]
     Silu,
-    /// GELU by its approximation with tanh.
+    /// GELU in its tanh approximation.
     Gelu,
 }
 
@@ -66,8 +66,8 @@ pub struct Experts {
 }
 
 impl Experts {
-    /// Returns the expected number of distinct experts that `tokens` tokens use, if each token chooses its own
-    /// independently, all choices being equally likely: E (1 − (1 − k/E)ᵀ).
+    /// Returns the expected number of distinct experts that `tokens` tokens use, if each token chooses its experts
+    /// independently and all choices are equally likely: E (1 − (1 − k/E)ᵀ).
     ///
     /// ```
     /// use cubeyard_model::spec::Experts;
@@ -81,7 +81,7 @@ impl Experts {
         self.count as f64 * (1.0 - missed.powf(tokens as f64))
     }
 
-    /// Returns the [expected](Self::expected) number of distinct experts, rounded to a possible one.
+    /// Returns the [expected](Self::expected) number of distinct experts, rounded to a possible number.
     pub fn used(self, tokens: u64) -> u64 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to count")]
         let used = self.expected(tokens).round() as u64;
@@ -89,7 +89,7 @@ impl Experts {
     }
 }
 
-/// Known models: layers, hidden, ffn, heads, heads of K and V, features of a head, vocabulary.
+/// Known models: layers, hidden, ffn, heads, heads of K and V, head dimension, vocabulary.
 const KNOWN: [(&str, [u64; 7]); 2] = [
     ("llama-8b", [32, 4096, 14336, 32, 8, 128, 128_256]),
     ("llama-70b", [80, 8192, 28672, 64, 8, 128, 128_256]),
@@ -102,7 +102,7 @@ const DEFAULT: &str = "{name: llama-8b, layers: 32, hidden: 4096, ffn: 14336, he
 const MOST: u32 = 1 << 20;
 
 impl ModelSpec {
-    /// Returns the model of a name; the error lists all names and the nearest.
+    /// Returns the model with this name; the error lists all names and the nearest.
     ///
     /// ```
     /// use cubeyard_model::ModelSpec;
@@ -133,7 +133,7 @@ impl ModelSpec {
         KNOWN.into_iter().map(|(name, _)| name)
     }
 
-    /// Reads a model from a file; keys that it omits are as in `llama-8b`.
+    /// Reads a model from a file; omitted keys have the values of `llama-8b`.
     ///
     /// ```
     /// use cubeyard_model::ModelSpec;
@@ -162,13 +162,13 @@ impl ModelSpec {
         Ok(Self { name, ..spec })
     }
 
-    /// Returns the weights of a layer: attention, feed-forward part and norms.
+    /// Returns the number of weights of a layer: attention, feed-forward part and norms.
     pub fn layer_parameters(&self) -> u64 {
         let norms = if self.family.has_post_norms { 4 } else { 2 };
         self.attention_parameters() + self.ffn_parameters() + norms * self.hidden
     }
 
-    /// Returns the weights of attention: Q, K, V and output, biases, and norms of heads.
+    /// Returns the number of weights of attention: Q, K, V and output, biases, and head norms.
     fn attention_parameters(&self) -> u64 {
         let Self { hidden, heads, kv_heads, head_dim, family, .. } = *self;
         let biases = u64::from(family.has_qkv_bias) * (heads + 2 * kv_heads) * head_dim;
@@ -176,13 +176,13 @@ impl ModelSpec {
         hidden * head_dim * (2 * heads + 2 * kv_heads) + biases + norms
     }
 
-    /// Returns the weights of the feed-forward part: gate, up and down, of each expert, and the router.
+    /// Returns the number of weights of the feed-forward part: gate, up and down of each expert, and the router.
     fn ffn_parameters(&self) -> u64 {
         let dense = 3 * self.hidden * self.ffn;
         self.family.experts.map_or(dense, |experts| experts.count * (dense + self.hidden))
     }
 
-    /// Returns all weights: layers, the embedding, the last norm, and the head, if it has its own.
+    /// Returns the total number of weights: layers, the embedding, the last norm, and the head, unless it is tied.
     pub fn parameters(&self) -> u64 {
         let tables = if self.family.is_tied { 1 } else { 2 };
         self.layers * self.layer_parameters() + tables * self.vocab * self.hidden + self.hidden

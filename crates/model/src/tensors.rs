@@ -1,4 +1,4 @@
-//! The tensors of a model on a machine.
+//! Tensors of a model on a machine.
 
 use std::rc::Rc;
 
@@ -13,13 +13,14 @@ use super::layout::Held;
 use super::memory::{Memory, Use};
 use super::part::StepPart;
 
-/// Returns the initial contents of a tensor on a SIP, row by row; `None` for zeros. Without it nothing is written.
+/// Function that returns the initial contents of a tensor on a SIP, row by row; `None` for zeros. Without a function,
+/// nothing is written.
 pub type Contents<'a> = &'a dyn Fn(Held, u64) -> Option<Vec<f64>>;
 
-/// The tensors of a SIP.
+/// Tensors of a SIP.
 #[derive(Debug)]
 pub struct SipTensors {
-    /// The SIP that holds them.
+    /// SIP that holds the tensors.
     pub sip: SipId,
     /// Tokens between layers.
     pub tokens: Tensor,
@@ -59,7 +60,7 @@ pub(super) struct Buffers {
     pub(super) reduced: Option<Tensor>,
     /// Weights of the experts for each token.
     pub(super) routes: Option<Tensor>,
-    /// Sums of squares of these.
+    /// Sums of squares of `reduced`.
     pub(super) post_sums: Option<Tensor>,
     pub(super) logits: Tensor,
 }
@@ -75,17 +76,17 @@ impl SipTensors {
         self.buffers.post_sums.as_ref().unwrap_or(&self.buffers.sums)
     }
 
-    /// Returns the weights of the router; some tensor, if there are none.
+    /// Returns the weights of the router; an arbitrary tensor if there are none.
     pub(super) fn router(&self) -> &Tensor {
         self.weights.router.as_ref().unwrap_or(&self.tokens)
     }
 
-    /// Returns the weights of the experts for each token; some tensor, if there are none.
+    /// Returns the expert weights of each token; an arbitrary tensor if there are none.
     pub(super) fn routes(&self) -> &Tensor {
         self.buffers.routes.as_ref().unwrap_or(&self.buffers.logarithms)
     }
 
-    /// Returns the last arguments of a part's kernel, which depend on the model.
+    /// Returns the trailing arguments of a part's kernel, which depend on the model.
     pub(super) fn extras(&self, part: StepPart) -> Vec<&Tensor> {
         let weights = &self.weights;
         let scales = |index: usize| weights.scales.as_ref().map(|scales| &scales[index]);
@@ -101,12 +102,12 @@ impl SipTensors {
     }
 }
 
-/// The tensors of all SIPs, and their memory use.
+/// Tensors of all SIPs, and their memory use.
 #[derive(Debug)]
 pub struct Tensors {
     /// Tensors of each SIP.
     pub sips: Vec<SipTensors>,
-    /// Tensors of each SIP for the sequences that are left over, with the same weights; empty if there are none.
+    /// Tensors of each SIP for the remaining sequences, with the same weights; empty if no sequences remain.
     pub rest: Vec<SipTensors>,
     /// Memory use per PE.
     pub memory: Memory,
@@ -122,7 +123,7 @@ struct Maker<'a> {
 }
 
 impl Tensors {
-    /// Allocates all tensors of a model on these SIPs.
+    /// Allocates all tensors of a model on the given SIPs.
     pub fn new(
         context: &Context,
         cut: &Cut,
@@ -134,7 +135,7 @@ impl Tensors {
             (0..).zip(sips).map(maker)
         };
         let first: Vec<_> = of(cut).collect();
-        // Sequences that are left over have caches and buffers of their own.
+        // Remaining sequences have separate caches and buffers.
         let rest = cut.rest.as_deref().into_iter().flat_map(of);
         let all: Vec<_> = first.iter().copied().chain(rest).collect();
         let mut meter = Meter { context, cut, used: Vec::new() };
@@ -181,7 +182,7 @@ impl Meter<'_> {
         })
     }
 
-    /// Returns the memory use of each kind.
+    /// Returns the memory use of each kind of allocation.
     fn memory(&self) -> Memory {
         let none = vec![0; self.used.last().map_or(0, Vec::len)];
         let befores = std::iter::once(&none).chain(&self.used);
@@ -204,19 +205,19 @@ impl Meter<'_> {
 }
 
 impl Maker<'_> {
-    /// Makes a buffer of which each PE of the SIP holds `rows` rows.
+    /// Creates a buffer of which each PE of the SIP holds `rows` rows.
     fn sharded(&self, rows: u64, columns: u64) -> Result<Tensor, RuntimeError> {
         let all = self.cut.cubes * self.cut.pes * rows;
         self.place([all, columns], self.cut.work.dtype, [Split::RowWise; 2], None)
     }
 
-    /// Makes a buffer that each cube holds, and of which each PE holds `rows` rows.
+    /// Creates a buffer with a copy in each cube, of which each PE holds `rows` rows.
     fn shared(&self, rows: u64, columns: u64, dtype: DType) -> Result<Tensor, RuntimeError> {
         let splits = [Split::Replicate, Split::RowWise];
         self.place([self.cut.pes * rows, columns], dtype, splits, None)
     }
 
-    /// Makes a tensor of the model, with its initial contents.
+    /// Creates a tensor of the model, with its initial contents.
     fn held(&self, held: Held) -> Result<Tensor, RuntimeError> {
         let (cut, [rows, columns]) = (self.cut, self.cut.shape(held));
         let [cubes, pes] = cut.holders(held);
@@ -259,7 +260,7 @@ impl Maker<'_> {
         })
     }
 
-    /// Makes the scales of quantised weights: one for each column of each layer.
+    /// Creates the scales of quantised weights: one for each column of each layer.
     fn scales(&self) -> Result<[Tensor; 4], RuntimeError> {
         Ok([
             self.held(Held::QkvScales)?,

@@ -1,4 +1,4 @@
-//! The timeline of a step as seen by the first SIP.
+//! Timeline of a step as seen by the first SIP.
 
 use cubeyard_sim::{Span, Time};
 
@@ -6,8 +6,8 @@ use super::cut::Cut;
 use super::driver::PartRun;
 use super::part::StepPart;
 
-/// A step with some of its identical layers. SIPs wait for each other in every all-reduce, so the time of one
-/// is that of all.
+/// Step with some of its identical layers. SIPs wait for each other in every all-reduce, so the time of one
+/// SIP is the time of all.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     /// Parts with their start and end.
@@ -16,7 +16,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// Makes the timeline of an embedding, `layers` layers, a norm and a head.
+    /// Creates the timeline of an embedding, `layers` layers, a norm and a head.
     pub(super) fn new(ran: &[PartRun], layers: u64) -> Self {
         let of_first = |ran: &PartRun| {
             let launch = &ran.launches[0];
@@ -30,12 +30,12 @@ impl Timeline {
         self.ran.len() - 2
     }
 
-    /// Returns the time from the start until the layers begin.
+    /// Returns the time from the start to the beginning of the layers.
     pub(super) fn before(&self) -> Span {
         self.ran[1].1 - self.ran[0].1
     }
 
-    /// Returns the time of a layer, until the next part begins.
+    /// Returns the time from the start of a layer to the start of the next part.
     pub(super) fn layer(&self) -> Span {
         let all = self.ran[self.last_norm()].1 - self.ran[1].1;
         Span::from_ps(all.ps() / self.layers)
@@ -52,7 +52,7 @@ impl Timeline {
         Span::from_ps(sum(of_layers, part).ps() / self.layers)
     }
 
-    /// Returns the total time of a kind of part outside of layers.
+    /// Returns the total time of a kind of part outside the layers.
     pub(super) fn outside(&self, part: StepPart) -> Span {
         sum(&self.ran[..1], part) + sum(&self.ran[self.last_norm()..], part)
     }

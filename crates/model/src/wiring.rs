@@ -8,12 +8,12 @@ use cubeyard_runtime::{Channel, ChannelEnd, Context, RingConfig};
 use super::cut::{Cut, Phase};
 use cubeyard_tl::Port;
 
-/// First port to the other cubes that share a head; the ports before it are those of the all-reduce.
+/// First port to the other cubes that share a head; the ports below it belong to the all-reduce.
 const CUBES: u16 = 1 << 14;
 /// First port to the other PEs of a cube.
 const PES: u16 = 1 << 15;
 
-/// Returns the port to the PE at the same position of another cube that shares a head.
+/// Returns the port to the PE at the same position in another cube that shares a head.
 pub(super) fn to_cube(cube: u64) -> Port {
     Port(CUBES + u16::try_from(cube).expect("few cubes"))
 }
@@ -40,7 +40,7 @@ pub(super) fn within_cubes(context: &Context, sips: &[SipId], ports: u16) -> Vec
     channels
 }
 
-/// Returns channels between the PEs at equal positions of the cubes that share a head.
+/// Returns channels between the PEs at equal positions in the cubes that share a head.
 pub(super) fn channels(context: &Context, cut: &Cut, sips: &[SipId], ports: u16) -> Vec<Channel> {
     let (cubes, pes): (Vec<_>, Vec<_>) = context.machine(|machine| {
         (machine.topology().cubes().collect(), machine.topology().pes().collect())
@@ -60,12 +60,12 @@ pub(super) fn channels(context: &Context, cut: &Cut, sips: &[SipId], ports: u16)
     channels
 }
 
-/// Returns ring settings for messages that say only that a PE has come so far.
+/// Returns ring settings for messages that only signal progress.
 pub(super) fn signs() -> RingConfig {
     RingConfig { slot_bytes: Bytes::new(256), ..RingConfig::default() }
 }
 
-/// Returns ring settings whose slots hold the longest message.
+/// Returns ring settings with slots that hold the longest message.
 pub(super) fn ring(cut: &Cut) -> RingConfig {
     let element = cut.work.dtype.size();
     let projected = cut.rows() * cut.qkv() * element;

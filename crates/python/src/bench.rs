@@ -1,4 +1,4 @@
-//! Benches: built in, and written in Python.
+//! Built-in benches, and benches written in Python.
 
 mod own;
 
@@ -70,7 +70,7 @@ impl Run {
     }
 }
 
-/// The bench of a request: by name, or written in Python.
+/// Bench of a request: by name, or written in Python.
 #[derive(FromPyObject)]
 enum Target {
     Name(String),

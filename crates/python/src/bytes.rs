@@ -1,4 +1,4 @@
-//! Bytes that cross between Python and Rust: one copy, or none.
+//! Transfer of bytes between Python and Rust, with at most one copy.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -12,9 +12,9 @@ use pyo3::prelude::*;
 
 use crate::error::Kind;
 
-/// Bytes from which on a copy is made without the GIL.
+/// Minimum number of bytes for a copy without the GIL.
 const MANY: usize = 1 << 20;
-/// Alignment of advice about pages.
+/// Alignment of `madvise` ranges, in bytes.
 #[cfg(target_os = "linux")]
 const PAGE: usize = 4096;
 
@@ -25,9 +25,9 @@ pub(crate) fn copy_in(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Vec
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(count).map_err(|_| no_room(count))?;
     want_huge_pages(&bytes);
-    // SAFETY: the buffer keeps its memory of `count` bytes alive, the vector has room for as many, and its length is set
-    // after they were written. Another thread of Python that changes the array meanwhile changes what is copied, as it
-    // does in NumPy.
+    // SAFETY: the buffer keeps its memory of `count` bytes alive, the vector has room for `count` bytes, and its length
+    // is set after they were written. If another Python thread changes the array meanwhile, the copy may contain the
+    // changes, as in NumPy.
     #[expect(unsafe_code, reason = "the safety comment above")]
     unsafe {
         copy(py, buffer.buf_ptr().cast(), bytes.as_mut_ptr(), count);
@@ -36,8 +36,8 @@ pub(crate) fn copy_in(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Vec
     Ok(bytes)
 }
 
-/// Asks for huge pages, as NumPy does for its arrays: the first access to each page of new memory takes longer than the
-/// copy itself.
+/// Requests huge pages, as NumPy does for its arrays: the first access to each page of new memory takes longer
+/// than the copy itself.
 #[cfg(target_os = "linux")]
 fn want_huge_pages(bytes: &Vec<u8>) {
     use rustix::mm::{Advice, madvise};
@@ -48,7 +48,7 @@ fn want_huge_pages(bytes: &Vec<u8>) {
     }
     let first = bytes.as_ptr().with_addr(start).cast_mut().cast::<c_void>();
     // SAFETY: the range lies within the vector, and the advice changes no contents. A kernel without huge pages refuses
-    // it, which does no harm.
+    // the advice, which is harmless.
     #[expect(unsafe_code, reason = "the safety comment above")]
     let _ = unsafe { madvise(first, end - start, Advice::LinuxHugepage) };
 }
@@ -64,7 +64,7 @@ pub(crate) fn copy_out(py: Python<'_>, bytes: &[u8], into: &Bound<'_, PyAny>) ->
         let text = format!("a buffer of {found} bytes: expected a writable one of {expected}");
         return Err(Kind::Input.error(text));
     }
-    // SAFETY: the buffer is writable, keeps its memory of so many bytes alive, and does not overlap what Rust owns.
+    // SAFETY: the buffer is writable, keeps its memory of this size alive, and does not overlap memory that Rust owns.
     #[expect(unsafe_code, reason = "the safety comment above")]
     unsafe {
         copy(py, bytes.as_ptr(), buffer.buf_ptr().cast(), bytes.len());
@@ -81,29 +81,29 @@ pub(crate) fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyBuffer<u8>> {
     Err(Kind::Input.error("a buffer with gaps: expected contiguous bytes"))
 }
 
-/// Makes the exception of a host without memory.
+/// Creates the exception for a host that has run out of memory.
 pub(crate) fn no_room(bytes: usize) -> PyErr {
     let details = [("requested", bytes as u64)];
     Kind::OutOfMemory.with(format!("the host has no {bytes} bytes of memory"), &details)
 }
 
-/// Addresses that a copy without the GIL takes along.
+/// Source and destination addresses of a copy without the GIL.
 struct Ends(*const u8, *mut u8);
 
-// SAFETY: they are used within the call that makes them, whose caller keeps both memories alive.
+// SAFETY: the addresses are used only within the call that creates them, whose caller keeps both memories alive.
 #[expect(unsafe_code, reason = "the safety comment above")]
 unsafe impl Send for Ends {}
 
-/// Copies bytes, without the GIL where they are many.
+/// Copies bytes, without the GIL if there are at least [`MANY`].
 ///
 /// # Safety
-/// Both memories have so many bytes, do not overlap and stay alive.
+/// Both memories have at least `count` bytes, do not overlap, and stay alive during the call.
 #[expect(unsafe_code, reason = "the caller's promise")]
 unsafe fn copy(py: Python<'_>, from: *const u8, to: *mut u8, count: usize) {
     let ends = Ends(from, to);
     let act = move || {
         let Ends(from, to) = { ends };
-        // SAFETY: as promised by the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { ptr::copy_nonoverlapping(from, to, count) };
     };
     if count < MANY { act() } else { py.detach(act) }
@@ -127,8 +127,8 @@ impl HostBytes {
         let size = ffi::Py_ssize_t::try_from(bytes.len())
             .map_err(|_| PyBufferError::new_err("too many bytes"))?;
         let start = bytes.as_ptr().cast_mut().cast::<c_void>();
-        // SAFETY: the view is Python's to be filled; it holds a reference to the object, which owns the bytes and never
-        // changes them, and is read-only.
+        // SAFETY: the view was passed in by Python to be filled. It is read-only, and holds a reference to the object,
+        // which owns the bytes and never changes them.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, size, 1, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
@@ -142,7 +142,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HostBytes>()
 }
 
-/// Reads the name of an element type.
+/// Parses the name of an element type.
 pub(crate) fn dtype(name: &str) -> PyResult<DType> {
     name.parse().map_err(|error| Kind::Input.error(format!("dtype: {error}")))
 }

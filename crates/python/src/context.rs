@@ -1,4 +1,4 @@
-//! A context as Python has it: a machine with its tensors and launches.
+//! Context as seen by Python: a machine with its tensors and launches.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Context {
     pub(crate) shared: Shared,
 }
 
-/// Tensors, used bytes, used virtual bytes, usage of each PE, counts of the MMUs.
+/// Number of tensors, used bytes, used virtual bytes, usage of each PE, counters of the MMUs.
 type Stats = (usize, u64, u64, Vec<(String, u64, u64, u64)>, [u64; 4]);
 
 #[pymethods]

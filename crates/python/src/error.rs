@@ -1,4 +1,4 @@
-//! The conversion of errors into exceptions, which are defined in `cubeyard.errors`.
+//! Conversion of errors to exceptions, which are defined in `cubeyard.errors`.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,12 +50,12 @@ impl Kind {
         }
     }
 
-    /// Makes an exception with a text.
+    /// Creates an exception with a text.
     pub(crate) fn error(self, text: impl Into<String>) -> PyErr {
         self.with(text, &[])
     }
 
-    /// Makes an exception with a text and the numbers of the error.
+    /// Creates an exception with a text and the numbers of the error.
     pub(crate) fn with(self, text: impl Into<String>, details: &[(&str, u64)]) -> PyErr {
         let text = text.into();
         Python::attach(|py| match self.make(py, &text, details) {
@@ -73,12 +73,12 @@ impl Kind {
     }
 }
 
-/// Conversion of an error of the crates below.
+/// Conversion of errors of the crates below to exceptions.
 pub(crate) trait IntoPyErr {
     fn into_py_err(self) -> PyErr;
 }
 
-/// Converts the error of a result.
+/// Conversion of the error of a result to an exception.
 pub(crate) trait OrRaise<T> {
     fn or_raise(self) -> PyResult<T>;
 }
@@ -118,7 +118,8 @@ impl IntoPyErr for RuntimeError {
     }
 }
 
-/// Makes the exception of a kernel of Python. Its cause is the kernel's own; Ctrl-C and the like are raised as they are.
+/// Creates the exception for a failed Python kernel. Its cause is the kernel's exception; Ctrl-C and the like are
+/// raised unchanged.
 fn of_kernel((text, cause): raised::Raised) -> PyErr {
     Python::attach(|py| match cause {
         Some(cause) if !cause.is_instance_of::<PyException>(py) => cause,
@@ -130,7 +131,7 @@ fn of_kernel((text, cause): raised::Raised) -> PyErr {
     })
 }
 
-/// Returns the numbers of an allocation that failed.
+/// Returns the numbers of a failed allocation.
 fn numbers(error: &AllocateError) -> Vec<(&'static str, u64)> {
     match error {
         AllocateError::Pe { source, .. } => of_space(source),
@@ -156,7 +157,7 @@ fn of_regions(error: &flex::AllocateError) -> Vec<(&'static str, u64)> {
     of_report(report)
 }
 
-/// Returns the numbers of a report of the allocator.
+/// Returns the numbers of an allocator report.
 pub(crate) fn of_report(report: &flex::OutOfMemory) -> Vec<(&'static str, u64)> {
     let numbers = [
         ("requested", report.requested),
@@ -172,21 +173,21 @@ pub(crate) fn of_report(report: &flex::OutOfMemory) -> Vec<(&'static str, u64)> 
     numbers.map(|(name, bytes)| (name, bytes.get())).into()
 }
 
-/// Gives an exception of the package another text; its numbers stay.
+/// Replaces the text of an exception of the package, and keeps its numbers.
 pub(crate) fn renamed(error: PyErr, text: &str) -> PyErr {
     Python::attach(|py| {
-        // An exception of another package stays as it is.
+        // An exception of another package stays unchanged.
         let _ = error.value(py).setattr("args", (text,));
         error
     })
 }
 
-/// Calls `act`, and makes an exception of a panic: none crosses into Python.
+/// Calls `act`, and converts a panic to an exception, so that no panic crosses into Python.
 pub(crate) fn without_panic<T>(act: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| Err(internal(&*panic)))
 }
 
-/// Makes the exception of a panic.
+/// Creates the exception for a panic.
 pub(crate) fn internal(panic: &(dyn Any + Send)) -> PyErr {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref().cloned());

@@ -1,5 +1,6 @@
-//! Forks. The child of a process with threads has locks that no thread will ever unlock, and devices that its parent
-//! still uses: it must not touch allocators that were made before, nor wait for a call of another thread.
+//! Handling of forks. The child of a multi-threaded process has locks that no thread will ever unlock, and
+//! devices that its parent still uses. It must neither use allocators created before the fork, nor wait for a
+//! call of another thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +18,7 @@ fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts the forks from now on, on systems that have them.
+/// Registers the counting of forks, on systems that have them.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let Ok(register) = py.import("os")?.getattr("register_at_fork") else { return Ok(()) };
@@ -26,12 +27,12 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     register.call((), Some(&named)).map(drop)
 }
 
-/// Returns the number of forks, which is different in a child.
+/// Returns the number of forks, which differs between parent and child.
 pub(crate) fn count() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Refuses, in a child, an allocator that was made before the fork.
+/// Returns an error in a child for an allocator that was created before the fork.
 pub(crate) fn check(made: u64) -> PyResult<()> {
     if made == count() {
         return Ok(());

@@ -56,13 +56,13 @@ impl KernelKey {
     }
 }
 
-/// Returns a number of its own.
+/// Returns a new, unique number.
 fn new_key() -> Arc<u64> {
     static KEYS: AtomicU64 = AtomicU64::new(0);
     Arc::new(KEYS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A function of Python with what a launch needs to know about it.
+/// Python function with the information that a launch needs about it.
 #[derive(FromPyObject)]
 struct Program {
     key: Py<KernelKey>,
@@ -110,7 +110,7 @@ fn launch_together(
 }
 
 impl Program {
-    /// Runs launches of the kernel, which call its function.
+    /// Runs launches of the kernel, which call its Python function.
     fn with<T>(
         self,
         session: &mut Session,

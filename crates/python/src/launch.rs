@@ -12,14 +12,14 @@ use crate::scalar::{ReadScalar, TooLong};
 use crate::session::Session;
 use crate::tensor::Tensor;
 
-/// An argument of a kernel.
+/// Argument of a kernel.
 pub(crate) enum Given {
     Tensor(Py<Tensor>),
     Number(Scalar),
 }
 
 impl Given {
-    /// Reads the argument of a parameter.
+    /// Converts the argument of a parameter.
     pub(crate) fn read(name: &str, of: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(tensor) = of.cast::<Tensor>() {
             return Ok(Self::Tensor(tensor.clone().unbind()));
@@ -35,7 +35,7 @@ impl Given {
         }
     }
 
-    /// Reads the arguments of a launch.
+    /// Converts the arguments of a launch.
     pub(crate) fn all<S: AsRef<str>>(
         names: &[S],
         arguments: &[Bound<'_, PyAny>],
@@ -44,18 +44,18 @@ impl Given {
     }
 }
 
-/// PEs of a launch.
+/// PEs on which a kernel is launched.
 pub(crate) struct Target {
     sip: SipId,
     cubes: Vec<CubeId>,
     pes: Vec<PeId>,
 }
 
-/// Times of a launch in picoseconds: made, started, done; mean and longest working time; working time of each PE.
+/// Times of a launch in picoseconds: issue, start and end; mean and longest busy time; busy time of each PE.
 pub(crate) type Times = (u64, u64, u64, u64, u64, Vec<(String, u64)>);
 
 impl Target {
-    /// Checks the numbers of a SIP, of cubes and of PEs of each cube; none are all.
+    /// Checks the numbers of the SIP, of the cubes, and of the PEs of each cube; an empty list stands for all.
     pub(crate) fn new(sip: u32, cubes: Vec<u32>, pes: Vec<u32>) -> PyResult<Self> {
         let cubes: Result<_, _> = cubes.into_iter().map(CubeId::new).collect();
         let pes: Result<_, _> = pes.into_iter().map(PeId::new).collect();
@@ -79,8 +79,8 @@ impl IntoPyErr for AddressError {
     }
 }
 
-/// Launches a kernel and waits for it. To be called by [`Shared::run`](crate::session::Shared::run), which drops the
-/// GIL; a kernel that calls Python takes it.
+/// Launches a kernel and waits for it. Called within [`Shared::run`](crate::session::Shared::run), which releases the
+/// GIL; a kernel that calls Python acquires it.
 pub(crate) fn run(
     session: &Session,
     kernel: &Kernel,
@@ -91,8 +91,8 @@ pub(crate) fn run(
     session.launcher.run(kernel, &launch).map(times).or_raise()
 }
 
-/// Launches a kernel on several SIPs at the same time and waits for all. Each gets its position among them as the last
-/// argument.
+/// Launches a kernel on several SIPs at the same time and waits for all. Each SIP gets its position among them as the
+/// last argument.
 pub(crate) fn run_together(
     session: &Session,
     kernel: &Kernel,
@@ -109,7 +109,7 @@ pub(crate) fn run_together(
     handles?.iter().map(|launch| launch.wait().map(times).or_raise()).collect()
 }
 
-/// Returns the arguments of a launch as the runtime takes them.
+/// Converts the arguments of a launch to arguments of the runtime.
 fn arguments<'a>(session: &'a Session, given: &[Given]) -> PyResult<Vec<Argument<'a>>> {
     let argument = |given: &Given| match given {
         Given::Tensor(tensor) => session.get(&tensor.get().owned).map(Argument::Tensor),

@@ -1,4 +1,4 @@
-//! The native module of the Python package `cubeyard`: converts arguments, calls the crates below, converts results.
+//! Native module of the Python package `cubeyard`: converts arguments, calls the crates below, converts results.
 //!
 //! | module | contents |
 //! |---|---|
@@ -82,7 +82,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     #[cfg(target_os = "linux")]
     torch::register(module)?;
     trace::register(module)?;
-    // The stubs list what there is; a second list would have to follow them.
+    // The stubs already list all names; a second list would have to be kept in sync.
     module.delattr("__all__")?;
     Ok(())
 }

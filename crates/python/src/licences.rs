@@ -1,4 +1,4 @@
-//! The licences of the crates that are linked into this module.
+//! Licences of the crates that are linked into this module.
 
 use pyo3::prelude::*;
 

@@ -1,9 +1,9 @@
-//! The Flex allocator: classes of `cubeyard.memory`.
+//! Flex allocator: classes of `cubeyard.memory`.
 //!
-//! No thread waits for the allocator with the GIL: every call of it is made without ([`calls`]), and the functions in
-//! Python that it calls (devices, streams, callbacks, clocks) take the GIL for themselves. Nothing that the allocator
-//! keeps refers to a Python object strongly; the class [`owner::FlexAllocator`] does, where the garbage collector
-//! can see it ([`hooks`]).
+//! No thread waits for the allocator while holding the GIL: every call of the allocator is made without it ([`calls`]).
+//! The Python functions that the allocator calls (devices, streams, callbacks, clocks) acquire the GIL themselves. The
+//! allocator holds no strong references to Python objects; the class [`owner::FlexAllocator`] does, where the garbage
+//! collector can see them ([`hooks`]).
 
 mod address;
 mod allocator;

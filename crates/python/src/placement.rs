@@ -10,7 +10,7 @@ use crate::error::{Kind, OrRaise};
 use crate::plain;
 use crate::topology::Topology;
 
-/// Splits over SIPs, cubes and PEs; SIPs; numbers of cubes and of PEs.
+/// Splits over SIPs, cubes and PEs; list of SIPs; number of cubes and number of PEs.
 pub(crate) type Distribution = (String, String, String, Vec<u32>, Option<u32>, Option<u32>);
 
 /// Resolves a placement of a tensor on a machine; returns its report, its text and its picture.
@@ -34,7 +34,7 @@ fn layout<'py>(
     Ok((plain::report(py, &layout)?, text, picture))
 }
 
-/// Converts a placement of Python's.
+/// Converts a placement given by Python.
 pub(crate) fn placed(placement: Distribution) -> PyResult<placement::Placement> {
     let (sip, cube, pe, sips, cubes, pes) = placement;
     let split = |level: &str, name: &str| {

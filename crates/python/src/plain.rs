@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::error::Kind;
 
-/// Largest depth of nested dictionaries and lists; files have the same limit.
+/// Maximum depth of nested dictionaries and lists; the same limit applies to files.
 const DEEPEST: usize = 16;
 
-/// Converts an argument into what a file would say. `path` names it in errors. None is `none`, and a text is what it
-/// would be in a file: `"48 GiB"` is a number of bytes.
+/// Converts an argument to the value that a file would contain. `path` is its name in error messages. `None` becomes
+/// `none`, and a text is parsed as in a file: `"48 GiB"` is a number of bytes.
 pub(crate) fn from_python(value: &Bound<'_, PyAny>, path: &str) -> PyResult<PlainValue> {
     nested(value, path, DEEPEST)
 }
@@ -61,7 +61,7 @@ fn number(value: &Bound<'_, PyAny>, path: &str) -> PyResult<PlainValue> {
     if let Ok(flag) = value.cast::<PyBool>() {
         return Ok(PlainValue::Flag(flag.is_true()));
     }
-    // NumPy's truth value is no number, and its numbers are numbers.
+    // A NumPy bool is not a number, but other NumPy scalars are.
     if let Ok(flag) = value.extract::<bool>() {
         return Ok(PlainValue::Flag(flag));
     }
@@ -84,7 +84,7 @@ pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
     text.chars().take(LONGEST).chain(['…']).collect()
 }
 
-/// Converts what a file says into Python objects.
+/// Converts a value of a file to Python objects.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: &PlainValue) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         PlainValue::Flag(flag) => PyBool::new(py, *flag).to_owned().into_any(),
@@ -105,7 +105,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &PlainValue) -> PyResult<Bo
     })
 }
 
-/// Converts a report into Python objects, as `json.loads` does with its JSON.
+/// Converts a report to Python objects, as `json.loads` does with its JSON.
 pub(crate) fn report<'py>(py: Python<'py>, report: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
     json(py, &serde_json::to_value(report).expect("a report has text keys"))
 }

@@ -44,7 +44,7 @@ fn probe_cases<'py>(
     Ok((plain::report(py, &probed)?, results::probe_text(&probed)))
 }
 
-/// Measures cases; a signal interrupts between them.
+/// Measures cases; signals are checked between them.
 fn measure(
     topology: &Topology,
     cases: &[Case],
@@ -166,7 +166,8 @@ fn validate<'py>(
     Ok((plain::report(py, &rows)?, results::validate_text(&rows)))
 }
 
-/// Runs checks, each as a whole: a check asserts that its machine comes to rest. A signal interrupts between them.
+/// Runs checks. A check cannot be interrupted, because it asserts that its machine becomes idle; signals are
+/// checked between them.
 fn rows(
     topology: &Topology,
     families: &[String],

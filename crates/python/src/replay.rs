@@ -66,17 +66,17 @@ fn replay_traces(
     Ok(ReplayOutcome { inputs, reports, holders })
 }
 
-/// Returns the steps of a policy: it goes over each trace twice, to count bytes and to take the time.
+/// Returns the number of steps per policy: a policy replays each trace twice, to count bytes and to measure the time.
 fn steps(inputs: &[Arc<Input>]) -> usize {
     inputs.iter().map(|input| 2 * input.trace.events.len()).sum()
 }
 
-/// Returns the limit of memory that was given, or that of the command.
+/// Returns the given memory limit, or the limit of the command.
 fn memory_limit(given: Option<u64>) -> Bytes {
     given.map_or_else(cubeyard_cli::results::host_memory, Bytes::new)
 }
 
-/// Converts an error of reading or replaying, which comes as text.
+/// Converts an error of reading or replaying, which is given as text.
 fn refusal(error: &(impl std::fmt::Display + AsRef<dyn std::error::Error + Send + Sync>)) -> PyErr {
     let text = error.to_string();
     let source: &(dyn std::error::Error + Send + Sync + 'static) = error.as_ref();

@@ -1,4 +1,4 @@
-//! Numbers of Python with their type: truth values, whole numbers and floats.
+//! Python numbers with their type: bools, whole numbers and floats.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat};
 
-/// A whole number that is too long for a [`Scalar`].
+/// Error of a whole number that is too large for a [`Scalar`].
 pub(crate) struct TooLong;
 
 impl fmt::Display for TooLong {
@@ -16,9 +16,9 @@ impl fmt::Display for TooLong {
     }
 }
 
-/// Reading of numbers.
+/// Conversion of Python numbers.
 pub(crate) trait ReadScalar: Sized {
-    /// Reads a Python number, or a NumPy scalar as the Python number of its kind; `None` for anything else.
+    /// Converts a Python number, or a NumPy scalar as the Python number of its kind; `None` for anything else.
     fn read(of: &Bound<'_, PyAny>) -> PyResult<Result<Option<Self>, TooLong>>;
 }
 
@@ -33,7 +33,7 @@ impl ReadScalar for Scalar {
         match of.extract::<i64>() {
             Ok(whole) => Ok(Ok(Some(whole.into()))),
             Err(error) if error.is_instance_of::<PyOverflowError>(of.py()) => Ok(long(of)),
-            // A truth value of NumPy, or what `float()` takes.
+            // A NumPy bool, or an object that `float()` accepts.
             Err(_) => match of.extract::<bool>() {
                 Ok(truth) => Ok(Ok(Some(truth.into()))),
                 Err(_) => float(of).map(Ok),
@@ -42,7 +42,7 @@ impl ReadScalar for Scalar {
     }
 }
 
-/// Reads a whole number of more than 64 bits.
+/// Converts a whole number of more than 64 bits.
 fn long(of: &Bound<'_, PyAny>) -> Result<Option<Scalar>, TooLong> {
     of.extract::<i128>().map(|whole| Some(Scalar::Int(whole))).map_err(|_| TooLong)
 }

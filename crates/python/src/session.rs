@@ -1,4 +1,4 @@
-//! A context with everything that belongs to it, which any thread of Python can use, one at a time.
+//! Context with all its objects, usable by any Python thread, one thread at a time.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,39 +17,39 @@ use crate::error::{self, Kind};
 use crate::kernel::table::Kernels;
 use crate::{forks, signals};
 
-/// Number of sessions made so far.
+/// Number of sessions created so far.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
-/// A context, the launcher of its kernels, and the objects that Python holds by [`Owned`].
+/// Context, the launcher of its kernels, and the objects that Python holds by [`Owned`].
 pub(crate) struct Session {
     pub(crate) context: Context,
     pub(crate) kernels: Kernels,
     pub(crate) launcher: Rc<Launcher>,
-    /// Called before objects are dropped.
+    /// Function called before objects are dropped.
     before_drop: Option<Box<dyn Fn()>>,
     objects: BTreeMap<u64, Box<dyn Any>>,
     last: u64,
-    /// Number of the session in the process.
+    /// Id of the session, unique in the process.
     id: u64,
 }
 
-/// A session that may move to another thread.
+/// Session that may move to another thread.
 struct Movable(Session);
 
-// SAFETY: a context, its tensors, launchers and streams share reference counts that are not atomic, so one thread at a
-// time may touch all of them. They are reached through a session only: it is moved out of its lock for a call and moved
-// back after it, objects that Python holds stay inside (`Owned` is a number), and no closure of a call returns one. None
-// of them refers to storage of a thread. A session made by `Shared::of` shares counts with its maker, which waits in
-// `end` for all calls before it goes on.
+// SAFETY: a context, its tensors, launchers and streams share reference counts that are not atomic, so only one thread
+// at a time may access them. They are reached only through a session. The session is moved out of its lock for a call
+// and moved back afterwards; objects that Python holds stay inside (`Owned` is a number), and no closure of a call
+// returns one. None of them refers to thread-local storage. A session created by `Shared::of` shares counts with its
+// creator, which waits in `end` for all calls before it continues.
 #[expect(unsafe_code, reason = "the safety comment above")]
 unsafe impl Send for Movable {}
 
-/// A session that Python objects share.
+/// Session shared by Python objects.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Inner>);
 
 struct Inner {
-    /// Number of the session in the process.
+    /// Id of the session, unique in the process.
     id: u64,
     state: Mutex<State>,
     /// Notified when the session is put back.
@@ -58,9 +58,9 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// The session, unless a call uses it or it was lost by a panic.
+    /// Session; `None` while a call uses it, or after it was lost in a panic.
     session: Option<Box<Movable>>,
-    /// The thread whose call uses the session, and the number of forks when it began.
+    /// Thread whose call uses the session, and the number of forks when the call began.
     user: Option<(ThreadId, u64)>,
     /// Objects that were dropped while a call used the session.
     dropped: Vec<u64>,
@@ -68,8 +68,8 @@ struct State {
     is_ended: bool,
 }
 
-/// An object of a session, held by Python. Dropping it drops the object: at once, or after the call that uses the
-/// session now.
+/// Object of a session, held by Python. Dropping it drops the object: at once, or after the call that
+/// is using the session.
 pub(crate) struct Owned<T> {
     pub(crate) shared: Shared,
     key: u64,
@@ -77,7 +77,7 @@ pub(crate) struct Owned<T> {
 }
 
 impl Session {
-    /// Keeps an object for Python. `shared` is the handle of this session.
+    /// Registers an object for Python. `shared` is the handle of this session.
     pub(crate) fn keep<T: 'static>(&mut self, shared: &Shared, object: T) -> Owned<T> {
         self.last += 1;
         self.objects.insert(self.last, Box::new(object));
@@ -91,14 +91,14 @@ impl Session {
         object.and_then(|object| object.downcast_ref()).ok_or_else(foreign)
     }
 
-    /// Returns an object that Python holds, to be changed.
+    /// Returns a mutable reference to an object that Python holds.
     pub(crate) fn get_mut<T: 'static>(&mut self, owned: &Owned<T>) -> PyResult<&mut T> {
         let own = owned.shared.0.id == self.id;
         let object = own.then(|| self.objects.get_mut(&owned.key)).flatten();
         object.and_then(|object| object.downcast_mut()).ok_or_else(foreign)
     }
 
-    /// Drops the objects of these keys, or all.
+    /// Drops the objects with the given keys; `None` stands for all.
     fn drop_objects(&mut self, keys: Option<&[u64]>) {
         if let Some(before_drop) = &self.before_drop {
             before_drop();
@@ -116,11 +116,11 @@ impl Session {
 }
 
 impl Shared {
-    /// Makes a session of a context.
+    /// Creates a session from a context.
     ///
-    /// A caller that keeps a clone must not touch the context, the launcher, or anything that shares their reference
-    /// counts, from this call until [`end`](Self::end) has returned, other than in `before_drop`, which is called
-    /// before objects of the session are dropped.
+    /// From this call until [`end`](Self::end) has returned, a caller that keeps a clone must not access the context,
+    /// the launcher, or anything that shares their reference counts. The only exception is `before_drop`, which is
+    /// called before objects of the session are dropped.
     pub(crate) fn of(
         context: Context,
         launcher: Rc<Launcher>,
@@ -133,7 +133,8 @@ impl Shared {
         Self(Arc::new(Inner { id, state: Mutex::new(state), back: Condvar::new() }))
     }
 
-    /// Drops the session with all its objects, after the calls that use it now; every later call is a `ClosedError`.
+    /// Drops the session with all its objects, after the calls that are using it; every later call fails with a
+    /// `ClosedError`.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<()> {
         let mut session = self.enter(py)?;
         self.state().is_ended = true;
@@ -144,7 +145,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Calls `act` with the session, for work of microseconds. Waits for a call of another thread.
+    /// Calls `act` with the session, for work that takes microseconds. Waits for calls of other threads.
     pub(crate) fn with<T>(
         &self,
         py: Python<'_>,
@@ -155,7 +156,7 @@ impl Shared {
         self.leave(session, done)
     }
 
-    /// Calls `act` with the session, without the GIL; Ctrl-C interrupts a simulation in it.
+    /// Calls `act` with the session, without the GIL; Ctrl-C interrupts a simulation in `act`.
     pub(crate) fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -179,7 +180,7 @@ impl Shared {
         py.detach(|| self.wait())
     }
 
-    /// Waits for the session without the GIL, which the call that uses it may need.
+    /// Waits for the session without the GIL, because the call that is using it may need the GIL.
     fn wait(&self) -> PyResult<Box<Movable>> {
         let mut state = self.state();
         loop {
@@ -210,7 +211,8 @@ impl Shared {
         }
     }
 
-    /// Puts the session back, after objects that were dropped meanwhile. After a panic its state is unknown: it is leaked.
+    /// Puts the session back, after dropping the objects released meanwhile. After a panic its state is
+    /// unknown, so it is leaked.
     fn leave<T>(&self, session: Box<Movable>, done: thread::Result<PyResult<T>>) -> PyResult<T> {
         match done {
             Ok(done) => {

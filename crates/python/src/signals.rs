@@ -1,4 +1,4 @@
-//! Ctrl-C during long calls.
+//! Handling of Ctrl-C during long calls.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
-/// Time between two looks for a signal. A look takes the GIL.
+/// Interval between two checks for a signal. A check acquires the GIL.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Whether all simulations are to stop, on whichever thread: only the main thread of Python sees signals itself.
+/// Whether the simulations of all threads must stop: only Python's main thread sees signals itself.
 static WANTED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// The exception that a handler of a signal has raised.
+    /// Exception raised by a signal handler.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// Calls `act` without the GIL. Simulations in it stop soon after a handler of a signal has raised an exception;
-/// [`take`] returns that exception.
+/// Calls `act` without the GIL. Simulations in `act` stop soon after a signal handler has raised an exception; [`take`]
+/// returns that exception.
 pub(crate) fn long<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) -> T {
     py.detach(|| cubeyard_sim::interruptible(is_wanted, act))
 }
 
-/// Returns whether a handler of a signal has raised an exception.
+/// Returns whether a signal handler has raised an exception.
 #[expect(clippy::disallowed_methods, reason = "a front reads the clock")]
 pub(crate) fn is_wanted() -> bool {
     if WANTED.load(Ordering::Relaxed) {
@@ -45,12 +45,12 @@ pub(crate) fn is_wanted() -> bool {
     })
 }
 
-/// Fails if a handler of a signal has raised an exception: called in loops that are no simulation.
+/// Fails if a signal handler has raised an exception. Called in loops outside simulations.
 pub(crate) fn check() -> PyResult<()> {
     if is_wanted() { Err(take()) } else { Ok(()) }
 }
 
-/// Takes the exception for which a run was interrupted.
+/// Takes the exception that interrupted a run.
 pub(crate) fn take() -> PyErr {
     RAISED.take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(()))
 }

@@ -14,10 +14,10 @@ use crate::error::{IntoPyErr, Kind, OrRaise, without_panic};
 use crate::topology::Topology;
 use crate::{plain, signals};
 
-/// A file in place of a named model or of the default ccl.yaml: its name in errors, and its text.
+/// File used instead of a named model or the default ccl.yaml: its name in error messages, and its text.
 type Given = Option<(String, String)>;
 
-/// Parameters of a step, as Python gives them.
+/// Parameters of a step, as given by Python.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct StepArguments {
@@ -84,7 +84,7 @@ fn step(
     failed.map_or(report, Err)
 }
 
-/// Returns the model: of a configuration of Hugging Face, of a file, or by name.
+/// Returns the model from a Hugging Face configuration, from a file, or by name.
 fn model(name: &str, file: Given, hf: Given) -> PyResult<HfModel> {
     match hf {
         Some((name, text)) => HfModel::read_bytes(&name, text.as_bytes()).or_raise(),
@@ -92,14 +92,14 @@ fn model(name: &str, file: Given, hf: Given) -> PyResult<HfModel> {
     }
 }
 
-/// Reads a placement of experts.
+/// Parses a placement of experts.
 fn expert_placement(name: &str) -> PyResult<ExpertPlacement> {
     let found = ExpertPlacement::NAMES.into_iter().find(|(known, _)| *known == name);
     let text = || Kind::Input.error(format!("experts={name:?}: expected split, sip or cube"));
     found.map(|(_, placement)| placement).ok_or_else(text)
 }
 
-/// Reads a type of weights.
+/// Parses an element type of weights.
 fn weight_type(name: &str) -> PyResult<DType> {
     let found = cubeyard_model::cut::weight_type(name);
     found.map_err(|error| Kind::Input.error(format!("weights={name:?}: {error}")))
@@ -128,7 +128,7 @@ fn model_names() -> Vec<&'static str> {
     ModelSpec::names().collect()
 }
 
-/// Parses a name; an error calls it `argument`.
+/// Parses a name; `argument` is its name in error messages.
 fn named<T: std::str::FromStr<Err: std::fmt::Display>>(argument: &str, text: &str) -> PyResult<T> {
     text.parse().map_err(|error| Kind::Input.error(format!("{argument}={text:?}: {error}")))
 }
@@ -157,7 +157,7 @@ impl IntoPyErr for ModelError {
     }
 }
 
-/// Parameters of a sweep of collectives, as Python gives them.
+/// Parameters of a sweep of collectives, as given by Python.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct SweepArguments {
@@ -232,7 +232,7 @@ fn rank_kind(name: &str) -> PyResult<Ranks> {
         .ok_or_else(|| Kind::Input.error(format!("ranks={name:?}: expected sip, cube or pe")))
 }
 
-/// Returns all sizes of ranges such as `256:1M` and of single sizes.
+/// Returns all sizes of the given ranges, such as `256:1M`, and single sizes.
 fn all_sizes(texts: &[String]) -> PyResult<Vec<u64>> {
     let ranges: PyResult<Vec<Sizes>> = texts.iter().map(|text| named("sizes", text)).collect();
     Ok(ranges?.into_iter().flat_map(Sizes::all).collect())

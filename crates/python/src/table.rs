@@ -1,4 +1,4 @@
-//! Tables of results: columns as an Arrow stream, rows as a page.
+//! Tables of results: columns as an Arrow stream, rows as an HTML page.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use pyo3::types::PyCapsule;
 
 use crate::error::Kind;
 
-/// Name that Arrow gives to capsules of streams.
+/// Name that Arrow requires for capsules of streams.
 const STREAM: &CStr = c"arrow_array_stream";
 
-/// A column: its name, its type, its values with `None` for those that are missing.
+/// Column: its name, its type, and its values, with `None` for missing ones.
 type Column<'py> = (String, String, Bound<'py, PyAny>);
 
 /// Makes a capsule with an Arrow stream of one batch. Types of columns are `bool`, `int64`, `float64` and `utf8`.
@@ -39,7 +39,7 @@ fn arrow_stream<'py>(
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(reader)), STREAM)
 }
 
-/// Converts values into an array of the type that `kind` names.
+/// Converts values to an array of the type that `kind` names.
 fn array(name: &str, kind: &str, values: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     Ok(match kind {
         "bool" => Arc::new(BooleanArray::from(values.extract::<Vec<Option<bool>>>()?)),
@@ -55,7 +55,7 @@ fn array(name: &str, kind: &str, values: &Bound<'_, PyAny>) -> PyResult<ArrayRef
     })
 }
 
-/// Makes a batch; a table without columns still has its number of rows.
+/// Creates a batch; a table without columns still has a number of rows.
 fn batch(schema: Schema, arrays: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
     let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::new(schema), arrays, &options)
@@ -79,7 +79,7 @@ fn table_page(
     cubeyard_draw::page(title, "", &main, "")
 }
 
-/// Text of a cell, and whether it is a number.
+/// Text of a cell, and whether the cell is a number.
 type Cell = (String, bool);
 
 fn table(names: &[String], rows: &[Vec<Cell>]) -> String {

@@ -28,7 +28,7 @@ pub(crate) struct Tensor {
     is_deployed: bool,
 }
 
-/// PE, first physical address, size and offset of a shard.
+/// Shard: PE, first physical address, size and offset.
 type ShardParts = (String, u64, u64, u64);
 
 #[pymethods]
@@ -143,7 +143,7 @@ impl Tensor {
         })
     }
 
-    /// Makes a view, which takes no time.
+    /// Creates a view, which takes no simulated time.
     fn part(
         &self,
         py: Python<'_>,

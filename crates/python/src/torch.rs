@@ -1,7 +1,7 @@
-//! Devices of PyTorch: their memory, programs, and the stacks of allocations.
+//! PyTorch devices: their memory, programs, and the stacks of allocations.
 //!
-//! The shim in C++ calls the functions of `cubeyard.h` and `cubeyard_torch.h`, which this library exports; here is what
-//! Python asks of the same devices.
+//! The C++ shim calls the functions of `cubeyard.h` and `cubeyard_torch.h`, which this library exports. This module
+//! provides Python access to the same devices.
 
 mod device;
 mod program;
@@ -69,7 +69,7 @@ fn torch_topology(py: Python<'_>) -> PyResult<Topology> {
     Ok(Topology { topology })
 }
 
-/// A device, as this process may use it.
+/// Device that this process is allowed to use.
 #[derive(Clone, Copy)]
 struct Place {
     number: u32,

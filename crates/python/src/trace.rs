@@ -1,4 +1,4 @@
-//! Traces of what Python code has recorded.
+//! Traces of slices recorded by Python code.
 
 use cubeyard_perfetto::{Arg, Lanes, TraceError, TraceEvent, TraceWriter};
 use cubeyard_sim::Time;
@@ -7,7 +7,7 @@ use pyo3::types::PyBytes;
 
 use crate::error::Kind;
 
-/// A detail of a slice.
+/// Detail of a slice.
 #[derive(FromPyObject)]
 enum Detail {
     Number(u64),
@@ -23,7 +23,7 @@ impl Detail {
     }
 }
 
-/// A slice: its track, start and end in picoseconds, name and details.
+/// Slice: its track, start and end in picoseconds, name and details.
 type Slice = (String, u64, u64, String, Vec<(String, Detail)>);
 
 /// Returns a trace of slices. Tracks are in the order of their names; slices that overlap get lanes of their own.

@@ -1,7 +1,7 @@
-//! Measurements of collectives over sizes and algorithms, as by nccl-tests, with the bound of the fabric.
+//! Measurements of collectives over sizes and algorithms, as in nccl-tests, with the bound of the fabric.
 //!
-//! A size is the larger of a rank's input and output. Each row is a single collective on a fresh machine; its
-//! time is that from the start of the first PE to the end of the last.
+//! A size is the larger of a rank's input and output. Each row is a single collective on a fresh machine. Its time runs
+//! from the start of the first PE to the end of the last.
 
 mod chart;
 mod explain;
@@ -29,20 +29,20 @@ pub use explain::Explained;
 pub use page::page;
 pub use sizes::{BadSizes, Sizes};
 
-/// Limit on the channels of an algorithm; beyond it, the algorithm is measured only if named, because it takes
-/// minutes.
+/// Maximum number of channels of an algorithm; an algorithm with more is measured only if named,
+/// because it takes minutes.
 const MOST_CHANNELS: usize = 20_000;
 
 /// Parameters of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepConfig {
-    /// The simulated machine.
+    /// Simulated machine.
     pub topology: Topology,
     /// Groups and their algorithms.
     pub ccl: CclConfig,
     /// Selection of the algorithms.
     pub which: Which,
-    /// The operation to measure.
+    /// Operation to measure.
     pub operation: Operation,
     /// Element type of the tensors.
     pub dtype: DType,
@@ -50,22 +50,22 @@ pub struct SweepConfig {
     pub sizes: Vec<u64>,
     /// Largest size, in bytes, for which results are computed and checked.
     pub check_up_to: u64,
-    /// Whether results are also checked with message slots in every kind of memory, beside other traffic.
+    /// Whether results are also checked with message slots in every kind of memory, concurrently with other traffic.
     pub every_memory: bool,
 }
 
 /// Selection of the algorithms to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All that are enabled and support the operation.
+    /// All algorithms that are enabled and support the operation.
     All,
-    /// For each size the fastest, or the one that the file forces.
+    /// For each size, the fastest algorithm, or the algorithm that the file forces.
     Auto,
-    /// The algorithm of this name.
+    /// Algorithm with this name.
     Named(String),
 }
 
-/// Largest size in bytes whose results are checked if nothing else is said.
+/// Default for the largest size whose results are checked, in bytes.
 pub const CHECKED: u64 = 64 << 10;
 
 impl From<&str> for Which {
@@ -81,37 +81,37 @@ impl From<&str> for Which {
 /// Report of `cubeyard ccl`: results of a sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// The measured operation.
+    /// Measured operation.
     pub operation: Operation,
     /// Element type of the tensors.
     pub dtype: DType,
-    /// The kind of unit that is a rank.
+    /// Kind of unit that forms a rank.
     pub ranks: Ranks,
-    /// The ranks and their PEs, for the first algorithm.
+    /// Ranks and their PEs, for the first algorithm.
     pub map: RankMap,
-    /// The bound of the fabric; `None` for a single rank.
+    /// Bound of the fabric; `None` for a single rank.
     pub bound: Option<Bound>,
-    /// A row for each size and algorithm.
+    /// Measurements, one row for each size and algorithm.
     pub rows: Vec<Row>,
-    /// Algorithms that were left out, with the reason.
+    /// Algorithms that were omitted, with the reason.
     pub refused: Refused,
 }
 
-/// Names of algorithms that were left out, with the reason.
+/// Names of omitted algorithms, with the reason.
 pub type Refused = Vec<(String, String)>;
 
-/// The measurement of one size and algorithm.
+/// Measurement of one size and algorithm.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Size in bytes, rounded up to a whole number of elements for each PE.
+    /// Size in bytes, rounded up to a whole number of elements per PE.
     pub bytes: u64,
     /// Size in elements.
     pub count: u64,
     /// Name of the algorithm.
     pub algorithm: String,
-    /// Figures, or the reason why it could not be measured.
+    /// Figures, or the reason for which the row could not be measured.
     pub figures: Result<Figures, String>,
-    /// Critical path and utilisation, if they were asked for.
+    /// Critical path and utilisation, if they were requested.
     pub explained: Option<Explained>,
 }
 
@@ -124,11 +124,11 @@ pub struct Figures {
     pub host: Span,
     /// Algorithm bandwidth: size over time, in bytes per second.
     pub algorithm_bandwidth: f64,
-    /// Bus bandwidth, that of the busiest wire independent of the number of ranks, in bytes per second.
+    /// Bus bandwidth in bytes per second: the bandwidth of the busiest wire, independent of the number of ranks.
     pub bus_bandwidth: f64,
     /// Bus bandwidth as a fraction of the bound; `None` for a single rank.
     pub share: Option<f64>,
-    /// Estimate of the cost model.
+    /// Time estimated by the cost model.
     pub estimate: Option<Span>,
     /// Outcome of the check, if results were computed.
     pub check: Option<ResultCheck>,
@@ -139,14 +139,15 @@ pub struct Figures {
 pub struct ResultCheck {
     /// Number of wrong results.
     pub wrong: u64,
-    /// Number of results that should be the same on all ranks, and have other bits on some.
+    /// Number of results that should be equal on all ranks, but have different bits on some.
     pub differing: u64,
-    /// Number of memories in which message slots were, beside other traffic, when results were checked once more.
+    /// Number of kinds of memory in which message slots were placed for repeated checks,
+    /// concurrently with other traffic.
     pub memories: u32,
 }
 
 impl ResultCheck {
-    /// Adds a check in another memory, if there was one.
+    /// Adds the result of a check with another memory, if there was one.
     fn add(&mut self, other: Option<Self>) {
         let Some(other) = other else { return };
         self.wrong += other.wrong;
@@ -154,27 +155,27 @@ impl ResultCheck {
         self.memories += 1;
     }
 
-    /// Returns whether all results are right, and the same on all ranks.
+    /// Returns whether all results are correct, and equal on all ranks.
     pub fn is_right(self) -> bool {
         self.wrong == 0 && self.differing == 0
     }
 }
 
-/// A range of sizes for which one algorithm is the fastest.
+/// Range of sizes for which one algorithm is the fastest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Winner {
     /// Name of the algorithm.
     pub algorithm: String,
-    /// The first size, in bytes.
+    /// First size, in bytes.
     #[serde(rename = "from_bytes")]
     pub from: u64,
-    /// The last size, in bytes.
+    /// Last size, in bytes.
     #[serde(rename = "to_bytes")]
     pub to: u64,
 }
 
 impl SweepConfig {
-    /// Returns the minimum of host memory for the largest size; sizes are measured one after the other.
+    /// Returns the minimum host memory for the largest size; sizes are measured one after the other.
     pub fn needs(&self) -> Result<Needs, DistError> {
         let map = RankMap::new(&self.topology, &self.ccl.defaults)?;
         let size = self.sizes.iter().copied().max().unwrap_or(0);
@@ -184,7 +185,7 @@ impl SweepConfig {
         let pes = (map.world().ranks * map.positions()) as u64;
         let PeElements { input, output, .. } =
             PeElements::new(self.operation, self.dtype, &map, size);
-        // Each piece of a PE's input or output is moved twice, into its TCM and out of it.
+        // Each piece of a PE's input or output is moved twice: into the TCM and out of it.
         let pieces = (input.min(output) * self.dtype.size()).div_ceil(slot);
         let held = checked.map_or(Needs::default(), |size| {
             let PeElements { input, output, .. } =
@@ -201,8 +202,8 @@ impl Sweep {
         Self::watched(config, false, &mut |_| ())
     }
 
-    /// Measures all sizes and algorithms, and calls `told` with each row as it comes; rows have their critical path if
-    /// `explains`, for which every operation is kept while its row is measured.
+    /// Measures all sizes and algorithms, and calls `told` with each row as soon as it is measured. If `explains` is
+    /// set, rows have their critical path; every operation of a row is kept while the row is measured.
     pub fn watched(
         config: &SweepConfig,
         explains: bool,
@@ -243,7 +244,7 @@ impl Sweep {
         winners
     }
 
-    /// Returns whether all checked results are right, and the same on all ranks.
+    /// Returns whether all checked results are correct, and equal on all ranks.
     pub fn is_right(&self) -> bool {
         let figures = self.rows.iter().filter_map(|row| row.figures.as_ref().ok());
         figures.filter_map(|figures| figures.check).all(ResultCheck::is_right)
@@ -255,7 +256,7 @@ impl Sweep {
     }
 }
 
-/// Returns the algorithms that are measured at every size, and those left out.
+/// Returns the algorithms that are measured at every size, and the omitted ones.
 fn measured(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistError> {
     let (mut algorithms, mut refused) = (Vec::new(), Vec::new());
     let all = match &config.which {
@@ -281,7 +282,7 @@ fn measured(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistEr
     Ok((algorithms, refused))
 }
 
-/// Returns the reason not to measure an algorithm that was not named: too many channels.
+/// Returns the reason for omitting an algorithm that was not named: too many channels.
 fn crowded(config: &SweepConfig, algorithm: &Resolved) -> Result<Option<String>, DistError> {
     let channels = algorithm.channels(&config.topology)?;
     let why = || format!("it needs {channels} channels; it is run if asked for by name");
@@ -303,6 +304,6 @@ fn chosen(
 fn bound_of(config: &SweepConfig, map: &RankMap) -> Option<Bound> {
     let (topology, world) = (&config.topology, map.world());
     let members: Vec<_> = (0..world.ranks).map(|rank| map.engines(topology, rank)).collect();
-    // All PEs hold equally much in a sweep.
+    // All PEs hold equal amounts in a sweep.
     bound(topology, &members, world, config.operation, Spread::Even)
 }

@@ -8,7 +8,7 @@ pub struct Grid<V> {
     axes: Vec<(String, Vec<V>)>,
 }
 
-/// The error of lists that make no grid. The caller can name other keys or values.
+/// Error of lists that form no grid. The caller can name other keys or values.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GridError {
     /// There is no key.
@@ -26,7 +26,7 @@ pub enum GridError {
 }
 
 impl<V> Grid<V> {
-    /// Makes a grid of the values of each key.
+    /// Creates a grid from the values of each key.
     pub fn new(axes: Vec<(String, Vec<V>)>) -> Result<Self, GridError> {
         for (place, (key, values)) in axes.iter().enumerate() {
             if values.is_empty() {
@@ -65,7 +65,7 @@ impl<V> Grid<V> {
         (0..self.len()).map(|place| self.point(place))
     }
 
-    /// Returns the keys with the values of the point at `place`, which is below [`len`](Self::len).
+    /// Returns the keys with the values of the point at index `place`, which must be below [`len`](Self::len).
     pub fn point(&self, mut place: usize) -> Vec<(&str, &V)> {
         let mut point = Vec::new();
         for (key, values) in self.axes.iter().rev() {

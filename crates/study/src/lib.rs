@@ -1,10 +1,10 @@
 //! Studies: a grid of inputs, a record of each point, and the file that keeps the records.
 //!
-//! A [`Grid`] is the product of lists of values by key. Its points are run by whatever the caller has: the threads of
-//! [`on_threads`], or processes and clusters of another language. [`Records`] keeps a
+//! A [`Grid`] is the product of lists of values by key. The caller decides how its points are run: on the threads of
+//! [`on_threads`], or in processes and clusters of another language. [`Records`] keeps a
 //! [`Record`](cubeyard_bench::record::Record) of each point, by the [key](cubeyard_bench::record::Record::key) of its
-//! inputs, and writes it to a file at once, so that a study that was interrupted goes on where it was. A
-//! [`SweepFile`] names all of this in YAML. [`collectives`] measures collectives over sizes and algorithms.
+//! inputs. It writes each record to a file at once, so that an interrupted study can be resumed. A [`SweepFile`]
+//! specifies all of this in YAML. [`collectives`] measures collectives over sizes and algorithms.
 //!
 //! ```
 //! use cubeyard_bench::record::Record;

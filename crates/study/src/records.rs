@@ -1,4 +1,4 @@
-//! Records by key, and the file to which they are written as they come.
+//! Records by key, and the file to which each is appended as soon as it is added.
 
 mod file;
 
@@ -11,31 +11,32 @@ use thiserror::Error;
 
 use file::RecordFile;
 
-/// Beginning of every record.
+/// First bytes of every record.
 const BEGINNING: &[u8] = b"{\"format\":";
 
 /// Records by the [key](Record::key) of their inputs.
 ///
-/// With a file, each record is appended at once, and the file is held until this is dropped: a second writer is
-/// refused. A writer that is killed leaves whole records and at most one torn line, which the next one cuts off.
+/// With a file, each record is appended at once, and the file is locked until this value is dropped: a second
+/// writer is refused. A writer that is killed leaves whole records and at most one incomplete line, which the
+/// next writer cuts off.
 #[derive(Debug)]
 pub struct Records {
     file: Option<RecordFile>,
     found: BTreeMap<String, Found>,
-    /// Number of records that were read or added.
+    /// Number of records read or added.
     count: usize,
 }
 
-/// A record as it is written, without the end of the line.
+/// Record as written, without the newline.
 #[derive(Debug)]
 struct Found {
     line: String,
     is_failed: bool,
-    /// Place in the order in which records came.
+    /// Position in the order in which records were read or added.
     place: usize,
 }
 
-/// The error of a file of records.
+/// Error of a file of records.
 #[derive(Debug, Error)]
 pub enum RecordsError {
     /// The file cannot be opened, read or replaced; name another one.
@@ -46,7 +47,7 @@ pub enum RecordsError {
         /// Error of the system.
         error: io::Error,
     },
-    /// A record cannot be appended, as on a full disk; the records before it are kept.
+    /// A record cannot be appended, for example because the disk is full; earlier records are kept.
     #[error("{}: {}; earlier records are kept, and the same call goes on when there is room", .path.display(), reason(.error))]
     Append {
         /// Path of the file.
@@ -57,38 +58,40 @@ pub enum RecordsError {
     /// The path names a device, a pipe or a folder; name another file.
     #[error("{}: expected a plain file, which can be read again", .0.display())]
     NotPlain(PathBuf),
-    /// Another process writes the file, or another place of this one; wait for its end, or name another file.
+    /// The file is being written by another process, or elsewhere in this process; wait for that to end,
+    /// or name another file.
     #[error("{}: another sweep is writing this file", .0.display())]
     Busy(PathBuf),
-    /// A line is no record of this version. The file is as it was; name another one, or make all records again.
+    /// A line is not a record of this version. The file is unchanged; name another one, or create all records again.
     #[error("{}:{number}: {error}", .path.display())]
     Line {
         /// Path of the file.
         path: PathBuf,
-        /// Number of the line, from 1 on.
+        /// Line number, from 1.
         number: usize,
         /// Error of the record.
         error: RecordError,
     },
-    /// The last line is no beginning of a record. The file is as it was; name another one, or make all records again.
+    /// The last line is not the beginning of a record. The file is unchanged; name another one, or
+    /// create all records again.
     #[error("{}:{number}: not a record", .path.display())]
     Torn {
         /// Path of the file.
         path: PathBuf,
-        /// Number of the line, from 1 on.
+        /// Line number, from 1.
         number: usize,
     },
 }
 
-/// Returns the text of an error of the system without its number.
+/// Returns the text of a system error without its number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 impl Records {
-    /// Opens a file, and makes it if there is none; with `None`, records are only held in memory. Records that the file
-    /// has are kept if `resume`, and removed otherwise.
+    /// Opens a file, and creates it if it does not exist; with `None`, records are kept only in memory. Existing
+    /// records of the file are kept if `resume` is set, and removed otherwise.
     pub fn open(path: Option<&Path>, resume: bool) -> Result<Self, RecordsError> {
         let file = path.map(RecordFile::open).transpose()?;
         let mut records = Self { file, found: BTreeMap::new(), count: 0 };
@@ -104,7 +107,7 @@ impl Records {
         self.file.as_mut().map_or(Ok(()), |file| file.cut(0))
     }
 
-    /// Reads the file. The last line counts only if it is complete, and is cut off otherwise.
+    /// Reads the file. An incomplete last line is ignored and cut off.
     fn read(&mut self) -> Result<(), RecordsError> {
         let Some(mut file) = self.file.take() else { return Ok(()) };
         let contents = file.contents()?;
@@ -137,24 +140,24 @@ impl Records {
         line
     }
 
-    /// Returns whether there is a record of this key without an error.
+    /// Returns whether there is a record with this key that has no error.
     pub fn has(&self, key: &str) -> bool {
         self.found.get(key).is_some_and(|found| !found.is_failed)
     }
 
-    /// Returns the record of a key as it is written, without the end of the line.
+    /// Returns the record with this key as written, without the newline.
     pub fn line(&self, key: &str) -> Option<&str> {
         self.found.get(key).map(|found| found.line.as_str())
     }
 
-    /// Adds a record, in place of one with the same key, and appends it to the file: all of it or nothing.
+    /// Adds a record, replacing one with the same key, and appends it to the file: completely or not at all.
     pub fn add(&mut self, record: &Record) -> Result<(), RecordsError> {
         let line = self.keep(record) + "\n";
         self.file.as_mut().map_or(Ok(()), |file| file.append(line.as_bytes()))
     }
 
-    /// Writes the file again: records of these keys in their order, then the others in the order in which they came. If
-    /// this fails, the file is as it was.
+    /// Rewrites the file: records with the given keys in their order, then the others in the order in which they were
+    /// added. If this fails, the file is unchanged.
     pub fn sort(&mut self, keys: &[String]) -> Result<(), RecordsError> {
         let Some(file) = &mut self.file else { return Ok(()) };
         let ours: BTreeSet<&String> = keys.iter().collect();

@@ -4,7 +4,7 @@ use cubeyard_yaml::{Document, Field, InputError};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// A sweep as its file gives it. Keys that are not given are left out when it is serialized.
+/// Sweep as specified by its file. Missing keys are omitted when it is serialized.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SweepFile {
     /// Name of a bench, or `FILE.py::NAME`.
@@ -14,7 +14,7 @@ pub struct SweepFile {
     /// File of records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
-    /// File of the machine.
+    /// Topology file of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<String>,
     /// SIPs to use.
@@ -32,14 +32,14 @@ pub struct SweepFile {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SweepGrid {
-    /// Values by key, in the order of the file, of which every combination is run.
+    /// Values by key, in file order; every combination is run.
     Product(Vec<(String, Vec<Value>)>),
-    /// Configurations one by one.
+    /// Configurations listed individually.
     Listed(Vec<Map<String, Value>>),
 }
 
 impl SweepFile {
-    /// Reads the text of a file; errors call it `name`.
+    /// Parses the text of a file; `name` is its name in error messages.
     pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
         let document = Document::overlaid("a sweep", "{}", name, text)?;
         let mut map = document.root().map()?;
@@ -58,7 +58,7 @@ impl SweepFile {
 }
 
 impl SweepGrid {
-    /// Reads a map of lists, whose product is meant, or a list of maps.
+    /// Reads a map of lists, which stands for their product, or a list of maps.
     fn read(field: &Field<'_>) -> Result<Self, InputError> {
         if let Ok(mut map) = field.map() {
             let mut axes = Vec::new();

@@ -1,16 +1,16 @@
-//! Points of a study on threads of this process.
+//! Runs the points of a study on threads of this process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Stack of a thread, in bytes; as large as that of a main thread.
+/// Stack size of a thread, in bytes; the same as for a main thread.
 const STACK: usize = 8 << 20;
 
-/// Runs `work` on every item, each thread the next one that is left, and returns the results in the order of the items.
-/// `each` is called with the place and the result of an item as it ends.
+/// Runs `work` on every item and returns the results in the order of the items; each thread takes the next remaining
+/// item. `each` is called with the index and the result of an item when the item ends.
 ///
-/// Items of threads that the host refuses to start are run by the others, or by the caller's own.
+/// If the host refuses to start threads, their items are run by the other threads, or by the caller's thread.
 pub fn on_threads<T: Sync, R: Send>(
     items: &[T],
     threads: usize,
@@ -37,7 +37,7 @@ pub fn on_threads<T: Sync, R: Send>(
         drop(send);
         receive.into_iter().for_each(&mut keep);
     });
-    // Nothing is left, unless no thread could be started.
+    // No items remain, unless no thread could be started.
     std::iter::from_fn(take).for_each(keep);
     results.into_iter().map(|it| it.expect("every item was taken once")).collect()
 }

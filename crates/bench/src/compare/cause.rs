@@ -1,19 +1,19 @@
-//! The cause of a difference in time, as sentences.
+//! Cause of a difference in time, as sentences.
 
 use cubeyard_sim::Span;
 use cubeyard_units::text::{significant, span, whole_percent};
 
 use super::{Pair, RowComparison};
 
-/// Fraction of a difference that the named parts of the critical path account for, if three are enough.
+/// Fraction of a difference that the named parts of the critical path explain, if [`NAMED`] parts are enough.
 const EXPLAINED: f64 = 0.8;
-/// Largest number of parts that are named.
+/// Maximum number of named parts.
 const NAMED: usize = 3;
-/// Fraction of a difference from which on parts that changed the other way are named.
+/// Minimum fraction of a difference for which parts that changed in the opposite direction are named.
 const AGAINST: f64 = 0.1;
-/// Ratio of two times from which on it is given as a factor, and below in percent.
+/// Ratio of two times from which it is given as a factor; smaller ratios are given in percent.
 const SMALL: f64 = 1.1;
-/// Difference in nanoseconds below which two times are equal: they are whole picoseconds.
+/// Difference in nanoseconds below which two times are equal: times are whole picoseconds.
 const EQUAL: f64 = 0.0005;
 
 impl RowComparison {
@@ -47,7 +47,7 @@ impl RowComparison {
         format!("B takes {} {more} than A{factor}.", time((b - a).abs()))
     }
 
-    /// Names the parts of the critical path that account for a change.
+    /// Names the parts of the critical path that explain a change.
     fn parts(&self, change: f64) -> String {
         if self.path_ns.is_empty() || !self.adds_up() {
             return String::new();
@@ -83,7 +83,7 @@ impl RowComparison {
         }
     }
 
-    /// Returns whether the parts are known for both, and add up to their times.
+    /// Returns whether the parts are known for both records, and add up to the times.
     fn adds_up(&self) -> bool {
         (0..2).all(|side| {
             let sum: f64 = self.path_ns.iter().filter_map(|part| part.values[side]).sum();
@@ -91,7 +91,7 @@ impl RowComparison {
         })
     }
 
-    /// Returns the parts that changed in a direction, the largest change first.
+    /// Returns the parts that changed in the given direction, largest change first.
     fn sorted(&self, direction: f64) -> Vec<(&str, f64)> {
         let size = |part: &Pair| part.change() * direction;
         let parts = self.path_ns.iter().filter(|part| size(part) >= EQUAL);
@@ -100,7 +100,7 @@ impl RowComparison {
         parts
     }
 
-    /// Compares the largest bound of each with its time.
+    /// Compares the largest bound of each record with its time.
     fn bounds(&self, a: f64, b: f64) -> String {
         let largest = |side: usize| {
             let bounds =
@@ -132,7 +132,7 @@ impl RowComparison {
     }
 }
 
-/// Returns the first parts that together account for most of a change.
+/// Returns the first parts that together explain most of a change.
 fn named<'a>(parts: &[(&'a str, f64)], change: f64) -> Vec<(&'a str, f64)> {
     let (mut named, mut sum) = (Vec::new(), 0.0);
     for &(part, size) in parts.iter().take(NAMED) {

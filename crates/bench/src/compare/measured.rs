@@ -1,4 +1,4 @@
-//! Times in the figures of a record.
+//! Measured times in the figures of a record.
 
 use serde_json::{Map, Value, json};
 
@@ -7,25 +7,25 @@ use crate::record::Record;
 /// Name of the figure that lists measured times, if there are several.
 const ROWS: &str = "rows";
 
-/// A measured time with the parts of its critical path, utilisation and bounds.
+/// Measured time with the parts of its critical path, utilisation and bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Name of the measured thing, such as `kernel` or `ring 4 KiB`; unique in a record.
+    /// Name of the measured quantity, such as `kernel` or `ring 4 KiB`; unique in a record.
     pub name: String,
     /// Time in nanoseconds.
     pub time_ns: f64,
-    /// Parts of the critical path in nanoseconds, which add up to the time; none if unknown.
+    /// Parts of the critical path in nanoseconds, which add up to the time; empty if unknown.
     pub path_ns: Vec<(String, f64)>,
     /// Mean utilisation of each kind of unit, from 0 to 1.
     pub utilisation: Vec<(String, f64)>,
     /// Minimum time that each resource allows, in nanoseconds.
     pub bounds_ns: Vec<(String, f64)>,
-    /// Limiting factor, as it follows "limited by".
+    /// Limiting factor, worded to follow "limited by".
     pub limited_by: Option<String>,
 }
 
 impl Measured {
-    /// Returns the times of a record: that of the kernel of a run, or those that its command listed.
+    /// Returns the times of a record: the kernel time of a run, or the times that its command listed.
     pub fn all(record: &Record) -> Vec<Self> {
         let Some(figures) = &record.figures else { return Vec::new() };
         match figures.get(ROWS).and_then(Value::as_array) {
@@ -42,7 +42,7 @@ impl Measured {
         Map::from_iter([(ROWS.to_owned(), json!(rows))])
     }
 
-    /// Returns the largest of its bounds.
+    /// Returns the largest bound.
     pub fn bound(&self) -> Option<&(String, f64)> {
         self.bounds_ns.iter().rev().max_by(|(_, one), (_, other)| one.total_cmp(other))
     }

@@ -14,7 +14,7 @@ use crate::report::{Lane, Slice};
 const PES: usize = 8;
 
 impl RunLog {
-    /// Returns the lanes of the PE that ended last, of the first, and of some between.
+    /// Returns the lanes of the PE that ended last, of the first PE, and of some PEs in between.
     pub(in super::super) fn lanes(&self) -> Vec<Lane> {
         let shown = self.shown();
         let mut slices: BTreeMap<(PeRef, OpUnit), Vec<Slice>> = BTreeMap::new();

@@ -32,7 +32,7 @@ impl RunLog {
         timeline
     }
 
-    /// Returns the numbers of the launches from 1 on, and their names, starts and ends.
+    /// Returns the launches, numbered from 1, and their names, starts and ends.
     #[expect(clippy::type_complexity, reason = "a pair of lists")]
     fn launches(&self) -> (BTreeMap<RequestId, u32>, Vec<(String, Span, Span)>) {
         let all = || self.phases.iter().flat_map(|phase| &phase.launches);

@@ -1,4 +1,4 @@
-//! A run as a Perfetto trace: a track for each unit of each PE, with the host's launches above them.
+//! Perfetto trace of a run: a track for each unit of each PE, with the host's launches above them.
 //!
 //! A slice of a unit has the command's name, and as arguments the part, the line of the kernel, the bytes and
 //! the command's number. Arrows follow the critical path of each phase, starting at the host's launches.
@@ -50,7 +50,7 @@ impl RunLog {
         units
     }
 
-    /// Returns the operations of critical paths with their phase, counted from 1.
+    /// Returns the operations on critical paths with their phase, counted from 1.
     fn critical(&self) -> BTreeMap<u32, u64> {
         let phases = (1..).zip(&self.phases);
         let records = phases.flat_map(|(number, phase)| {
@@ -100,7 +100,7 @@ impl RunLog {
     }
 }
 
-/// Returns the track of a PE, below those of its SIP and cube.
+/// Returns the track of a PE, below the tracks of its SIP and cube.
 fn group<W: Write>(
     name: &str,
     groups: &mut BTreeMap<String, TrackId>,

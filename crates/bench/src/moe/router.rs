@@ -1,4 +1,4 @@
-//! A synthetic router: the experts that tokens prefer.
+//! Synthetic router: the experts that tokens prefer.
 
 use cubeyard_runtime::uniform;
 

@@ -10,16 +10,16 @@ use cubeyard_units::text::{TimeUnit, count, percent, percent_column, span};
 /// Number of steps in the table.
 const STEPS: usize = 12;
 const HEIGHT: f64 = 40.0;
-/// Minimum width of a part that has a label.
+/// Minimum width of a part that gets a label, in units of the picture.
 const ROOM: f64 = 64.0;
 
-/// Draws the bar with its legend and the table; empty if the path is unknown.
+/// Draws the bar with its legend, and the table; empty if the path is unknown.
 pub(super) fn breakdown(report: &RunReport) -> String {
     let parts = parts(report);
     bar(&parts) + &steps(report)
 }
 
-/// Returns the kinds that took any time, each once, longest first, with their fractions of the whole.
+/// Returns the kinds with non-zero time, longest first, with their fractions of the total.
 fn parts(report: &RunReport) -> Vec<(SliceKind, Span, f64)> {
     let of = |kind| {
         let same = report.breakdown.iter().filter(|(other, _)| *other == kind);

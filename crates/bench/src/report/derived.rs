@@ -1,4 +1,4 @@
-//! Figures derived from those of a report.
+//! Figures derived from the fields of a report.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use super::{AccessTime, Bound, Check, RunReport, SliceKind, Step, Traffic, UnitU
 use cubeyard_units::text::{percent, span};
 
 impl RunReport {
-    /// Returns the tightest bound: the resource with the greatest minimum time.
+    /// Returns the tightest bound: the resource with the largest minimum time.
     pub fn bound(&self) -> Option<&Bound> {
-        // The first of equals: `max_by_key` would take the last.
+        // The first of several equal bounds: `max_by_key` alone would return the last.
         self.bounds.iter().rev().max_by_key(|bound| bound.span)
     }
 
@@ -48,7 +48,7 @@ impl RunReport {
         (ridge.is_finite() && ridge > 0.0).then_some(ridge)
     }
 
-    /// Returns the unit with the greatest mean utilisation.
+    /// Returns the unit with the highest mean utilisation.
     pub fn busiest_unit(&self) -> Option<&UnitUse> {
         let known = self.units.iter().rev().filter(|unit| unit.mean.is_finite());
         known.max_by(|left, right| left.mean.total_cmp(&right.mean))
@@ -97,7 +97,7 @@ impl Traffic {
 }
 
 impl Step {
-    /// Returns the reason for its start time, and the composition of an access.
+    /// Returns the reason for the step's start time, and the composition of an access.
     pub fn remark(&self) -> String {
         match &self.access {
             Some(access) => format!("{}; {access}", self.why),
@@ -105,7 +105,7 @@ impl Step {
         }
     }
 
-    /// Returns its duration.
+    /// Returns the duration of the step.
     pub fn span(&self) -> Span {
         self.end.saturating_sub(self.start)
     }
@@ -148,7 +148,7 @@ impl SliceKind {
         Self::Wait,
     ];
 
-    /// Returns its name for display.
+    /// Returns the display name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "PE_CPU",

@@ -1,10 +1,10 @@
-//! Elements that the pictures of a page share.
+//! Markup shared by the pictures of a page.
 
 use cubeyard_draw::xml::escape;
 
 use super::SliceKind;
 
-/// Width of a picture in its own units.
+/// Width of a picture, in SVG units.
 pub(super) const WIDTH: f64 = 1080.0;
 
 /// Wraps a picture in SVG with an accessible title.
@@ -15,7 +15,7 @@ pub(super) fn picture(class: &str, title: &str, height: f64, body: &str) -> Stri
     )
 }
 
-/// Makes a cell with a bar from 0 to 1: a pale one behind a solid one.
+/// Creates a table cell with two bars from 0 to 1: a pale one behind a solid one.
 pub(super) fn bar(kind: &str, behind: f64, before: f64) -> String {
     let width = |share: f64| if share > 0.0 { share.min(1.0) * 100.0 } else { 0.0 };
     format!(

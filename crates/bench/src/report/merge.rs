@@ -1,4 +1,4 @@
-//! Merging of slices into visible blocks: short neighbours are merged, and no block covers another.
+//! Merging of slices into visible blocks: short adjacent slices are merged, and blocks do not overlap.
 
 use super::{Slice, SliceKind};
 
@@ -8,13 +8,13 @@ pub(super) struct Block<'a> {
     /// Covered range of the lane, in picoseconds.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Time that units worked in it, in picoseconds.
+    /// Busy time of units within the block, in picoseconds.
     pub(super) busy: u64,
-    /// Number of slices that it stands for.
+    /// Number of slices that the block represents.
     pub(super) count: usize,
-    /// The kind that took most of its time.
+    /// Kind with the largest share of the block's time.
     pub(super) kind: SliceKind,
-    /// The first of its slices.
+    /// First slice of the block.
     pub(super) first: &'a Slice,
 }
 
@@ -33,10 +33,10 @@ pub(super) fn sorted(slices: &[Slice]) -> Vec<&Slice> {
     slices
 }
 
-/// Merges the slices of all lanes into at most about `most` blocks: as fine as that allows, but slices shorter
-/// than `least` are always merged, because they would be too narrow to draw.
+/// Merges the slices of all lanes into at most about `most` blocks. Blocks are as fine as that allows, but slices
+/// shorter than `least` are always merged, because they would be too narrow to draw.
 ///
-/// If there are no more slices than that, each that is not too short is a block of its own.
+/// If there are no more than `most` slices, each slice that is long enough becomes a separate block.
 pub(super) fn fit<'a>(
     lanes: &[&[&'a Slice]],
     end: u64,
@@ -58,17 +58,17 @@ pub(super) fn fit<'a>(
     found
 }
 
-/// Returns a first estimate of the cell length, on the short side: half of what one block per cell would need
-/// in the crowded lanes.
+/// Returns a first estimate of the cell length, on the short side: half of the length that gives one block per cell in
+/// the crowded lanes.
 fn first_cell(lanes: &[&[&Slice]], end: u64, most: usize) -> u64 {
     let fair = most / lanes.len().max(1);
     let crowded = lanes.iter().filter(|lane| lane.len() > fair).count();
     (end / 2 / (most / crowded.max(1)).max(1) as u64).max(1)
 }
 
-/// Merges one lane, whose slices are in order of time. A slice shorter than `cell` joins its predecessors as
-/// long as they stay within a cell. Time that an earlier slice covers is not covered again, so there are at
-/// most about three blocks per cell.
+/// Merges one lane, whose slices are in order of time. A slice shorter than `cell` joins its predecessors as long as
+/// they stay within a cell. Time covered by an earlier slice is not covered again, so there are at most about three
+/// blocks per cell.
 fn merge<'a>(slices: &[&'a Slice], cell: u64) -> Vec<Block<'a>> {
     let mut merging = Merging { cell, blocks: Vec::new(), open: None, reached: 0 };
     slices.iter().for_each(|slice| merging.add(slice));
@@ -79,7 +79,7 @@ fn merge<'a>(slices: &[&'a Slice], cell: u64) -> Vec<Block<'a>> {
 struct Merging<'a> {
     cell: u64,
     blocks: Vec<Block<'a>>,
-    /// The growing block, with the time of each kind in it.
+    /// Block being extended, with the time of each kind in it.
     open: Option<(Block<'a>, [u64; SliceKind::ALL.len()])>,
     /// End of the covered range.
     reached: u64,
@@ -103,7 +103,7 @@ impl<'a> Merging<'a> {
         }
     }
 
-    /// Counts a slice that is hidden behind earlier ones.
+    /// Counts a slice that earlier slices cover.
     fn count_hidden(&mut self) {
         let open = self.open.as_mut().map(|(block, _)| block);
         if let Some(block) = open.or(self.blocks.last_mut()) {

@@ -1,7 +1,7 @@
 //! Every operation of a run, for the timeline of its page.
 //!
-//! The page holds them packed: lines of text for lanes, launches and names, and whole numbers of seven bits in a byte
-//! (LEB128) for the operations, column by column, because like numbers compress well together.
+//! The page holds them in packed form: lines of text for lanes, launches and names, and LEB128 numbers (seven bits per
+//! byte) for the operations, stored by column, because similar numbers compress well together.
 
 use std::collections::BTreeMap;
 
@@ -30,20 +30,20 @@ struct UnitLane {
     operations: Vec<Operation>,
 }
 
-/// One operation of a unit. Every instant is a span since the start of the first launch.
+/// Operation of a unit. Instants are spans since the start of the first launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
     pub(crate) start: Span,
     pub(crate) end: Span,
     pub(crate) busy: Span,
     pub(crate) kind: SliceKind,
-    /// Index of its name, of [`Timeline::name`].
+    /// Index of the operation's name, from [`Timeline::name`].
     pub(crate) name: u32,
-    /// Number of its launch from 1 on; 0 if it has none.
+    /// Number of the operation's launch, from 1; 0 if it has none.
     pub(crate) launch: u32,
 }
 
-/// Names, each kept once.
+/// Distinct names, with their indices.
 #[derive(Clone, Debug, Default)]
 struct Names {
     all: Vec<String>,
@@ -76,7 +76,7 @@ impl Timeline {
         self.lanes.iter().map(|lane| lane.operations.len()).sum()
     }
 
-    /// Returns the figure of the page, with the critical path as a lane of no PE. `still` is the picture for print.
+    /// Returns the figure of the page, with the critical path as a lane outside all PEs. `still` is for print.
     pub(super) fn figure(&self, critical: &[Step], still: &str) -> String {
         let mut all = self.clone();
         let path = critical.iter().map(|step| {
@@ -128,7 +128,7 @@ impl Timeline {
         self.launches.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the columns: difference from the start before in the lane, length, idle time, kind, name, launch.
+    /// Returns the columns: difference from the previous start in the lane, length, idle time, kind, name, launch.
     fn columns(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(8 * self.operations());
         for lane in &self.lanes {
@@ -153,7 +153,7 @@ fn place(kind: SliceKind) -> u64 {
     SliceKind::ALL.iter().position(|other| *other == kind).unwrap_or_default() as u64
 }
 
-/// Joins texts to lines.
+/// Joins texts, one per line.
 fn lines(texts: &[String]) -> String {
     texts.iter().map(|text| plain(text)).collect::<Vec<_>>().join("\n")
 }

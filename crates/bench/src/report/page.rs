@@ -1,4 +1,4 @@
-//! The page: parameters, key figures, the limiting factor, and the pictures.
+//! HTML page: parameters, key figures, the limiting factor, and the pictures.
 
 use cubeyard_sim::Span;
 
@@ -14,8 +14,8 @@ use cubeyard_units::text::{TimeUnit, bytes, count, percent, quantity, significan
 
 const STYLE: &str = include_str!("page.css");
 
-/// Draws a self-contained page, readable in light and dark mode, in print and without its scripts. Its timeline is a
-/// picture of a few PEs.
+/// Draws a self-contained page, readable in light and dark mode, in print and without scripts. Its timeline shows a few
+/// PEs as a picture.
 pub fn page(report: &RunReport) -> String {
     drawn(report, &timeline(report))
 }
@@ -58,7 +58,7 @@ fn head(report: &RunReport) -> String {
     )
 }
 
-/// Wraps a text between two others; empty if the text is.
+/// Wraps a text between two others; empty if the text is empty.
 fn wrapped(before: &str, text: &str, after: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{before}{text}{after}") }
 }

@@ -1,4 +1,4 @@
-//! The roofline: the rate that the machine allows at each intensity, and the rate of this run.
+//! Roofline: the rate that the machine allows at each intensity, and the rate of this run.
 
 use super::markup::{WIDTH, picture};
 use super::{Bound, RunReport};
@@ -17,7 +17,7 @@ const PLOT: Plot = Plot {
     area: Area { x: LEFT, y: TOP, width: RIGHT - LEFT, height: BOTTOM - TOP },
     right: WIDTH - 16.0,
 };
-/// Maximum number of bounds drawn: the tightest.
+/// Maximum number of bounds drawn; the tightest are chosen.
 const MOST_BOUNDS: usize = 8;
 const RATE: &str = "FLOP/s";
 
@@ -43,7 +43,7 @@ struct Roofline<'a> {
     ridge: f64,
     peak: f64,
     bandwidth: f64,
-    /// Rates that the resources allow at this intensity, with their names, lowest first.
+    /// Rates that the resources allow at the run's intensity, with their names, lowest first.
     bounds: Vec<(f64, &'a str)>,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Roofline<'a> {
         let (peak, bandwidth) = (report.peak_rate, report.peak_bandwidth);
         let (intensity, ridge, rate) =
             (report.intensity()?, report.ridge()?, report.achieved_rate());
-        // Far from the limits of a double, so that neighbouring values can be drawn too.
+        // Far from the limits of `f64`, so that neighbouring values can also be drawn.
         let drawable = |value: f64| (1e-100..1e100).contains(&value);
         if ![peak, bandwidth, intensity, ridge, rate].into_iter().all(drawable) {
             return None;
@@ -73,7 +73,7 @@ impl<'a> Roofline<'a> {
         PLOT.axes(canvas, &across, &up, ["FLOP for each byte moved", RATE]);
     }
 
-    /// Draws the slope of the memories up to the ridge, then the peak of the engines.
+    /// Draws the memory slope up to the ridge, then the peak of the engines.
     fn roof(&self, canvas: &mut Canvas) {
         let (x, y) = self.foot();
         let (ridge, peak) = (self.x.position(self.ridge), self.y.position(self.peak));
@@ -92,7 +92,7 @@ impl<'a> Roofline<'a> {
         (self.x.position(intensity), self.y.position(self.bandwidth * intensity))
     }
 
-    /// Draws the bandwidth along the slope, away from the run's own mark.
+    /// Labels the slope with the bandwidth, away from the mark of the run.
     fn slope_name(&self, canvas: &mut Canvas, (x0, y0): (f64, f64), (x1, y1): (f64, f64)) {
         if (x1 - x0).hypot(y1 - y0) < 170.0 {
             return;
@@ -105,7 +105,7 @@ impl<'a> Roofline<'a> {
         canvas.text(0.0, -8.0, &turned, &quantity(self.bandwidth, "B/s"));
     }
 
-    /// Draws the run, and the marks of the bounds above it.
+    /// Draws the run's point, and the marks of the bounds above it.
     fn point(&self, canvas: &mut Canvas) {
         let (x, y) = (self.x.position(self.intensity), self.y.position(self.rate));
         let top = self.bounds.last().map_or(y, |(rate, _)| self.y.position(*rate)).min(y);
@@ -146,8 +146,8 @@ impl<'a> Roofline<'a> {
     }
 }
 
-/// Returns the rates that the bounds alone would allow this run, tightest first, without those far above the
-/// peak.
+/// Returns the rates that the bounds alone would allow this run, tightest first. Rates far above the peak are
+/// omitted.
 fn rates(report: &RunReport) -> Vec<(f64, &str)> {
     let rate = |bound: &Bound| report.flop as f64 / (bound.span.ps() as f64 / 1e12);
     let rates = report.bounds.iter().map(|bound| (rate(bound), bound.resource.as_str()));

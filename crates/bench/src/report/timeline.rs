@@ -1,4 +1,4 @@
-//! The timeline: the work of the units of a few PEs, with the critical path above them.
+//! Timeline: the work of the units of a few PEs, with the critical path above them.
 
 use std::fmt::Write as _;
 
@@ -30,7 +30,7 @@ const MOST_BLOCKS: usize = 10_000;
 /// Maximum number of lanes drawn.
 const MOST_LANES: usize = 256;
 
-/// A lane as drawn: the unit below the name of its PE.
+/// Lane as drawn: the unit below the name of its PE.
 struct Row<'a> {
     group: &'a str,
     unit: &'a str,
@@ -126,7 +126,7 @@ fn ticks(axis: &TimeAxis, bottom: f64) -> String {
     canvas.into_elements()
 }
 
-/// Draws the names of lanes below those of their PEs; returns also the top of each lane, and the bottom.
+/// Draws the names of lanes below the names of their PEs; also returns the top of each lane, and the bottom.
 fn names(rows: &[Row<'_>]) -> (String, Vec<f64>, f64) {
     let (mut canvas, mut places, mut y, mut place) = (Canvas::default(), Vec::new(), TOP, "");
     for &Row { group, unit, .. } in rows {
@@ -142,7 +142,7 @@ fn names(rows: &[Row<'_>]) -> (String, Vec<f64>, f64) {
     (canvas.into_elements(), places, y)
 }
 
-/// Returns the time that a pixel stands for, in picoseconds.
+/// Returns the duration of one pixel, in picoseconds.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some hundred pixels")]
 fn pixel(end: Span) -> u64 {
     end.ps() / (PLOT * NARROWEST) as u64
@@ -168,8 +168,8 @@ fn lane(y: f64, blocks: &[Block<'_>], axis: &TimeAxis) -> String {
     text + "</g>\n"
 }
 
-/// Returns offset and height of a block: the fraction of the lane's height that the unit is busy. So the area
-/// drawn is proportional to the lane's busy time.
+/// Returns the offset and height of a block. Its height relative to the lane is the unit's busy fraction, so that the
+/// drawn area is proportional to the lane's busy time.
 fn height(block: &Block<'_>, axis: &TimeAxis) -> (String, String) {
     let per_pixel = 1.0 / axis.position(1.0, PLOT);
     let height = (block.density(NARROWEST * per_pixel) * BLOCK).max(LOWEST);
@@ -195,7 +195,7 @@ fn title(block: &Block<'_>) -> String {
     format!("{number} slices, mostly {kind}: {from} to {to}, busy {}", percent(block.density(0.0)))
 }
 
-/// Draws a line at the end of the kernel, if something continues after it.
+/// Draws a line at the end of the kernel, if any slice ends after it.
 fn kernel_end(axis: &TimeAxis, kernel: Span, end: Span, height: f64) -> String {
     if kernel >= end || kernel == Span::ZERO {
         return String::new();

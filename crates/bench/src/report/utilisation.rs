@@ -1,4 +1,4 @@
-//! Utilisation of units as bars: the mean over all PEs in front of the busiest one.
+//! Utilisation of units as bars: the mean over all PEs, in front of the utilisation of the busiest PE.
 
 use super::markup::bar;
 use super::{RunReport, UnitUse};

@@ -5,7 +5,7 @@ use crate::inputs::{numbers, queries};
 use crate::reference::size;
 use cubeyard_model::{Cut, Held, Origin};
 
-/// A row-major matrix.
+/// Matrix in row-major order.
 #[derive(Clone, Debug)]
 pub(super) struct Matrix {
     pub(super) columns: usize,
@@ -33,7 +33,7 @@ impl Matrix {
     }
 }
 
-/// Value of places in caches that no token has filled: a wrong number, which would show in the result.
+/// Value of cache entries that no token has filled: a wrong number, which would show in the result.
 const UNWRITTEN: f64 = 1000.0;
 
 /// Inputs of a layer.
@@ -41,24 +41,24 @@ pub(super) struct Numbers {
     pub(super) cut: Cut,
     /// Position of the step in its sequences.
     pub(super) position: u64,
-    /// A row per token of the step.
+    /// Tokens of the step, one per row.
     pub(super) tokens: Matrix,
-    /// Weights of Q of all heads, then of K, then of V.
+    /// Weights of Q for all heads, then of K, then of V.
     pub(super) qkv: Matrix,
     pub(super) output: Matrix,
-    /// Weights of gate, up and down, of each expert.
+    /// Weights of gate, up and down, for each expert.
     pub(super) gate: Vec<Matrix>,
     pub(super) up: Vec<Matrix>,
     pub(super) down: Vec<Matrix>,
     pub(super) router: Matrix,
-    /// A row for each head, sequence and token.
+    /// Caches, with a row for each head, sequence and token.
     pub(super) keys: Matrix,
     pub(super) values: Matrix,
     /// Biases of Q, K and V, in one row.
     pub(super) bias: Matrix,
     /// Weights of the norms of heads of Q and of K.
     pub(super) head_norms: Matrix,
-    /// Weights of the norms of the results of attention and of the feed-forward part.
+    /// Weights of the norms that follow attention and the feed-forward part.
     pub(super) post_norms: Matrix,
 }
 
@@ -90,18 +90,18 @@ impl Numbers {
             head_norms: plain(Held::HeadNorms, 10),
             post_norms: plain(Held::PostNorms, 11),
         };
-        // Scores differ enough that errors of order show.
+        // Scores differ enough to reveal ordering errors.
         this.keys.values = queries(lab, this.keys.values.len() as u64, 7);
         this
     }
 
-    /// Returns the row of a token in the cache of a head.
+    /// Returns the row of a token in a head's cache.
     pub(super) fn cached(&self, head: u64, sequence: u64, token: u64) -> usize {
         let work = &self.cut.work;
         size((head * work.batch + sequence) * work.context + token)
     }
 
-    /// Returns a SIP's part of a tensor, in the order of its memory.
+    /// Returns a SIP's part of a tensor, in memory order.
     pub(super) fn held(&self, held: Held, sip: u64) -> Vec<f64> {
         let padding = if matches!(held, Held::Keys | Held::Values) { UNWRITTEN } else { 0.0 };
         let value = |origin: Option<Origin>| origin.map_or(padding, |it| self.value(held, it));
@@ -133,13 +133,13 @@ impl Numbers {
             Held::Router => self.router.at(row, column),
             Held::HeadNorms => self.head_norms.at(row, column),
             Held::PostNorms => self.post_norms.at(row, column),
-            // The step's own tokens are not in the caches yet.
+            // The tokens of the step are not in the caches yet.
             Held::Keys | Held::Values if row >= self.position => UNWRITTEN,
             Held::Keys => self.keys.at(matrix * self.cut.work.context + row, column),
             Held::Values => self.values.at(matrix * self.cut.work.context + row, column),
             Held::Angles if matrix == 0 => self.angle(self.position + row, column).cos(),
             Held::Angles => self.angle(self.position + row, column).sin(),
-            // Neither head nor embedding is run.
+            // Neither the head nor the embedding is run.
             Held::Head | Held::Table => 0.0,
         }
     }
@@ -149,14 +149,14 @@ impl Numbers {
         position as f64 * 500_000_f64.powf(-part)
     }
 
-    /// Returns a weight as it is stored: without the scale of its column, if it is quantised.
+    /// Returns a weight as stored: without the scale of its column, if it is quantised.
     fn stored(&self, matrix: &Matrix, row: u64, column: u64) -> f64 {
         let value = matrix.at(row, column);
         if self.cut.is_quantised() { value / matrix.column_scale(column) } else { value }
     }
 }
 
-/// Scales weights so that products stay about as large as their inputs. A power of 2 preserves the bits.
+/// Scales weights so that products have about the magnitude of their inputs. A power of 2 preserves the bits.
 fn weights(cut: &Cut, rows: u64, mut matrix: Matrix) -> Matrix {
     let scale = 0.5_f64.powf((rows as f64).log2() / 2.0).log2().round().exp2();
     if cut.is_quantised() {
@@ -166,7 +166,7 @@ fn weights(cut: &Cut, rows: u64, mut matrix: Matrix) -> Matrix {
     matrix
 }
 
-/// Rounds a matrix of numbers up to 1 to whole numbers up to 8, which all types of 8 bits represent, times the scales of
+/// Rounds a matrix of numbers up to 1 to whole numbers up to 8, which all 8-bit types represent, times the scales of
 /// their columns.
 fn quantised(mut matrix: Matrix, scale: f64) -> Matrix {
     matrix.scale = scale / 8.0;

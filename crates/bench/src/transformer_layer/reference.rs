@@ -59,7 +59,7 @@ fn activation(numbers: &Numbers, x: f64) -> f64 {
     }
 }
 
-/// Normalises the result of attention or of the feed-forward part, if the model does.
+/// Normalises the result of attention or of the feed-forward part, if the model has these norms.
 fn result(numbers: &Numbers, which: usize, matrix: Matrix) -> Matrix {
     if !numbers.cut.spec.family.has_post_norms {
         return matrix;
@@ -90,7 +90,7 @@ fn plus(a: &Matrix, b: &Matrix) -> Matrix {
     Matrix::new(a.columns, values)
 }
 
-/// Returns the attention of each token, with all heads in a row.
+/// Returns the attention output of each token, with all heads in a row.
 fn attend(numbers: &Numbers, qkv: &Matrix) -> Matrix {
     let (cut, spec) = (&numbers.cut, &numbers.cut.spec);
     let columns = size(spec.heads * spec.head_dim);
@@ -138,7 +138,7 @@ fn of_head(numbers: &Numbers, qkv: &Matrix, sequence: u64, head: u64, attended: 
     }
 }
 
-/// Rotates pairs of features, one from each half, by the angle of their position.
+/// Rotates pairs of features, one from each half, by the angle of the position.
 fn turned(numbers: &Numbers, position: u64, features: &[f64]) -> Vec<f64> {
     let half = features.len() / 2;
     let angle = |pair: usize| numbers.angle(position, pair as u64);

@@ -1,4 +1,4 @@
-//! Sweeps as text: a row for each size and algorithm, the bound, and the quickest algorithm by size.
+//! Text output of sweeps: a row for each size and algorithm, the bound, and the fastest algorithm for each size.
 
 use cubeyard_study::collectives::{Figures, ResultCheck, Row, Sweep, SweepConfig, Winner};
 use cubeyard_units::text::percent_column;
@@ -32,8 +32,8 @@ fn summary(sweep: &Sweep, colours: bool) -> String {
     text + &verdict(sweep, colours)
 }
 
-/// A table whose rows are printed as they come, on a terminal. Its columns are as wide as the widest cells that there
-/// can be, so far as they are known before.
+/// Table whose rows are printed to a terminal as they are measured. Each column has the width of its widest possible
+/// cell, where that is known in advance.
 #[derive(Debug)]
 pub(super) struct Stream {
     widths: Vec<usize>,
@@ -57,7 +57,7 @@ impl Stream {
     /// Prints a row, after the heading if it is the first.
     pub(super) fn row(&mut self, row: &Row) {
         if self.is_live {
-            // The terminal may be gone; the end of the command will say so.
+            // The terminal may be closed; the end of the command reports that.
             let _ = terminal::print(&self.lines(row));
         }
     }
@@ -72,7 +72,7 @@ impl Stream {
         text
     }
 
-    /// Returns what follows the rows; `None` if they have not been printed.
+    /// Returns the text below the rows; `None` if the rows have not been printed.
     pub(super) fn end(&self, sweep: &Sweep) -> Option<String> {
         let text = || {
             let failures = failures(sweep, self.colours);
@@ -139,7 +139,7 @@ fn passed(sweep: &Sweep, rows: usize) -> String {
     format!("{rows} {} passed{}{rest}", many(rows), memories(sweep))
 }
 
-/// Formats the memories of message slots with which rows were checked again.
+/// Formats the kinds of memory that held message slots when rows were checked again.
 fn memories(sweep: &Sweep) -> String {
     let checks = || sweep.rows.iter().filter_map(|row| row.figures.as_ref().ok()?.check);
     let (all, done) = (3 * checks().count(), checks().map(|check| check.memories).sum::<u32>());

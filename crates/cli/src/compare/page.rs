@@ -1,4 +1,4 @@
-//! Comparisons as a page.
+//! Comparisons as an HTML page.
 
 use cubeyard_bench::compare::{Comparison, RowComparison};
 use cubeyard_draw::svg::{Area, Canvas, END, colour};
@@ -9,13 +9,13 @@ use super::table::{
     all_times, cause, errors, figures, inputs, limits, ratio, time, unknown_inputs, warnings,
 };
 
-/// Largest number of times whose parts are drawn.
+/// Maximum number of times whose parts are drawn.
 const MOST: usize = 24;
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 40.0;
 const BAR: f64 = 34.0;
 
-/// Draws what differs in the input, all times, and the parts, utilisation and bounds of each.
+/// Draws the differences between the inputs, all times, and the parts, utilisation and bounds of each time.
 pub(super) fn render(title: &str, names: &[String; 2], comparison: &Comparison) -> String {
     let [a, b] = names;
     let changed = comparison.most_changed();

@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use crate::grid::{self, BOLD, Grid, paint, wrapped};
 
-/// Longest name, value of A and value of B of an input.
+/// Maximum width of an input's name, its value in A, and its value in B, in characters.
 const LONGEST: [usize; 3] = [28, 22, 22];
-/// Longest name of a time or a figure.
+/// Maximum width of the name of a time or a figure, in characters.
 const NAME: usize = 32;
-/// Largest number of times that are listed.
+/// Maximum number of times that are listed.
 const MOST: usize = 64;
 
 pub(super) fn render(names: &[String; 2], comparison: &Comparison, colours: bool) -> String {
@@ -37,7 +37,7 @@ pub(super) fn errors(comparison: &Comparison) -> Vec<String> {
     said("failed:", &comparison.errors)
 }
 
-/// Returns the limits of a time that are known.
+/// Returns the known limits of a time.
 pub(super) fn limits(row: &RowComparison) -> Vec<String> {
     said("is limited by", &row.limited_by)
 }
@@ -47,7 +47,7 @@ fn said(verb: &str, sides: &[Option<String>; 2]) -> Vec<String> {
     sides.filter_map(|(side, it)| Some(format!("{side} {verb} {}", it.as_ref()?))).collect()
 }
 
-/// Formats what differs in the input.
+/// Formats the differences between the inputs.
 fn given(comparison: &Comparison, colours: bool) -> String {
     match inputs(comparison) {
         Some(inputs) => inputs.shortened(&LONGEST).text(colours),
@@ -55,14 +55,14 @@ fn given(comparison: &Comparison, colours: bool) -> String {
     }
 }
 
-/// Returns what differs in the input; `None` if nothing is known to.
+/// Returns the differences between the inputs; `None` if none is known.
 pub(super) fn inputs(comparison: &Comparison) -> Option<Grid> {
     let all = comparison.inputs.iter().chain(&comparison.machine);
     let rows: Vec<_> = all.map(difference).collect();
     (!rows.is_empty()).then(|| Grid::new(&["input", "A", "B"], rows, 3))
 }
 
-/// Says that no input is known to differ.
+/// Returns the statement that no difference between the inputs is known.
 pub(super) fn unknown_inputs(comparison: &Comparison) -> &'static str {
     if comparison.other_machine {
         "the machines differ; the records do not say in which keys"
@@ -76,7 +76,7 @@ fn difference(difference: &Pair<Value>) -> Vec<String> {
     vec![difference.name.clone(), a, b]
 }
 
-/// Formats a value of an input; a list without quotes.
+/// Formats an input value; lists are formatted without quotes.
 fn value(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "–".to_owned(),
@@ -110,7 +110,7 @@ pub(super) fn all_times(comparison: &Comparison) -> Grid {
     Grid::new(&["time", "A", "B", "B / A"], rows, 1)
 }
 
-/// Formats the time of B as a multiple of that of A.
+/// Formats the ratio of B's time to A's.
 pub(super) fn ratio(row: &RowComparison) -> String {
     row.ratio().map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}"))
 }
@@ -123,13 +123,13 @@ fn details(row: &RowComparison, is_one_of_many: bool, colours: bool) -> Vec<Stri
     figures.chain([cause + &limits]).collect()
 }
 
-/// Returns the cause of a change, after its name if it is one of many.
+/// Returns the cause of a change, preceded by the name of the time if there are several.
 pub(super) fn cause(row: &RowComparison, is_one_of_many: bool) -> String {
     let cause = row.cause();
     if is_one_of_many { format!("{}, which changed most: {cause}", row.name) } else { cause }
 }
 
-/// Returns the parts of the critical path, utilisation and bounds of a time, those that there are.
+/// Returns the available tables of a time: parts of the critical path, utilisation and bounds.
 pub(super) fn figures(row: &RowComparison) -> Vec<Grid> {
     let share = |share: Option<f64>| share.map_or_else(|| "–".to_owned(), percent_column);
     let path = pairs("critical path", &row.path_ns, time, change);
@@ -178,7 +178,7 @@ fn unreachable(comparison: &Comparison) -> String {
     warnings(comparison).iter().map(|text| wrapped(text, [2, 4])).collect()
 }
 
-/// Returns the bandwidths that no traffic can reach, each after the name of its machine.
+/// Returns warnings of bandwidths that no traffic can reach, each preceded by the name of its machine.
 pub(super) fn warnings(comparison: &Comparison) -> Vec<String> {
     let sides = ["A", "B"].iter().zip(&comparison.unreachable);
     sides.flat_map(|(side, all)| all.iter().map(move |it| format!("{side}: {it}"))).collect()

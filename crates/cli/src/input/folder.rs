@@ -1,4 +1,4 @@
-//! Files of traces in a folder.
+//! Trace files in a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use anyhow::{Result, anyhow};
 
 use super::{ENDINGS, printable};
 
-/// Returns the files of a folder whose names end like those of traces, ordered by name with numbers by value, so that
-/// `rank2` comes before `rank10`.
+/// Returns the trace files of a folder, recognised by their extensions, in natural order of their names: `rank2` comes
+/// before `rank10`.
 pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let shown = printable(&folder.to_string_lossy());
     let unreadable = |error| anyhow!("{shown}: {error}\n  help: check the path");
@@ -36,7 +36,7 @@ fn is_trace(path: &Path) -> bool {
     !name.starts_with('.') && ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Returns a key for ordering names: runs of digits by their value, other text as it is.
+/// Returns a key for natural ordering: runs of digits compare by value, other text as it is.
 fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = vec![(String::new(), 0_u64)];
     let mut in_number = false;

@@ -1,9 +1,9 @@
-//! Global allocator of the process: the system's, with a count and a limit.
+//! Global allocator of the process: the system's allocator, with a count and a limit.
 //!
-//! Rust aborts a program that runs out of memory, or the system kills it. This allocator ends the process
-//! with code 3 and a message instead. It counts the bytes that the system's allocator takes for each
-//! allocation, with its header, so that many small allocations count fully. Memory besides the heap (code,
-//! stacks) is not counted: it is a few MiB.
+//! By default, a program that runs out of memory is aborted by Rust or killed by the system. This allocator ends the
+//! process with code 3 and a message instead. It counts the bytes that the system's allocator uses for each allocation,
+//! including the header, so that small allocations are counted in full. Memory outside the heap (code, stacks) is not
+//! counted: it amounts to a few MiB.
 
 #![expect(
     unsafe_code,
@@ -19,17 +19,18 @@ use cubeyard_memory::Bytes;
 
 use crate::output;
 
-/// Bytes allocated at present, but for what threads have not told yet.
+/// Bytes allocated at present by all threads, without the pending bytes of each thread.
 static LIVE: AtomicIsize = AtomicIsize::new(0);
-/// Bytes that a thread allocates or frees before it tells: threads that tell each time wait for each other.
+/// Number of pending bytes from which a thread updates [`LIVE`]: updates at every allocation would cause contention
+/// between threads.
 const UNTOLD: usize = 4 << 10;
-/// Largest number of bytes that may be allocated.
+/// Maximum number of bytes that may be allocated.
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Messages for a process that exceeds the limit, and for one that the system refuses memory.
+/// Messages for exceeding the limit, and for an allocation that the system refuses.
 static LAST_WORDS: OnceLock<(String, String)> = OnceLock::new();
 
 thread_local! {
-    /// Bytes that this thread has not told yet. They are lost when it ends.
+    /// Pending bytes of this thread, not yet added to [`LIVE`]. They are lost when the thread ends.
     static OWN: Cell<isize> = const { Cell::new(0) };
 }
 
@@ -39,7 +40,7 @@ const NO_LIMIT: &str = "error: the host has no more memory to give\n  help: redu
 #[derive(Debug)]
 pub struct Limited;
 
-/// Sets the limit, which may be exceeded already. Only the first call has an effect.
+/// Sets the limit. Usage may already exceed it. Only the first call has an effect.
 pub(super) fn set(limit: Bytes) {
     let over = format!(
         "error: this needs more than the limit of {limit} of memory (--memory)\n  help: reduce the work, or raise \
@@ -55,22 +56,22 @@ pub(super) fn set(limit: Bytes) {
     }
 }
 
-/// Returns the limit; the largest number if none was set.
+/// Returns the limit; the maximum value if no limit was set.
 pub(super) fn limit() -> Bytes {
     Bytes::new(LIMIT.load(Ordering::Relaxed) as u64)
 }
 
-// SAFETY: every call is handed on to the system's allocator as it came.
+// SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Limited {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         take(held(layout.size()));
-        // SAFETY: the caller promises what the system's allocator asks.
+        // SAFETY: the caller upholds the contract of the system's allocator.
         given(unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         take(held(layout.size()));
-        // SAFETY: the caller promises what the system's allocator asks.
+        // SAFETY: the caller upholds the contract of the system's allocator.
         given(unsafe { System.alloc_zeroed(layout) })
     }
 
@@ -92,7 +93,7 @@ unsafe impl GlobalAlloc for Limited {
     }
 }
 
-/// Returns the bytes that glibc takes for an allocation, with its header.
+/// Returns the number of bytes that glibc uses for an allocation, including the header.
 const fn held(size: usize) -> usize {
     let whole = size.saturating_add(8 + 15) & !15;
     if whole < 32 { 32 } else { whole }
@@ -106,7 +107,7 @@ fn give_back(bytes: usize) {
     count(-isize::try_from(bytes).unwrap_or(isize::MAX));
 }
 
-/// Adds to the bytes of this thread, and tells them once they are many.
+/// Adds to the pending bytes of this thread, and publishes them once they reach the threshold.
 fn count(bytes: isize) {
     let own = OWN.get().saturating_add(bytes);
     if own.unsigned_abs() < UNTOLD {
@@ -116,7 +117,7 @@ fn count(bytes: isize) {
     tell(own);
 }
 
-/// Adds to the bytes of all threads, and ends the process if they exceed the limit.
+/// Adds a thread's pending bytes to the total, and ends the process if the total exceeds the limit.
 fn tell(own: isize) {
     let live = LIVE.fetch_add(own, Ordering::Relaxed).saturating_add(own);
     if usize::try_from(live).is_ok_and(|live| live > LIMIT.load(Ordering::Relaxed)) {
@@ -131,7 +132,8 @@ fn given(memory: *mut u8) -> *mut u8 {
     memory
 }
 
-/// Ends the process. It may hold any lock and has no memory, so nothing here allocates, locks or unwinds.
+/// Ends the process. The thread may hold any lock and no memory is available, so nothing here
+/// allocates, locks or unwinds.
 #[cold]
 #[inline(never)]
 fn end(choose: fn(&(String, String)) -> &String) -> ! {
@@ -144,7 +146,7 @@ fn end(choose: fn(&(String, String)) -> &String) -> ! {
     }
     output::remove_all();
     let words = LAST_WORDS.get().map_or(NO_LIMIT, |words| choose(words).as_str());
-    // SAFETY: the text is as long as it says; neither call uses other memory of the process.
+    // SAFETY: the pointer and the length are those of a valid string; neither call uses other memory of the process.
     unsafe {
         libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len());
         libc::_exit(3)

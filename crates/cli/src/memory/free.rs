@@ -48,7 +48,7 @@ const V2: Version = Version {
 };
 
 impl Version {
-    /// Returns the bytes that a group has free; `None` if it has no limit.
+    /// Returns the free bytes of a group; `None` if it has no limit.
     fn free(self, folder: &Path) -> Option<u64> {
         let limit = number(&read(folder.join(self.limit))?)?;
         let usage = number(&read(folder.join(self.usage))?)?;
@@ -62,9 +62,9 @@ fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// Returns the directories of the groups that a line of `/proc/self/cgroup` names, from the innermost to the
-/// root, each of which limits those within it. Inside a container the path may not exist, and the root is the
-/// container's own.
+/// Returns the directories of the groups that a line of `/proc/self/cgroup` names, from the innermost to the root. The
+/// limit of a group applies to all groups inside it. Inside a container the path may not exist, and the root is the
+/// root of the container.
 fn folders(line: &str) -> Vec<(Version, PathBuf)> {
     let mut fields = line.splitn(3, ':').skip(1);
     let version = match fields.next() {

@@ -1,4 +1,4 @@
-//! Reports on models as a page.
+//! Model reports as an HTML page.
 
 use cubeyard_draw::{header, page, section, tile, tiles};
 use cubeyard_model::report::ModelReport;

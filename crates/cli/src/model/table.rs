@@ -1,4 +1,4 @@
-//! Reports on models as text.
+//! Model reports as text.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub(crate) fn render(report: &ModelReport, colours: bool) -> String {
     text + "\n" + &memory(report).text(colours) + &notes(report)
 }
 
-/// Returns a row for each part, for the launches and for all together.
+/// Returns a row for each part, for the launches, and for the total.
 pub(super) fn parts(report: &ModelReport) -> Grid {
     let mut rows: Vec<_> = report.parts.iter().map(|part| cells(report, part)).collect();
     rows.push(launches(report));
@@ -39,7 +39,7 @@ fn notes(report: &ModelReport) -> String {
     text
 }
 
-/// Returns the statements of both kinds that there are, with the titles of their lists.
+/// Returns the non-empty lists of statements, each with its title.
 pub(super) fn statements(report: &ModelReport) -> Vec<(&'static str, Vec<String>)> {
     let (placement, left_out) = (report.cut.placement_notes(), report.notes.clone());
     let all = [("Placement", placement), ("Not simulated", left_out)];
@@ -82,7 +82,7 @@ fn cells(report: &ModelReport, part: &PartReport) -> Vec<String> {
     ]
 }
 
-/// Returns the row of the time between the end of a part and the beginning of the next.
+/// Returns the row of the launch time, from the end of each part to the beginning of the next.
 fn launches(report: &ModelReport) -> Vec<String> {
     let each = Span::from_ps(report.launching.ps() / report.launches.max(1));
     let share = report.launching.ps() as f64 / report.total.ps().max(1) as f64;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 /// Identity of a regular file, which may not exist yet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Identity {
-    /// An existing file, by device and inode.
+    /// Existing file, identified by device and inode.
     There([u64; 2]),
-    /// A new file, by device and inode of its directory, and its name.
+    /// New file, identified by the device and inode of its directory, and its name.
     New([u64; 2], OsString),
 }
 
@@ -25,12 +25,11 @@ pub(super) enum Destination {
     Error,
     /// A pipe, a device, or a file that is already open.
     Shared,
-    /// A regular file, which may not exist yet, by its path with all links followed.
+    /// Regular file, which may not exist yet, by its path with all links resolved.
     Regular(PathBuf),
 }
 
-/// Returns the identity of a regular file; `None` for a target that can be shared, such as a pipe or a
-/// device.
+/// Returns the identity of a regular file; `None` for a target that can be shared, such as a pipe or a device.
 pub(super) fn of(path: &Path) -> Option<Identity> {
     if let Ok(metadata) = fs::metadata(path) {
         return metadata.is_file().then(|| Identity::There(key(&metadata)));
@@ -64,13 +63,13 @@ fn regular(path: &Path) -> Destination {
     }
 }
 
-/// Follows the symbolic links of a path's last component, whether the target exists or not.
+/// Resolves the symbolic links of a path's last component, whether or not the target exists.
 pub(super) fn resolve(path: &Path) -> PathBuf {
     links(path).last().unwrap_or_else(|| path.to_owned())
 }
 
-/// Returns a path and those that its links lead to, up to the number that Linux follows, in case they form a
-/// cycle.
+/// Returns a path and the paths that its links lead to. The number is limited to the number that Linux follows, because
+/// links can form a cycle.
 fn links(path: &Path) -> impl Iterator<Item = PathBuf> {
     let next = |at: &PathBuf| Some(folder(at).join(fs::read_link(at).ok()?));
     std::iter::successors(Some(path.to_owned()), next).take(41)

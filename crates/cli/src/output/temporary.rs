@@ -1,4 +1,4 @@
-//! Temporary files beside those that they will replace, removed if the process ends before.
+//! Temporary files beside the files that they will replace; removed if the process ends early.
 
 #![expect(
     unsafe_code,
@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::identity::folder;
 
-/// Paths of all temporary files; more than any command writes. A path is never freed, so that a signal
+/// Paths of all temporary files; no command writes more than this array holds. A path is never freed, so that a signal
 /// handler can read it at any time.
 static PATHS: [AtomicPtr<c_char>; 8] = [const { AtomicPtr::new(ptr::null_mut()) }; 8];
 
-/// Signals that end a process, unless it was started to ignore them.
+/// Signals that end a process, unless it was started with them ignored.
 const SIGNALS: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGXFSZ];
 
-/// A file that is removed when this is dropped or the process ends, unless it was renamed.
+/// File that is removed when this value is dropped or the process ends, unless it has been renamed.
 #[derive(Debug)]
 pub(super) struct Temporary {
     path: PathBuf,
@@ -32,13 +32,13 @@ pub(super) struct Temporary {
 }
 
 impl Temporary {
-    /// Creates a file in the directory of another, with the permissions of that one if it exists.
+    /// Creates a file in the directory of `to`, with the permissions of `to` if it exists.
     pub(super) fn beside(to: &Path) -> io::Result<(Self, File)> {
         static HANDLED: Once = Once::new();
         HANDLED.call_once(handle_signals);
         let (this, file) = loop {
             match Self::create(folder(to)) {
-                // Left by a process of this number that was killed.
+                // Left by a process with the same id that was killed.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 created => break created?,
             }
@@ -60,7 +60,7 @@ impl Temporary {
         Ok((this, file))
     }
 
-    /// Renames the file, replacing another.
+    /// Renames the file, replacing any file at the destination.
     pub(super) fn rename(mut self, to: &Path) -> io::Result<()> {
         fs::rename(&self.path, to)?;
         self.is_there = false;
@@ -71,7 +71,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if self.is_there {
-            // Whoever removed it before, it is gone.
+            // The file may already have been removed.
             let _ = fs::remove_file(&self.path);
         }
         self.slot.store(ptr::null_mut(), Ordering::Release);
@@ -88,7 +88,7 @@ fn known(path: &Path) -> io::Result<&'static AtomicPtr<c_char>> {
     PATHS.iter().find(free).ok_or_else(|| io::Error::other("too many files at once"))
 }
 
-/// Removes all temporary files. It neither allocates nor locks, so that it can be called from anywhere.
+/// Removes all temporary files. Neither allocates nor locks, so that it can be called in any context.
 pub(crate) fn remove_all() {
     for slot in &PATHS {
         let path = slot.load(Ordering::Acquire);
@@ -101,7 +101,7 @@ pub(crate) fn remove_all() {
 
 fn handle_signals() {
     for signal in SIGNALS {
-        // SAFETY: the handler calls only what is safe in one.
+        // SAFETY: the handler calls only functions that are safe in a signal handler.
         unsafe {
             if libc::signal(signal, interrupted as *const () as libc::sighandler_t) == libc::SIG_IGN
             {
@@ -114,7 +114,7 @@ fn handle_signals() {
 /// Removes unfinished files, and ends the process as the signal would have.
 extern "C" fn interrupted(signal: c_int) {
     remove_all();
-    // SAFETY: both calls are safe in a handler; the signal is delivered when it returns.
+    // SAFETY: both calls are safe in a signal handler; the signal is delivered when the handler returns.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);

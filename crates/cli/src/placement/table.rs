@@ -4,7 +4,7 @@ use cubeyard_runtime::placement::{Layout, Shard, holders};
 
 use crate::grid::{BOLD, bytes, paint, table};
 
-/// Largest number of parts that are listed.
+/// Maximum number of parts that are listed.
 const MOST: usize = 128;
 
 /// Formats a line for each part, then the totals.

@@ -3,13 +3,13 @@
 use cubeyard_device::probe::{CaseReport, SWEEP_BYTES};
 use cubeyard_draw::chart::{Axis, Chart, Line, Quantity, Spacing};
 
-/// Bandwidths in bytes per second at each size, with the names of all cases that have them.
+/// Bandwidth at each size, in bytes per second, with the names of all cases that share these values.
 struct CaseLine {
     name: String,
     values: Vec<f64>,
 }
 
-/// Draws the figure; empty without cases.
+/// Draws the chart; empty text if there are no cases.
 pub(super) fn figure(reports: &[CaseReport]) -> String {
     let lines = lines(reports);
     if lines.is_empty() {

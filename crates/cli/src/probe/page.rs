@@ -1,4 +1,4 @@
-//! Measurements as a page.
+//! Measurements as an HTML page.
 
 use cubeyard_device::probe::{CaseReport, Invariant, PatternReport, ProbeReport};
 use cubeyard_draw::xml::escape;
@@ -24,12 +24,12 @@ pub(crate) fn cases(probed: &ProbeReport) -> String {
     page("Probe", "", &main.concat(), "")
 }
 
-/// Returns the chart with its table below.
+/// Returns the chart, followed by its table.
 fn bandwidths(reports: &[CaseReport]) -> String {
     chart::figure(reports) + &table::sweep(reports).html(table::SWEEP)
 }
 
-/// Draws a pattern: its transfers, the links in use and the critical paths.
+/// Draws a pattern: its transfers, the busiest links and the critical paths.
 pub(crate) fn pattern(name: &str, report: &PatternReport) -> String {
     let summary = format!("{} transfers in {}.", report.transfers.len(), report.makespan);
     let main = [
@@ -41,7 +41,7 @@ pub(crate) fn pattern(name: &str, report: &PatternReport) -> String {
     page(name, "", &main.concat(), "")
 }
 
-/// Returns a table that opens below its title.
+/// Returns a collapsed table that opens below its title.
 fn folded(title: &str, grid: &Grid) -> String {
     format!("<details><summary>{}</summary>\n{}</details>\n", escape(title), grid.html(title))
 }

@@ -9,7 +9,7 @@ use cubeyard_units::text::whole_percent;
 
 use crate::grid::{BOLD, GREEN, Grid, RED, bytes, paint, wrapped};
 
-/// Largest number of links that are listed.
+/// Maximum number of links that are listed.
 const LINKS: usize = 10;
 
 const BREAKDOWN: [&str; 5] = ["overhead", "wire", "serial.", "service", "wait"];
@@ -58,7 +58,7 @@ pub(crate) fn cases(probed: &ProbeReport, colours: bool) -> String {
 const BANDWIDTHS: &str = "GB/s by size";
 const SHARES: &str = "share of the slowest link or memory by size";
 
-/// Title of the table of bandwidths and shares over sizes.
+/// Title of the table of bandwidth and share by size.
 pub(super) const SWEEP: &str = "GB/s, and the share of the slowest link or memory";
 
 pub(super) fn references_title() -> String {
@@ -86,12 +86,12 @@ pub(super) fn references(reports: &[CaseReport]) -> Grid {
     Grid::new(&heading, reports.iter().map(row).collect(), 3)
 }
 
-/// Returns bandwidths and shares over sizes.
+/// Returns bandwidth and share by size.
 pub(super) fn sweep(reports: &[CaseReport]) -> Grid {
     over_sizes(reports, |rate| rate.join(" "))
 }
 
-/// Returns a cell for each case and size, made of the bandwidth and the share.
+/// Returns a row for each case and a column for each size; `cell` formats bandwidth and share.
 fn over_sizes(reports: &[CaseReport], cell: fn([String; 2]) -> String) -> Grid {
     let sizes = SWEEP_BYTES.map(bytes);
     let mut heading = vec!["case"];
@@ -120,16 +120,16 @@ pub(super) fn route(hops: &[Hop]) -> Grid {
     Grid::new(&heading, hops.iter().map(row).collect(), 1)
 }
 
-/// Name of a transfer and its critical path.
+/// Name of a transfer, and its critical path.
 pub(super) type Explained<'a> = (String, &'a [NamedStep]);
 
-/// Returns the critical paths of cases that have one.
+/// Returns the critical paths of the cases that have one.
 pub(super) fn steps_of_cases(probed: &ProbeReport) -> impl Iterator<Item = Explained<'_>> {
     let cases = probed.cases.iter();
     cases.filter_map(|it| Some((it.case.name.clone(), it.steps.as_deref()?)))
 }
 
-/// Returns the critical paths of transfers that have one.
+/// Returns the critical paths of the transfers that have one.
 pub(super) fn steps_of_transfers(probed: &PatternReport) -> impl Iterator<Item = Explained<'_>> {
     let transfers = probed.transfers.iter().enumerate();
     transfers.filter_map(|(at, it)| Some((format!("transfer {at}"), it.steps.as_deref()?)))
@@ -147,7 +147,7 @@ fn explanations<'a>(explained: impl Iterator<Item = Explained<'a>>, colours: boo
     text
 }
 
-/// Returns the critical path of a transfer, in ns.
+/// Returns the critical path of a transfer, with times in ns.
 pub(super) fn steps(steps: &[NamedStep]) -> Grid {
     let row = |step: &NamedStep| {
         let behind = step.behind.map(|other| format!("behind transfer {other}"));
@@ -177,14 +177,14 @@ pub(crate) fn pattern(report: &PatternReport, colours: bool) -> String {
         + &format!("\norder of events {:016x}\n", report.order_hash)
 }
 
-/// Formats for each transfer that waited where it was held up the longest.
+/// Formats the place of the longest wait for each transfer that waited.
 fn held_up(transfers: &Grid, colours: bool) -> String {
     let mut held = transfers.columns(&[0, 15], 2);
     held.rows.retain(|row| !row[1].is_empty());
     if held.rows.is_empty() { String::new() } else { "\n".to_owned() + &held.text(colours) }
 }
 
-/// Returns the transfers of a pattern, in ns.
+/// Returns the transfers of a pattern, with times in ns.
 pub(super) fn transfers(report: &PatternReport) -> Grid {
     let mut heading = vec!["", "op", "from", "to", "bytes", "at", "alone", "actual"];
     heading.extend(BREAKDOWN);
@@ -213,7 +213,7 @@ pub(super) fn transfers(report: &PatternReport) -> Grid {
     Grid::new(&heading, rows.collect(), 4)
 }
 
-/// Returns the links that a pattern used for the longest.
+/// Returns the links with the longest busy time in a pattern.
 pub(super) fn links(report: &PatternReport) -> Grid {
     let used = |link: &LinkUse| {
         let share = link.busy.ns() / report.makespan.ns().max(f64::MIN_POSITIVE);

@@ -6,12 +6,12 @@ use cubeyard_units::text::whole_percent;
 
 use crate::grid::{BOLD, DIM, paint};
 
-/// Number of holders in a table, if the recording has call stacks.
+/// Number of holders that are listed by default, if the recording has call stacks.
 const IN_TABLE: usize = 5;
-/// Width of a terminal.
+/// Width of a terminal, in columns.
 const COLUMNS: usize = 80;
 
-/// Formats the holders of the memory at the peak, and when memory ran out.
+/// Formats the holders of memory at the peak, and when memory ran out.
 pub(super) fn render(report: &Report, options: HolderOptions, colours: bool) -> String {
     let moments = [&report.peak, &report.at_failure].into_iter().flatten();
     moments.map(|found| moment(found, options, colours)).collect::<Vec<_>>().concat()
@@ -75,7 +75,7 @@ fn align(heading: &[String; 6], rows: &[[String; 6]]) -> Vec<String> {
     all().map(line).collect()
 }
 
-/// Replaces the end of a text of more than `longest` characters by an ellipsis.
+/// Truncates a text to `longest` characters, with an ellipsis at the end.
 fn cut(text: &str, longest: usize) -> String {
     match text.char_indices().nth(longest) {
         None => text.to_owned(),

@@ -37,7 +37,7 @@ impl FromStr for Plot {
 }
 
 impl Plot {
-    /// Returns whether the file is a page, which shows the blocks over time.
+    /// Returns whether the file is an HTML page, which shows the blocks over time.
     pub(super) fn is_page(&self) -> bool {
         self.path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("html"))
     }

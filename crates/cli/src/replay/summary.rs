@@ -6,18 +6,18 @@ use cubeyard_replay::{Report, Row};
 use crate::grid::{self, BOLD, paint};
 
 const COLUMNS: [&str; 6] = ["trace", "peak live", "PyTorch holds", "runs in", "best holds", "best"];
-/// Longest name of a trace.
+/// Maximum width of a trace's name, in characters.
 const LONGEST: usize = 20;
 
-/// Figures of a trace, or of all.
+/// Figures of one trace, or the sum over all traces.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     live: Bytes,
-    /// Reserved by PyTorch: as recorded, else according to its model.
+    /// Memory reserved by PyTorch: as recorded, or else according to the model of PyTorch.
     held: Option<Bytes>,
-    /// Least memory of PyTorch with the recorded settings.
+    /// Minimum memory for PyTorch with the recorded settings.
     runs: Option<Bytes>,
-    /// Reserved by the best policy.
+    /// Memory reserved by the best policy.
     best: Option<Bytes>,
 }
 
@@ -59,7 +59,7 @@ impl Figures {
         }
     }
 
-    /// Adds figures; a sum with an unknown part is unknown.
+    /// Adds two sets of figures; a sum with an unknown term is unknown.
     fn plus(self, other: Self) -> Self {
         let sum = |left: Option<Bytes>, right: Option<Bytes>| left?.checked_add(right?);
         Self {

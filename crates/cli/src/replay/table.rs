@@ -1,11 +1,11 @@
-//! Reports on replays as text.
+//! Replay reports as text.
 
 use cubeyard_replay::{COLUMNS, HolderOptions, LEAST_COLUMNS, Report, Row, advice};
 
 use super::{holders, summary};
 use crate::grid::{self, BOLD, DIM, GREEN, RED, paint, wrapped};
 
-/// Formats a table for each report, then the advice on all of them.
+/// Formats a table for each report, followed by the advice on all of them.
 pub(super) fn render(reports: &[Report], options: HolderOptions, colours: bool) -> String {
     let widths = widths(reports);
     let tables = reports.iter().map(|report| {
@@ -18,7 +18,7 @@ pub(super) fn render(reports: &[Report], options: HolderOptions, colours: bool) 
     format!("{tables}{summary}{advice}")
 }
 
-/// Formats the least memory of the policies for which it was found.
+/// Formats the minimum memory of each policy for which it was found.
 fn least(report: &Report, colours: bool) -> String {
     let rows: Vec<Vec<_>> =
         report.rows.iter().filter_map(Row::least_cells).map(|cells| cells.to_vec()).collect();
@@ -29,7 +29,7 @@ fn least(report: &Report, colours: bool) -> String {
     grid::table(&LEAST_COLUMNS, &rows, 1, colours) + &remark.unwrap_or_default() + "\n"
 }
 
-/// A line of a table with its colour.
+/// Line of a table, with its colour.
 struct Line {
     text: String,
     colour: &'static str,
@@ -66,7 +66,7 @@ fn row_lines(row: &Row, is_best: bool, widths: &[usize]) -> Vec<Line> {
     lines
 }
 
-/// Aligns the first column to the left, the others to the right.
+/// Aligns the first column to the left and the others to the right.
 fn align(mark: &str, cells: &[String], widths: &[usize]) -> String {
     let padded =
         cells.iter().zip(widths).enumerate().map(|(column, (cell, &width))| match column {
@@ -76,7 +76,7 @@ fn align(mark: &str, cells: &[String], widths: &[usize]) -> String {
     padded.collect::<Vec<_>>().concat().trim_end().to_owned()
 }
 
-/// Returns the width of each column over all tables, so that they can be compared.
+/// Returns the width of each column over all tables, so that the tables line up.
 fn widths(reports: &[Report]) -> Vec<usize> {
     let cells = |report: &Report| {
         let rows: Vec<_> = report.rows.iter().map(Row::cells).collect();

@@ -8,12 +8,12 @@ use cubeyard_units::text::{count, percent, span};
 
 use crate::grid::{BOLD, fitted, paint, table};
 
-/// Largest number of steps that are listed; those in the middle of a longer path are omitted.
+/// Maximum number of steps that are listed; the middle of a longer path is omitted.
 const MOST: usize = 240;
 /// Number of steps that are listed after the omitted ones.
 const TAIL: usize = 40;
 
-/// Formats the time of the path by line of the kernel, then its steps.
+/// Formats the time on the path by line of the kernel, followed by the steps.
 pub(super) fn render(report: &RunReport, colours: bool) -> String {
     let mut rows = steps(&report.critical);
     align(&mut rows);
@@ -31,7 +31,7 @@ pub(super) fn render(report: &RunReport, colours: bool) -> String {
 
 const HEADING: [&str; 4] = ["from", "takes", "unit", "what, why then, and of which"];
 
-/// Formats the time of each line of the kernel on the path, longest first.
+/// Formats the time on the path of each line of the kernel, longest first.
 fn lines(report: &RunReport, colours: bool) -> String {
     let mut lines: BTreeMap<(&str, SliceKind), (u64, Span, Span)> = BTreeMap::new();
     for step in &report.critical {
@@ -71,7 +71,7 @@ fn align(rows: &mut [Vec<String>]) {
     }
 }
 
-/// Returns the rows of a step: its work, why it did not begin earlier, and the parts of an access.
+/// Returns the rows of a step: its work, the reason for its start time, and the parts of an access.
 fn rows(step: &Step) -> Vec<Vec<String>> {
     let Step { what, place, why, access, .. } = step;
     let what = if place.is_empty() { what.clone() } else { format!("{what} at {place}") };

@@ -59,7 +59,7 @@ fn of_peak(rate: f64, peak: f64, unit: &str) -> String {
     }
 }
 
-/// Returns the comparison with a reference and the outcome of the bench's own assertions, or says that there is none.
+/// Returns the comparison with a reference and the outcome of the bench's own assertions, or states that there is none.
 fn checks(report: &RunReport, colours: bool) -> impl Iterator<Item = String> {
     let compared = report.check.as_ref().map(|it| check(it, colours));
     let asserted = report.assertions.as_ref().map(|it| match it {

@@ -1,4 +1,4 @@
-//! A machine as a page.
+//! Machine as an HTML page.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_diagrams::{View, machine};

@@ -93,7 +93,7 @@ pub(super) fn counts(summary: &Summary) -> String {
     format!("{routers_per_cube} routers a cube, {nodes} nodes and {links} links in all")
 }
 
-/// Formats the rules of time that a topology has turned on; nothing for a machine as published.
+/// Formats the timing rules that a topology has turned on; empty for a machine as published.
 pub(super) fn options(spec: &Spec) -> String {
     let (engines, serial, header) =
         (spec.pe.core.compute_engines, spec.serial_nodes, spec.flit_header);
@@ -129,7 +129,7 @@ pub(super) fn capacities(summary: &Summary) -> Grid {
     Grid::new(&["memory", "PE", "cube", "SIP", "system"], rows, 1)
 }
 
-/// Returns the bandwidths of links and of cuts, each way.
+/// Returns the bandwidths of links and of cuts, in each direction.
 pub(super) fn bandwidths(topology: &Topology, summary: &Summary) -> Grid {
     let spec = topology.spec();
     let hbm = format!("HBM of a PE ({} channels)", spec.hbm.channels);

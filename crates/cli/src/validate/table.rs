@@ -1,15 +1,15 @@
-//! Results of checks as text: a table for each family, then the remarks, then the totals.
+//! Results of checks as text: a table for each family, followed by the remarks and the totals.
 
 use cubeyard_validate::{Relation, Row, Verdict};
 
 use super::count;
 use crate::grid::{BOLD, DIM, GREEN, RED, WIDTH, paint, wrapped};
 
-/// Width of an expected figure and of ours.
+/// Width of an expected or simulated figure, in columns.
 const FIGURE: usize = 14;
-/// Width of a deviation.
+/// Width of a deviation, in columns.
 const DEVIATION: usize = 9;
-/// Width of a name that leaves room for its figures on the same line.
+/// Maximum width of a name whose figures fit on the same line, in columns.
 const NAME: usize = WIDTH - 1 - 2 * (FIGURE + 1) - DEVIATION;
 
 pub(crate) fn render(rows: &[Row], colours: bool) -> String {
@@ -18,10 +18,10 @@ pub(crate) fn render(rows: &[Row], colours: bool) -> String {
     lines + &stream.end(rows)
 }
 
-/// A table whose rows are printed as they come.
+/// Table whose rows are printed as soon as they are known.
 pub(super) struct Stream {
     family: &'static str,
-    /// Kind and source of the rows before.
+    /// Kind and source of the previous row.
     origin: String,
     remarks: Remarks,
     colours: bool,
@@ -32,8 +32,8 @@ impl Stream {
         Self { family: "", origin: String::new(), remarks: Remarks::default(), colours }
     }
 
-    /// Returns the lines of a row, below the heading of its family and the origin of its figure if they are others than
-    /// before.
+    /// Returns the lines of a row. They follow the heading of its family and the origin of its figure where these
+    /// differ from the previous row.
     pub(super) fn lines(&mut self, row: &Row) -> String {
         let mut text = String::new();
         if row.family != self.family {
@@ -54,7 +54,7 @@ impl Stream {
         text + &paint(&aligned(&name, cells(row)), colour, self.colours) + "\n"
     }
 
-    /// Returns what follows the rows.
+    /// Returns the text below the rows.
     pub(super) fn end(&self, rows: &[Row]) -> String {
         format!("\n{}{}", self.remarks.lines().concat(), wrapped(&sum(rows), [0, 2]))
     }
@@ -66,7 +66,7 @@ fn origin(row: &Row) -> String {
     format!("{}{own}: {}", row.kind, row.source)
 }
 
-/// Aligns figures to the right of a name, or below one that is too long.
+/// Aligns figures to the right of a name, or on the next line if the name is too long.
 fn aligned(name: &str, [expected, ours, deviation]: [String; 3]) -> String {
     let figures = format!("{expected:>FIGURE$} {ours:>FIGURE$} {deviation:>DEVIATION$}");
     if name.chars().count() > NAME {
@@ -84,7 +84,7 @@ fn mark(verdict: Verdict) -> (&'static str, &'static str) {
     }
 }
 
-/// Reasons of rows, each once, by number.
+/// Distinct remarks of the rows, by number.
 #[derive(Default)]
 struct Remarks(Vec<&'static str>);
 
@@ -103,7 +103,7 @@ impl Remarks {
     }
 }
 
-/// Returns the expected figure, ours, and the deviation.
+/// Returns the expected figure, the simulated figure, and the deviation.
 fn cells(row: &Row) -> [String; 3] {
     let sign = match row.expected.relation {
         Relation::Equal => "",

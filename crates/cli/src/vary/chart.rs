@@ -6,13 +6,13 @@ use cubeyard_draw::chart::{Axis, Chart, Line, Quantity, Spacing};
 use super::Study;
 use super::table::is_named;
 
-/// Ratio of numbers from which on their axis is logarithmic.
+/// Ratio of the largest to the smallest value from which an axis is logarithmic.
 const LOGARITHMIC: f64 = 16.0;
 
-/// A line: its name, and its points by the number of the value and the time in microseconds.
+/// Name of a line, and its points: the index of the value, and the time in microseconds.
 type Series = (String, Vec<(usize, f64)>);
 
-/// Describes the chart: positions are numbers if the values of the first key are and grow, and else names.
+/// Creates the chart. Positions are numeric if the values of the first key are increasing numbers, and named otherwise.
 pub(super) fn chart(study: &Study) -> Chart {
     let (key, values) = &study.grid.axes()[0];
     let numbers = growing(values);
@@ -59,7 +59,7 @@ fn series(study: &Study) -> Vec<Series> {
     lines
 }
 
-/// Returns values as numbers, if there are several and each is larger than the one before.
+/// Returns the values as numbers, if there are several and they are strictly increasing.
 fn growing(values: &[String]) -> Option<Vec<f64>> {
     let number = |value: &String| value.parse().ok().filter(|number: &f64| number.is_finite());
     let numbers: Vec<f64> = values.iter().map(number).collect::<Option<_>>()?;

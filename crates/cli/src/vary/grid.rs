@@ -1,9 +1,9 @@
-//! Grids as options of the command: `KEY=A,B`.
+//! Parses grids given as options: `KEY=A,B`.
 
 use anyhow::{Result, anyhow, bail};
 use cubeyard_study::{Grid, GridError};
 
-/// Largest number of points of a grid.
+/// Maximum number of points of a grid.
 const MOST: usize = 10_000;
 
 /// Reads keys with their values, as `KEY=A,B`.
@@ -21,7 +21,7 @@ pub(super) fn read(texts: &[String]) -> Result<Grid<String>> {
     }
 }
 
-/// Reads a key with its values; `None` if they are of another form.
+/// Parses a key with its values; `None` if the text has another form.
 fn axis(text: &str) -> Option<(String, Vec<String>)> {
     let (key, values) = text.split_once('=')?;
     let (key, values) = (key.trim(), split(values)?);
@@ -35,7 +35,7 @@ fn malformed(text: &str) -> anyhow::Error {
     )
 }
 
-/// Splits values at commas that are not in brackets; `None` if brackets do not match.
+/// Splits values at commas outside brackets; `None` if brackets do not match.
 fn split(text: &str) -> Option<Vec<String>> {
     let (mut values, mut value, mut open) = (Vec::new(), String::new(), Vec::new());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Studies as a page: the chart, and the table of its points.
+//! Studies as an HTML page: the chart, and the table of its points.
 
 use cubeyard_bench::compare::Measured;
 use cubeyard_draw::{header, page, plain_table, section};
@@ -8,7 +8,7 @@ use super::table::share;
 use super::{Outcome, Study};
 use crate::grid::time;
 
-/// Draws the chart with the table of its points below.
+/// Draws the chart, followed by the table of its points.
 pub(super) fn page_of(study: &Study) -> String {
     let title = title(study);
     let failed = study.outcomes.iter().filter(|it| it.is_err()).count();
@@ -31,7 +31,7 @@ fn points(study: &Study) -> String {
     plain_table("All points", &heading, &rows.collect::<Vec<_>>(), heading.len() - 2)
 }
 
-/// Returns name, time and share of the bound for each result of a point.
+/// Returns the name, the time and the share of the bound for each result of a point.
 fn results(outcome: &Outcome) -> Vec<[String; 3]> {
     let cells = |it: &Measured| [it.name.clone(), time(it.time_ns), share(it)];
     match outcome {

@@ -28,13 +28,13 @@ pub(super) fn render(study: &Study, colours: bool) -> String {
     text + &failures(study, colours)
 }
 
-/// Shortens a key so that the columns fit.
+/// Shortens a key so that the columns fit the width.
 fn short(key: &str, study: &Study, is_named: bool) -> String {
     let room = if is_named { 30 } else { 48 };
     shorten(key, (room / study.grid.axes().len()).max(8))
 }
 
-/// Returns whether a point has several times, which are told apart by their names.
+/// Returns whether a point has several times, which need names to distinguish them.
 pub(super) fn is_named(study: &Study) -> bool {
     let of = |it: &Outcome| it.as_ref().map_or(0, |it| Measured::all(&it.record).len());
     study.outcomes.iter().any(|it| of(it) > 1)
@@ -66,13 +66,13 @@ fn cells(
     Measured::all(&recorded.record).into_iter().map(row).collect()
 }
 
-/// Formats the largest bound as a share of the time.
+/// Formats the largest bound as a share of the measured time.
 pub(super) fn share(measured: &Measured) -> String {
     let share = |(_, bound): &(String, f64)| percent_column(bound / measured.time_ns);
     measured.bound().filter(|_| measured.time_ns > 0.0).map_or_else(|| "–".to_owned(), share)
 }
 
-/// Returns the errors of points that failed, a line each.
+/// Returns the errors of failed points, one per line.
 fn failures(study: &Study, colours: bool) -> String {
     let points = study.points();
     let failed = points.filter_map(|(point, outcome)| Some((point, outcome.as_ref().err()?)));
@@ -89,7 +89,7 @@ fn assignments(point: &Point<'_>) -> String {
     all.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a point in one line, for a reader who waits.
+/// Returns a point and its outcome on one line, as progress output.
 pub(super) fn line(point: &Point<'_>, outcome: &Outcome) -> String {
     let result = match outcome {
         Ok(it) => {
@@ -99,7 +99,7 @@ pub(super) fn line(point: &Point<'_>, outcome: &Outcome) -> String {
         Err(error) => format!("failed: {}", error.lines().next().unwrap_or_default()),
     };
     let text = format!("{}  {result}", assignments(point));
-    // Room for the numbers of points before it.
+    // Leaves room for the point's number at the beginning of the line.
     text.chars().take(WIDTH - 14).collect()
 }
 

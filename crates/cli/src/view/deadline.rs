@@ -1,10 +1,10 @@
-//! A connection with one limit on the time of all its reads or writes together.
+//! Connection with one time limit for all reads or writes together.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A connection until a time; reads and writes fail afterwards.
+/// Connection with a deadline, after which reads and writes fail.
 #[derive(Debug)]
 pub(super) struct Deadline<'a> {
     stream: &'a TcpStream,
@@ -16,7 +16,7 @@ impl<'a> Deadline<'a> {
         Self { stream, until: now() + limit }
     }
 
-    /// Returns the time that is left, which is not zero.
+    /// Returns the remaining time, which is never zero.
     fn left(&self) -> io::Result<Option<Duration>> {
         match self.until.saturating_duration_since(now()) {
             Duration::ZERO => Err(ErrorKind::TimedOut.into()),

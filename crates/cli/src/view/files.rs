@@ -1,4 +1,4 @@
-//! Files that are served: those of a folder with a known ending, by name.
+//! Served files: the files of a folder that have a known extension, by name.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use rustix::fs::{Mode, OFlags, openat};
 
-/// Depth of folders that are searched.
+/// Maximum depth of folders that are searched.
 const DEPTH: usize = 4;
-/// Largest number of files that are listed.
+/// Maximum number of files that are listed.
 const MOST: usize = 2000;
 
-/// Kind of a file, by its ending.
+/// Kind of a file, by its extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
     Page,
@@ -25,7 +25,7 @@ pub(super) enum FileKind {
 }
 
 impl FileKind {
-    /// Returns the kind of a file; `None` for one that is not shown.
+    /// Returns the kind of a file; `None` for a file that is not shown.
     pub(super) fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "html" | "htm" => Some(Self::Page),
@@ -46,10 +46,10 @@ impl FileKind {
     }
 }
 
-/// Files of a folder by the names under which they are served, which are their paths in it.
+/// Files of a folder by the names under which they are served: their paths relative to the folder.
 ///
-/// Only these can be asked for, and none of them is opened through a link, so no name leads out of the folder, whatever
-/// has been put in the place of a file since.
+/// Only these names can be requested, and no file is opened through a link. A name therefore never leads out of the
+/// folder, even if a file has been replaced since.
 #[derive(Debug)]
 pub(super) struct Served {
     root: OwnedFd,
@@ -57,7 +57,7 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Finds the files of a folder, or the one file. Links in the folder are left out.
+    /// Finds the files of a folder, or the single file. Links in the folder are omitted.
     pub(super) fn find(path: &Path) -> Result<Self> {
         let name = path.display();
         let unreadable = |error: io::Error| anyhow!("{name}: cannot be read: {error}");
@@ -80,17 +80,18 @@ impl Served {
         Ok(served)
     }
 
-    /// Returns names and kinds, by name.
+    /// Returns names and kinds, sorted by name.
     pub(super) fn list(&self) -> impl Iterator<Item = (&str, FileKind)> {
         self.files.iter().map(|(name, (_, kind))| (name.as_str(), *kind))
     }
 
-    /// Returns the kind of a file; `None` if there is none of this name.
+    /// Returns the kind of a file; `None` if no file has this name.
     pub(super) fn kind(&self, name: &str) -> Option<FileKind> {
         self.files.get(name).map(|(_, kind)| *kind)
     }
 
-    /// Opens a file by its name. Every part of the path must be what it was found as: no link, and a file at its end.
+    /// Opens a file by its name. Every part of the path must still have the type that it had when it was found: no
+    /// links, and a regular file at the end.
     pub(super) fn open(&self, name: &str) -> io::Result<File> {
         let (path, _) = self.files.get(name).ok_or(ErrorKind::NotFound)?;
         let parts: Vec<&OsStr> = path.iter().collect();
@@ -99,7 +100,7 @@ impl Served {
         for folder in folders {
             at = open_at(&at, folder, OFlags::DIRECTORY)?;
         }
-        // A pipe must not keep the reader waiting.
+        // Opening a pipe must not block.
         let file = File::from(open_at(&at, file, OFlags::NONBLOCK)?);
         if file.metadata()?.is_file() { Ok(file) } else { Err(ErrorKind::NotFound.into()) }
     }

@@ -11,10 +11,10 @@ use super::files::{FileKind, Served};
 use super::records::shown;
 use crate::grid::bytes;
 
-/// Largest file of records that is shown, in bytes; a larger one can be downloaded.
+/// Maximum size of a file of records that is shown, in bytes; a larger one can be downloaded.
 const LONGEST: u64 = 32 << 20;
 
-/// Lists the files, each with the way to open it. Perfetto opens only whole addresses.
+/// Lists the files, each with a link to open it. Perfetto opens only absolute URLs.
 pub(super) fn index(served: &Served, has_perfetto: bool, address: &str) -> String {
     let row = |(name, kind): (&str, FileKind)| {
         let size =
@@ -47,7 +47,7 @@ fn link(name: &str, kind: FileKind, perfetto_at: Option<&str>) -> String {
     }
 }
 
-/// Writes all but letters, digits and a few others as `%20`.
+/// Percent-encodes all characters except letters, digits and a few others, as in `%20`.
 fn encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     let byte =
@@ -55,7 +55,8 @@ fn encoded(name: &str) -> String {
     name.bytes().map(byte).collect()
 }
 
-/// Shows a JSON file: a table with a row for each of several objects, or with a row for each value of one.
+/// Shows a JSON file: a table with a row for each object if there are several, or with a row for each
+/// value of a single one.
 pub(super) fn record(name: &str, file: File) -> String {
     let body = match read(file) {
         Err(error) => section("Error", &format!("<p>{}</p>\n", escape(&error))),

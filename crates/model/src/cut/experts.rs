@@ -1,4 +1,4 @@
-//! Experts of a step: those that its tokens use, and their places.
+//! Experts of a step: the experts that its tokens use, and their places.
 
 use crate::spec::Experts;
 
@@ -8,9 +8,9 @@ pub enum ExpertPlacement {
     /// Every expert is divided over all PEs.
     #[default]
     Split,
-    /// Every SIP has its own experts, each divided over the PEs of the SIP.
+    /// Each SIP has its own experts, each divided over the PEs of the SIP.
     Sip,
-    /// Every cube, or group of neighbouring cubes, has its own experts.
+    /// Each cube, or group of neighbouring cubes, has its own experts.
     Cube,
 }
 
@@ -22,9 +22,9 @@ impl ExpertPlacement {
 
 /// Experts that the tokens of a step use.
 ///
-/// Which tokens choose which experts is unknown. The number of distinct experts is the
-/// [expected](Experts::expected) one, rounded; they are spread evenly over all experts. Each choice of the tokens has
-/// experts of its own, which divide all tokens evenly, in order; one choice may have an expert more than another.
+/// The experts chosen by each token are unknown. The number of distinct experts is the [expected](Experts::expected)
+/// number, rounded; they are spread evenly over all experts. Each choice of the tokens has separate experts, which
+/// divide all tokens evenly, in order; one choice may have one expert more than another.
 ///
 /// ```
 /// use cubeyard_model::cut::{ExpertPlacement, Routing};
@@ -49,33 +49,33 @@ impl ExpertPlacement {
 pub struct Routing {
     /// Experts of the model.
     pub experts: Experts,
-    /// Number of places, each of neighbouring cubes, among which experts are divided.
+    /// Number of places over which experts are divided; each place consists of neighbouring cubes.
     pub places: u64,
-    /// Number of experts of each place.
+    /// Number of experts per place.
     pub local: u64,
     /// Number of distinct experts that the tokens of a step use.
     pub used: u64,
-    /// Tokens of a step.
+    /// Number of tokens per step.
     pub tokens: u64,
 }
 
-/// An expert that some consecutive tokens of a step use.
+/// Expert used by a range of consecutive tokens of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     /// Index of the expert in the model.
     pub expert: u64,
     /// Index of the expert at its place.
     pub matrix: u64,
-    /// First of the tokens that use it.
+    /// Index of the first token that uses the expert.
     pub first: u64,
-    /// Number of tokens.
+    /// Number of tokens that use the expert.
     pub count: u64,
     /// Row of the first token in the inner features of the place.
     pub row: u64,
 }
 
 impl Routing {
-    /// Distributes experts over SIPs with cubes, and the tokens of a step over experts.
+    /// Distributes experts over SIPs and their cubes, and the tokens of a step over experts.
     pub fn new(
         experts: Experts,
         placement: ExpertPlacement,
@@ -87,7 +87,7 @@ impl Routing {
             ExpertPlacement::Sip => sips,
             ExpertPlacement::Cube => sips * cubes,
         };
-        // As many places as possible, all with equally many experts and cubes.
+        // The maximum number of places for which all have the same number of experts and cubes.
         let fits =
             |places: &u64| most.is_multiple_of(*places) && experts.count.is_multiple_of(*places);
         let places = (1..=most).rev().find(fits).unwrap_or(1);
@@ -95,7 +95,7 @@ impl Routing {
         Self { experts, places, local: experts.count / places, used, tokens }
     }
 
-    /// Returns the experts of a place that tokens use.
+    /// Returns the experts of a place that are used by tokens.
     pub fn hits(&self, place: u64) -> Vec<Hit> {
         let mut hits: Vec<Hit> = Vec::new();
         for index in 0..self.used {
@@ -109,7 +109,7 @@ impl Routing {
         hits
     }
 
-    /// Returns the first token of one of the used experts, and the number of its tokens.
+    /// Returns the first token of one of the used experts, and its number of tokens.
     fn tokens_of(&self, index: u64) -> (u64, u64) {
         let first_of = |choice: u64| (choice * self.used).div_ceil(self.experts.active);
         let choice = index * self.experts.active / self.used;
@@ -118,7 +118,7 @@ impl Routing {
         (start(index), start(index + 1) - start(index))
     }
 
-    /// Returns the most rows of inner features of a place.
+    /// Returns the maximum number of rows of inner features of a place.
     pub fn rows(&self) -> u64 {
         let rows = |place| self.hits(place).iter().map(|hit| hit.count).sum();
         (0..self.places).map(rows).max().unwrap_or(0)

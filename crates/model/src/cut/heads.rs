@@ -4,12 +4,13 @@ use crate::spec::ModelSpec;
 
 /// Distribution of heads over groups of cubes, all of which do the same work.
 ///
-/// Each group has a number of *slots*, each for one head of K and V and the heads of Q that use it. There are as few
-/// slots as possible, and of equal distributions the one with the smallest groups is chosen. Spare slots hold further
-/// copies of heads of K and V, which share their heads of Q, if all heads have equally many; otherwise they are padding.
+/// Each group has a number of *slots*, each for one head of K and V and the heads of Q that use it. The number of slots
+/// is minimal; of equal distributions, the one with the smallest groups is chosen. Spare slots hold further copies of
+/// heads of K and V, which share the heads of Q, if all heads get the same number of copies. Otherwise they are
+/// padding.
 ///
-/// The output of attention is divided among the cubes of a group by features: by heads, or, if there are not
-/// enough, by equal pieces of heads.
+/// The attention output is divided among the cubes of a group by features: by heads, or by equal pieces of heads if
+/// there are too few heads.
 ///
 /// ```
 /// use cubeyard_model::ModelSpec;
@@ -34,21 +35,21 @@ use crate::spec::ModelSpec;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heads {
-    /// Number of cubes of a group.
+    /// Number of cubes in a group.
     pub group_cubes: u64,
-    /// Number of slots of a group.
+    /// Number of slots per group.
     pub slots: u64,
     /// Number of slots of all groups.
     pub all_slots: u64,
-    /// Number of slots with the same head of K and V.
+    /// Number of slots that hold the same head of K and V.
     pub copies: u64,
-    /// Number of heads of Q of a slot.
+    /// Number of heads of Q per slot.
     pub queries: u64,
     /// Number of pieces into which the output of a head of Q is divided.
     pub pieces: u64,
-    /// Features of a piece.
+    /// Number of features of a piece.
     pub piece: u64,
-    /// Number of pieces of a cube.
+    /// Number of pieces per cube.
     pub share: u64,
     /// Number of heads of K and V of the model.
     pub kv_heads: u64,
@@ -57,13 +58,13 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// Distributes the heads of a model over SIPs with these numbers of cubes.
+    /// Distributes the heads of a model over `sips` SIPs with `cubes` cubes each.
     pub fn new(spec: &ModelSpec, sips: u64, cubes: u64) -> Self {
         let kv_heads = spec.kv_heads.max(1);
         // Groups do not span SIPs.
         let groups = (1..=cubes).rev().filter(|of_sip| cubes.is_multiple_of(*of_sip));
         let all = |groups: u64| groups * kv_heads.div_ceil(groups);
-        // Of several minima the first is taken: most groups.
+        // `min_by_key` returns the first of several minima, which has the most groups.
         let best = groups.map(|of_sip| of_sip * sips).min_by_key(|&groups| all(groups));
         let best = best.unwrap_or(sips);
         let (slots, all_slots) = (kv_heads.div_ceil(best), all(best));
@@ -85,12 +86,12 @@ impl Heads {
         }
     }
 
-    /// Returns the heads of a slot that are projected: of Q, of K and of V.
+    /// Returns the number of projected heads per slot: heads of Q, one of K and one of V.
     pub fn of_slot(&self) -> u64 {
         self.queries + 2
     }
 
-    /// Returns the heads of a group that are projected.
+    /// Returns the number of projected heads per group.
     pub fn projected(&self) -> u64 {
         self.slots * self.of_slot()
     }
@@ -114,8 +115,8 @@ impl Heads {
     }
 }
 
-/// Returns the pieces of each of `heads` heads, and the pieces of each of `cubes` cubes. Heads that cannot be divided
-/// so are padded by further heads.
+/// Returns the number of pieces per head for `heads` heads, and the number of pieces per cube for `cubes` cubes. Heads
+/// that cannot be divided this way are padded with further heads.
 fn pieces(heads: u64, cubes: u64, head_dim: u64) -> [u64; 2] {
     let pieces = cubes / gcd(heads, cubes);
     if head_dim.is_multiple_of(pieces) {

@@ -4,7 +4,7 @@ use cubeyard_yaml::{InputError, Map};
 
 use super::{ModelType, given};
 
-/// Keys without effect on time or memory: names, tokens, training, thresholds, angles of positions.
+/// Keys without effect on time or memory: names, tokens, training, thresholds, position angles.
 const WITHOUT_EFFECT: [&str; 33] = [
     "_attn_implementation",
     "architectures",
@@ -70,7 +70,7 @@ pub(super) fn notes(map: &mut Map<'_>, kind: ModelType) -> Result<Vec<String>, I
     Ok(notes)
 }
 
-/// Returns the sentence on a sliding window, if it is in use; Qwen uses it only if told so.
+/// Returns the sentence on a sliding window, if one is used; Qwen uses one only if the configuration enables it.
 fn window(map: &mut Map<'_>, kind: ModelType) -> Result<Option<String>, InputError> {
     let default = !matches!(kind, ModelType::Qwen2 | ModelType::Qwen3);
     let in_use = given(map, "use_sliding_window").map_or(Ok(default), |field| field.flag())?;

@@ -1,11 +1,11 @@
-//! Adding of normalised results to the residual tokens.
+//! Addition of normalised results to the residual tokens.
 
 use cubeyard_runtime::dtype::DType;
 
 use super::{Here, Pick};
 
-/// Normalises the result of attention or of the feed-forward part, and adds it to the tokens. Arguments: the result, its
-/// sums of squares, the tokens, the weights of these norms, and the row of those.
+/// Normalises the result of attention or of the feed-forward part, and adds it to the tokens. Arguments: the result,
+/// its sums of squares, the tokens, the weights of these norms, and the row of the weights to use.
 pub(super) fn add(here: &Here) {
     let (tl, slice) = (&here.tl, here.cut.slice());
     let [result, tokens, norms] = [0, 2, 3].map(|position| here.args.tensor(position).local());

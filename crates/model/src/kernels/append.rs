@@ -1,11 +1,11 @@
-//! Appending of K and V of the tokens of a step to the cache.
+//! Appends K and V of the tokens of a step to the cache.
 
 use super::Here;
 use cubeyard_tl::{Ref, Tile};
 
-/// Rotates K of each PE's tokens, and stores K and V in the cache. Arguments: Q, K and V of the step; the
-/// caches of K and V; cosines and sines; two that are not used; the layer, and the position of the step in its
-/// sequences; the weights of the norms of heads, if there are any.
+/// Rotates K of each PE's tokens, and stores K and V in the cache. Arguments: Q, K and V of the step; the caches of K
+/// and V; cosines and sines; two unused arguments; the layer, and the position of the step in its sequences; the
+/// weights of the head norms, if there are any.
 pub(super) fn append(here: &Here) {
     let Some((sequence, part)) = here.share() else { return };
     let count = here.cut.unit_rows();
@@ -23,14 +23,14 @@ pub(super) fn append(here: &Here) {
 }
 
 impl Here {
-    /// Returns the sequence of this PE in prefill, and its share of the tokens; `None` if there are fewer
-    /// sequences.
+    /// Returns the sequence of this PE in prefill, and the PE's share of its tokens; `None` if the PE has no
+    /// sequence.
     pub(super) fn share(&self) -> Option<(u64, u64)> {
         let (unit, parts) = (self.unit(), self.cut.parts);
         (unit / parts < self.cut.sequences).then_some((unit / parts, unit % parts))
     }
 
-    /// Returns the row of a token in the cache of a layer for a slot, and the number of rows left from there.
+    /// Returns the row of a token in a slot's cache for the layer, and the number of rows left from there.
     pub(super) fn place(&self, [sequence, slot]: [u64; 2], token: u64) -> (u64, u64) {
         let cut = &self.cut;
         let (part, rest) = (token / cut.room, token % cut.room);
@@ -42,7 +42,7 @@ impl Here {
         (row + rest, cut.room - rest)
     }
 
-    /// Stores rows of tokens, ignoring those beyond the end of the context.
+    /// Stores rows of tokens, ignoring rows beyond the end of the context.
     fn keep(&self, cache: &Ref, of: [u64; 2], first: u64, tile: &Tile) {
         let (tl, size) = (&self.tl, self.cut.spec.head_dim);
         let begin = self.args.whole(7) + first;

@@ -9,18 +9,18 @@ use crate::cut::Hit;
 use crate::spec::Activation;
 use cubeyard_tl::{Lazy, Ref, Tile};
 
-/// Maximum bytes of weights per load; the TCM has room for several.
+/// Maximum number of bytes of weights per load; the TCM has room for several loads.
 const LONGEST: u64 = 1 << 20;
 /// Position of the scales of quantised weights among the arguments.
 const SCALES: usize = 5;
 
-/// A product of some tokens with a matrix of this PE.
+/// Product of some tokens with a matrix of this PE.
 struct Columns {
     /// Selection of the tokens.
     pick: Pick,
     /// Number of tokens.
     count: u64,
-    /// Index of the matrix among those of the PE.
+    /// Index of the matrix among the PE's matrices.
     matrix: u64,
     /// Number of columns.
     width: u64,
@@ -28,16 +28,16 @@ struct Columns {
     is_scaled: bool,
 }
 
-/// Tokens of a product that were loaded before it begins.
+/// Tokens of a product, loaded before it begins.
 struct EarlyTokens {
-    /// Features in the order in which they are multiplied.
+    /// Features in the order of multiplication.
     features: VecDeque<Tile>,
-    /// Factor of the norm for each token.
+    /// Norm factor of each token.
     scale: Tile,
 }
 
-/// Computes Q, K and V of all tokens. Each PE passes its columns on to the PEs at its position in the cubes of
-/// its group, so that each cube has those of the whole group. Arguments: the tokens, their sums of squares, the
+/// Computes Q, K and V of all tokens. Each PE passes its columns on to the PEs at its position in the cubes of its
+/// group, so that each cube has the columns of the whole group. Arguments: the tokens, their sums of squares, the
 /// weights, the output with the rows of one cube after the other, and the layer; the scales of quantised weights, and
 /// the biases, if there are any.
 pub(super) fn qkv(here: &Here) {
@@ -64,7 +64,7 @@ pub(super) fn qkv(here: &Here) {
     });
 }
 
-/// Computes up · activation(gate). The columns of a PE's weights are those of gate, then those of up. Arguments: as
+/// Computes up · activation(gate). A PE's weights have the columns of gate, then the columns of up. Arguments: as
 /// [`qkv`], with an output for this PE alone.
 pub(super) fn gate_up(here: &Here) {
     let (cut, all) = (&here.cut, here.all_tokens(2 * here.cut.inner()));
@@ -76,8 +76,8 @@ pub(super) fn gate_up(here: &Here) {
         let (pick, matrix) = (Pick { first: hit.first, step: 1 }, first + hit.matrix);
         Columns { pick, count: hit.count, matrix, ..all }
     };
-    // A short read waits behind the long ones of the PE that holds it, so the tokens of all experts come before the first
-    // weights, if there is room for them.
+    // A short read waits behind long reads in the PE that holds the data, so the tokens of all experts are loaded
+    // before the first weights, if there is room for them.
     let fits = cut.inner_rows() <= cut.most_rows();
     let early = hits.iter().filter(|_| fits).map(|hit| here.early_tokens(&product(hit)));
     let mut early: VecDeque<_> = early.collect();
@@ -119,7 +119,7 @@ impl Here {
         self.cut.spec.family.has_qkv_bias.then(|| self.tl.load(&load()))
     }
 
-    /// Computes the inner features of a product, and stores them from row `first` of the output on.
+    /// Computes the inner features of a product, and stores them, starting at row `first` of the output.
     fn gate_up(&self, product: &Columns, first: u64, early: Option<EarlyTokens>) {
         let (tl, out, width) = (&self.tl, self.args.tensor(3).local(), product.width / 2);
         self.columns(product, early, |rows, product, scale| {
@@ -152,8 +152,8 @@ impl Here {
         EarlyTokens { features: depths.iter().map(load).collect(), scale: self.scale(pick, &rows) }
     }
 
-    /// Multiplies tokens by this PE's columns, and passes the product and the norm's factor of each row to `take`, block
-    /// of rows by block of rows. Tokens that were loaded early are all of them.
+    /// Multiplies tokens by this PE's columns, one block of rows at a time, and passes the product and the norm factor
+    /// of each row to `take`. `early` contains all tokens of the product, if they were loaded early.
     fn columns(
         &self,
         product: &Columns,
@@ -167,9 +167,9 @@ impl Here {
         for rows in self.row_blocks(count) {
             let mut sum: Option<Tile> = None;
             let depths = self.depths(width);
-            // Tokens are loaded before all weights: a short read waits behind the long ones of the PE that
-            // holds it. With several blocks of rows they alternate, so that one is multiplied while the next is
-            // loaded.
+            // Tokens are loaded before all weights: a short read waits behind long reads in the PE that holds the
+            // data. With several blocks of rows, tokens and weights alternate, so that one block is multiplied
+            // while the next is loaded.
             let load =
                 |(part, depth): &(u64, Range<u64>)| self.tokens_of(&pick, *part, &rows, depth);
             let is_all = rows.end - rows.start == count;
@@ -188,20 +188,20 @@ impl Here {
         }
     }
 
-    /// Returns the weights of this PE's columns in the order in which they are multiplied.
+    /// Returns the weights of this PE's columns in the order of multiplication.
     pub(super) fn column_weights(&self, matrix: u64, width: u64) -> Vec<Ref> {
         self.depths(width).iter().map(|at| self.weights_at(at, matrix, width)).collect()
     }
 
-    /// References the weights of some features.
+    /// Returns a reference to the weights of some features.
     fn weights_at(&self, (part, depth): &(u64, Range<u64>), matrix: u64, width: u64) -> Ref {
         let first = matrix * self.cut.hidden() + part * self.cut.slice() + depth.start;
         self.args.tensor(2).local().at(first * width, &[depth.end - depth.start, width])
     }
 
-    /// Returns the order in which features are multiplied: the PE that holds them, and the range of its own.
-    /// Each PE begins with its own, so that they do not all read from one. All features of a PE are loaded at once, unless
-    /// their weights are long: parts of rows would use only some channels of the memory.
+    /// Returns the order in which features are multiplied: the PE that holds them, and the range among its features.
+    /// Each PE begins with its own features, so that not all PEs read from one. All features of a PE are loaded at
+    /// once, unless their weights are long: parts of rows would use only some of the memory channels.
     fn depths(&self, width: u64) -> Vec<(u64, Range<u64>)> {
         let (pes, slice, [_, tile, _]) = (self.cut.pes, self.cut.slice(), self.tl.gemm_tile());
         let element = self.args.tensor(2).local().ty().dtype.size();

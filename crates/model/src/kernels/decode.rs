@@ -8,10 +8,10 @@ use cubeyard_tl::{Ref, Tile};
 /// Tokens per block of K and V.
 const BLOCK: u64 = 512;
 
-/// Rotates Q and K of new tokens, stores K and V, and computes the attention of each PE's sequences, or of its
-/// part of one. Each cube then receives its heads of all. Arguments: Q, K and V of the step; the caches of K
-/// and V; cosines and sines; the output, and the logarithms of its weights; the layer; one that is not used; the
-/// weights of the norms of heads, if there are any.
+/// Rotates Q and K of new tokens, stores K and V, and computes the attention of each PE's sequences, or of its part of
+/// a sequence. Each cube then receives its heads of all results. Arguments: Q, K and V of the step; the caches of K and
+/// V; cosines and sines; the output, and the logarithms of its weights; the layer; one unused argument; the weights of
+/// the head norms, if there are any.
 pub(super) fn decode(here: &Here) {
     for turn in 0..here.cut.held {
         let attended = here.sequence(here.unit(), turn).map(|at| here.attend(at, turn));
@@ -25,14 +25,14 @@ pub(super) fn decode(here: &Here) {
 }
 
 impl Here {
-    /// Returns the sequence of a unit, and its part of it; `None` if there are fewer sequences.
+    /// Returns the sequence of a unit, and the unit's part of it; `None` if the unit has no sequence.
     fn sequence(&self, unit: u64, turn: u64) -> Option<(u64, u64)> {
         let Cut { parts, held, work, .. } = *self.cut;
         let at = if parts > 1 { (unit / parts, unit % parts) } else { (unit * held + turn, 0) };
         (at.0 < work.batch).then_some(at)
     }
 
-    /// Returns the first block of K and of V; none if it has the new token, which is not there yet.
+    /// Returns the first block of K and of V; empty if the block contains the new token, which is not stored yet.
     pub(super) fn first_blocks(&self) -> Vec<Ref> {
         let (cut, size) = (&self.cut, self.cut.spec.head_dim);
         let row = self.args.whole(6) * cut.held * cut.heads.slots * cut.room;
@@ -47,7 +47,7 @@ impl Here {
             .unwrap_or_default()
     }
 
-    /// Computes the attention of a part of a sequence: a row of heads, and the logarithms of their weights.
+    /// Computes the attention of a part of a sequence: one row of heads, and the logarithms of their weights.
     fn attend(&self, (sequence, part): (u64, u64), turn: u64) -> (Tile, Tile) {
         let new = self.projected(sequence, 1);
         let angles = self.angles(3, 0, 1);
@@ -61,7 +61,7 @@ impl Here {
         (self.concat(values), self.concat(weights))
     }
 
-    /// Computes the attention of the heads of a slot, whose cache begins at a row.
+    /// Computes the attention of the heads of a slot, whose cache begins at the given row.
     fn attend_slot(
         &self,
         [query, key, value]: &[Tile; 3],
@@ -86,7 +86,7 @@ impl Here {
             let shape = [BLOCK.min(tokens - start), size];
             let [key, value] =
                 cache.each_ref().map(|all| self.taken(&all.at((row + start) * size, &shape)));
-            // The few rows of scores are transposed rather than the keys.
+            // The scores are transposed rather than the keys, because they have few rows.
             sum.add(tl, &tl.trans(&tl.dot(&key, &query)).lazy(), &value);
         }
         let values = tl.reshape(&sum.result(tl, cut.work.dtype), &[1, group, size]);

@@ -1,4 +1,4 @@
-//! Feed-forward parts of experts: each PE multiplies the tokens of the experts of its place.
+//! Feed-forward parts of experts: each PE multiplies the tokens of its place's experts.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use cubeyard_tl::{Lazy, Ref, Tile};
 struct ExpertRows {
     /// Index of the expert at its place.
     matrix: u64,
-    /// First row of the block.
+    /// First row in the block.
     row: u64,
     /// Inner features of the tokens.
     left: Tile,
@@ -20,8 +20,8 @@ struct ExpertRows {
     shares: Tile,
 }
 
-/// Computes the weights of all experts for each token, a softmax of the logits; each PE of a cube takes some tokens.
-/// Arguments: the tokens, their sums of squares, the weights of the router, the output, and the layer.
+/// Computes the weights of all experts for each token: a softmax of the logits. Each PE of a cube processes some
+/// tokens. Arguments: the tokens, their sums of squares, the weights of the router, the output, and the layer.
 pub(super) fn router(here: &Here) {
     let (cut, tl) = (&here.cut, &here.tl);
     let (share, width) = (cut.routed(), cut.experts());
@@ -36,7 +36,7 @@ pub(super) fn router(here: &Here) {
 }
 
 impl Here {
-    /// Returns the experts of this PE's place that tokens use; the number of the SIP is argument `position`.
+    /// Returns the experts of this PE's place that tokens use; argument `position` is the number of the SIP.
     pub(super) fn hits(&self, position: usize) -> Vec<Hit> {
         let cut = &self.cut;
         let cube = self.group * cut.group_cubes + self.cube;
@@ -61,8 +61,8 @@ impl Here {
         logits.unwrap_or(scale)
     }
 
-    /// Applies the down projections of experts, and adds the results of each token. The matrices of the layer begin at
-    /// `first`.
+    /// Applies the down projections of experts, and adds up the results of each token. The matrices of the
+    /// layer begin at `first`.
     pub(super) fn expert_rows(&self, hits: &[Hit], first: u64) {
         let (cut, tl) = (&self.cut, &self.tl);
         let (depth, out) = (cut.inner() * cut.pes, self.args.tensor(4).local());
@@ -105,14 +105,14 @@ impl Here {
         all
     }
 
-    /// Loads the weights of an expert for some tokens, as a column; all weights are argument 1.
+    /// Loads the weights of an expert for some tokens, as a column; argument 1 contains all weights.
     fn shares(&self, expert: u64, tokens: &Range<u64>) -> Tile {
         let (all, experts) = (self.args.tensor(1).whole(), self.cut.experts());
         let column = all.at(tokens.start * experts + expert, &[tokens.end - tokens.start, 1]);
         self.tl.load(&column.strided(&[experts, 1]))
     }
 
-    /// Adds an expression to the rows of a tile from `row` on.
+    /// Adds an expression to the rows of a tile, starting at `row`.
     fn added(&self, sum: &Tile, row: u64, addition: &Lazy) -> Tile {
         let (tl, shape) = (&self.tl, [addition.ty().shape[0], sum.dim(1)]);
         if shape[0] == sum.dim(0) {

@@ -1,11 +1,11 @@
-//! Collection of the group's projections of some tokens, and distribution of the attention output.
+//! Gathers the group's projections of some tokens, and distributes the attention output.
 
 use super::Here;
 use cubeyard_tl::{Ref, Tile};
 
 impl Here {
-    /// Loads Q, K and V of some tokens of the step as a tile of tokens, heads and features, in which the heads
-    /// of K and of V follow those of Q. They are in argument 0, in parts, all of them in this cube.
+    /// Loads Q, K and V of some tokens of the step as a tile of tokens, heads and features, in which the heads of K and
+    /// V follow the heads of Q. Argument 0 contains them in parts, all of them in this cube.
     #[track_caller]
     pub(super) fn projected(&self, first: u64, count: u64) -> Tile {
         let (tl, cut) = (&self.tl, &self.cut);
@@ -22,7 +22,7 @@ impl Here {
         tl.reshape(&rows, &[count, heads, size])
     }
 
-    /// Returns the heads of Q, K and V of a slot, of a tile of [`projected`](Self::projected).
+    /// Returns the heads of Q, K and V of a slot, from a tile of [`projected`](Self::projected).
     #[track_caller]
     pub(super) fn slot_heads(&self, tile: &Tile, slot: u64) -> [Tile; 3] {
         let (first, queries) = (slot * self.cut.heads.of_slot(), self.cut.heads.queries);
@@ -30,7 +30,7 @@ impl Here {
             .map(|(head, count)| self.heads(tile, first + head, count))
     }
 
-    /// Joins tiles of rows, heads and features to one with all heads.
+    /// Joins tiles of rows, heads and features into one tile with all heads.
     #[track_caller]
     pub(super) fn concat(&self, tiles: Vec<Tile>) -> Tile {
         let [rows, heads, size] = [0, 1, 2].map(|axis| tiles[0].dim(axis));
@@ -38,7 +38,7 @@ impl Here {
         self.joined_along_heads(tiles, [rows, heads * count, size])
     }
 
-    /// Pastes tiles side by side into one of a shape, filled up with zeros; a single tile of that shape stays as it is.
+    /// Pastes tiles side by side into a tile of a shape, padded with zeros; a single tile of that shape stays as it is.
     #[track_caller]
     fn joined_along_heads(&self, tiles: Vec<Tile>, shape: [u64; 3]) -> Tile {
         if tiles.len() == 1 && tiles[0].dim(1) == shape[1] {
@@ -53,8 +53,8 @@ impl Here {
         all
     }
 
-    /// Divides the heads of a tile of rows, heads and features, or of one number for each head, into the pieces that
-    /// the cubes of the group share.
+    /// Divides the heads of a tile into the pieces that the cubes of the group share. The tile has rows, heads and
+    /// features, or one number for each head.
     #[track_caller]
     fn divided(&self, tile: &Tile) -> Tile {
         let (tl, heads) = (&self.tl, &self.cut.heads);
@@ -80,8 +80,8 @@ impl Here {
         self.tl.slice(tile, &[0, first, 0], &shape)
     }
 
-    /// Sends each cube of the group its heads of a tile of rows, heads and features, and receives those of this
-    /// cube from the other cubes' PEs at this position. `has` returns the number of rows that a unit has.
+    /// Sends each cube of the group its heads of a tile of rows, heads and features, and receives this cube's heads
+    /// from the other cubes' PEs at this position. `has` returns the number of rows of a unit.
     #[track_caller]
     pub(super) fn deal(
         &self,

@@ -1,4 +1,4 @@
-//! A layer in one launch: PEs wait for each other by messages, and load weights of the next part before they do.
+//! Layer in one launch: PEs synchronise by messages, and load weights of the next part before they wait.
 
 use std::rc::Rc;
 
@@ -11,12 +11,12 @@ use crate::wiring::{to_cube, to_pe};
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::{Port, Ref, Tile};
 
-/// Bytes that are loaded before their part begins. They take as long as the end of the part before; more would delay the
-/// tokens that PEs read from each other.
+/// Number of bytes that are loaded before their part begins. Loading them takes as long as the end of the previous
+/// part; more would delay the tokens that PEs read from each other.
 const AHEAD: u64 = 128 << 10;
 
-/// Runs the parts of a layer, one after the other, and `all_reduce` where cubes add up their sums. Arguments: those of each
-/// part, whose numbers are `counts`.
+/// Runs the parts of a layer in order, and `all_reduce` where cubes add up their sums. Arguments: the arguments of each
+/// part, whose numbers are given by `counts`.
 pub(crate) fn layer(cut: &Rc<Cut>, all_reduce: Kernel, counts: Vec<usize>) -> Kernel {
     let (name, cut) = (format!("layer of {}", cut.label()), Rc::clone(cut));
     let counts: Rc<[usize]> = counts.into();
@@ -44,22 +44,22 @@ async fn run(mut here: Here, all_reduce: Kernel, counts: Rc<[usize]>) {
 }
 
 impl Here {
-    /// Waits until the PEs of which a part loads results have stored them.
+    /// Waits until the results that a part loads have been stored by the PEs that compute them.
     fn meet(&self, part: StepPart) {
-        // The tokens of a norm are this PE's own.
+        // A norm uses only this PE's own tokens.
         if matches!(part, StepPart::Norm | StepPart::PostNorm) {
             return;
         }
         let others: Vec<_> = (0..self.cut.pes).filter(|pe| *pe != self.pe).map(to_pe).collect();
         self.exchange(&others);
         if (part, self.cut.work.phase) == (StepPart::Attention, Phase::Prefill) {
-            // The cache is that of the group: a PE of each cube knows of all PEs of its own.
+            // The cache belongs to the group: one PE of each cube speaks for all PEs of its cube.
             let cubes: Vec<_> = self.others().map(|(cube, _)| to_cube(cube)).collect();
             self.exchange(&cubes);
         }
     }
 
-    /// Tells PEs that everything so far is stored, and waits until they say so, too.
+    /// Signals to other PEs that all results so far are stored, and waits for the same signal from each of them.
     fn exchange(&self, ports: &[Port]) {
         let tl = &self.tl;
         tl.fence();
@@ -68,7 +68,7 @@ impl Here {
         ports.iter().for_each(|&port| drop(tl.recv(port, &[1], DType::U8)));
     }
 
-    /// Begins to load what the next part loads first and no other part stores. The arguments are those of the next part.
+    /// Begins the first loads of the next part, of data that no part stores. Its arguments are already selected.
     fn load_ahead(&self, next: StepPart) {
         let mut bytes = 0;
         for from in self.constants(next) {
@@ -80,7 +80,7 @@ impl Here {
         }
     }
 
-    /// Returns the weights or the old part of the cache that a part uses, in the order of its loads.
+    /// Returns the weights or the old part of the cache that a part uses, in load order.
     fn constants(&self, part: StepPart) -> Vec<Ref> {
         let cut = &self.cut;
         match (part, cut.work.phase) {
@@ -95,7 +95,7 @@ impl Here {
         }
     }
 
-    /// Returns the weights of gate and up of this PE: of the layer, or of the first of its experts.
+    /// Returns this PE's weights of gate and up: for the layer, or for the first of its experts.
     fn gate_up_constants(&self) -> Vec<Ref> {
         let (cut, layer) = (&self.cut, self.args.whole(4));
         let first = if cut.routing.is_none() {

@@ -7,8 +7,8 @@ use cubeyard_kernels::square_sums;
 
 /// Computes the sum of squares of a PE's features of each token. Arguments: the tokens, and the sums.
 ///
-/// The norm itself is applied after the following product, which is cheaper: (x W) r is (x r) W. Its weights
-/// are included in W.
+/// The norm itself is applied after the following product, which is cheaper: (x W) r is (x r) W. The weights of the
+/// norm are included in W.
 pub(super) fn norm(here: &Here) {
     let (tl, [x, sums]) = (&here.tl, [0, 1].map(|position| here.args.tensor(position).local()));
     for rows in here.row_blocks(x.dim(0)) {

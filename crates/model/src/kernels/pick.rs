@@ -24,7 +24,7 @@ impl Pick {
 }
 
 impl Here {
-    /// Loads some features of some tokens that a PE of this cube holds.
+    /// Loads some features of some tokens, held by a PE of this cube.
     pub(super) fn tokens_of(
         &self,
         pick: &Pick,
@@ -38,7 +38,7 @@ impl Here {
         self.tl.load(&x.at(start, &shape).strided(&[pick.step * slice, 1]))
     }
 
-    /// Returns the norm's factor for each row.
+    /// Returns the norm factor of each row.
     pub(super) fn scale(&self, pick: &Pick, rows: &Range<u64>) -> Tile {
         let (tl, count, tokens) = (&self.tl, rows.end - rows.start, self.cut.tokens());
         let sums = self.args.tensor(1).whole().at(pick.token(rows.start), &[self.cut.pes, count]);
@@ -47,12 +47,12 @@ impl Here {
         tl.reshape(&tl.eval(&factor), &[count, 1])
     }
 
-    /// Loads scales of columns, which are argument `position`, from an element on.
+    /// Loads scales of columns from argument `position`, starting at element `first`.
     pub(super) fn scales(&self, position: usize, first: u64, columns: u64) -> Tile {
         self.tl.load(&self.args.tensor(position).local().at(first, &[1, columns]))
     }
 
-    /// Multiplies activations by weights, which may have scales of their columns, and adds the result to a sum.
+    /// Multiplies activations by weights, which may have column scales, and adds the result to a sum.
     pub(super) fn product(
         &self,
         x: &Tile,

@@ -9,10 +9,10 @@ use cubeyard_tl::{Lazy, Tile};
 /// Tokens per block of K and V.
 const BLOCK: u64 = 256;
 
-/// Computes the attention of each PE's tokens over their sequence up to them, wherever it is stored. Each cube
-/// then receives its heads of all. Arguments: Q, K and V of the step; the caches of K and V; cosines and sines;
-/// the output; one that is not used; the layer, and the position of the step in its sequences; the weights of the norms
-/// of heads, if there are any.
+/// Computes the attention of each PE's tokens over their sequence up to each token, whichever PE stores it. Each cube
+/// then receives its heads of all results. Arguments: Q, K and V of the step; the caches of K and V; cosines and sines;
+/// the output; one unused argument; the layer, and the position of the step in its sequences; the weights of the head
+/// norms, if there are any.
 pub(super) fn prefill(here: &Here) {
     let attended = here.share().map(|(sequence, part)| here.look_back(sequence, part));
     let busy = here.cut.sequences * here.cut.parts;
@@ -52,13 +52,13 @@ impl Here {
             let scores = tl.dot(&query, &tl.trans(&key));
             (self.hide(&scores, first, token), value)
         });
-        // The scores of a block are computed before the softmax of the block before.
+        // The scores of a block are computed before the softmax of the previous block.
         ahead(blocks).for_each(|(scores, values)| sum.add(tl, &scores, &values));
         tl.reshape(&sum.result(tl, cut.work.dtype), &[count, group, size])
     }
 
-    /// Returns the first token and the length of each block of a sequence; each block is in one PE's memory.
-    /// PEs begin at different blocks, so that they do not all read from one PE.
+    /// Returns the first token and the length of each block of a sequence; each block is in one PE's memory. PEs begin
+    /// at different blocks, so that not all of them read from one PE.
     fn blocks(&self, of: [u64; 2], tokens: u64) -> Vec<(u64, u64)> {
         let mut blocks = Vec::new();
         let mut token = 0;
@@ -72,7 +72,7 @@ impl Here {
         blocks
     }
 
-    /// Masks the scores of later tokens; a row is a head of a token.
+    /// Masks the scores of later tokens; each row is one head of one token.
     fn hide(&self, scores: &Tile, query: u64, key: u64) -> Lazy {
         let (tl, group) = (&self.tl, self.cut.heads.queries);
         let [rows, columns] = [scores.dim(0), scores.dim(1)];

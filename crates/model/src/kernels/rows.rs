@@ -11,17 +11,17 @@ use cubeyard_tl::{Ref, Tile};
 const SCALES: usize = 7;
 
 /// Projects the attention output. If several PEs had parts of a sequence, their outputs are combined first,
-/// weighted by part. Arguments: the parts of attention and their weights, the weights of the product by panels,
-/// the residual tokens, the output, the layer, and 1 if this SIP's first cube adds the residual; the scales of quantised
-/// weights.
+/// weighted by part. Arguments: the parts of attention and their weights, the weights of the product by panels, the
+/// residual tokens, the output, the layer, and 1 if this SIP's first cube adds the residual; the scales of
+/// quantised weights.
 pub(super) fn output(here: &Here) {
     here.rows(here.cut.attended(), |rows| {
         if here.cut.is_joined() { here.joined(rows) } else { here.attended(rows) }
     });
 }
 
-/// Applies the down projection. Arguments: the inner features, the weights of experts for each token if there are any,
-/// and then as [`output`]; the number of the SIP, if there are experts.
+/// Applies the down projection. Arguments: the inner features, the expert weights of each token if there are any, and
+/// then as [`output`]; the number of the SIP, if there are experts.
 pub(super) fn down(here: &Here) {
     let cut = &here.cut;
     if cut.routing.is_none() {
@@ -73,20 +73,20 @@ impl Here {
         self.product(left, panel, scales.as_ref(), None)
     }
 
-    /// Loads the residual tokens, if this cube adds them; the all-reduce passes them on to all.
+    /// Loads the residual tokens, if this cube adds them; the all-reduce distributes them to all cubes.
     pub(super) fn residual(&self, place: impl Fn(&Ref) -> Ref) -> Option<Tile> {
         let adds = self.args.whole(6) == 1 && self.tl.program_id(1) == 0;
         adds.then(|| self.tl.load(&place(&self.args.tensor(3).local())))
     }
 
-    /// Loads the attention of some tokens, of the heads that this cube multiplies; it is stored in the order of
-    /// tokens.
+    /// Loads the attention output of some tokens, for the heads that this cube multiplies; it is stored in token
+    /// order.
     fn attended(&self, rows: &Range<u64>) -> Tile {
         let (all, width) = (self.args.tensor(0).whole(), self.cut.attended());
         self.tl.load(&all.at(rows.start * width, &[rows.end - rows.start, width]))
     }
 
-    /// Loads the attention of some sequences, each combined from its parts.
+    /// Loads the attention output of some sequences, each combined from its parts.
     fn joined(&self, rows: &Range<u64>) -> Tile {
         let (tl, parts, count) = (&self.tl, self.cut.parts, rows.end - rows.start);
         let (size, width) = (self.cut.heads.piece, self.cut.attended());

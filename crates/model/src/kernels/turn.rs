@@ -1,4 +1,4 @@
-//! Rotary position embedding, and norms of heads before it.
+//! Rotary position embedding, and the norms of heads before it.
 
 use cubeyard_runtime::dtype::DType;
 
@@ -6,11 +6,11 @@ use super::Here;
 use cubeyard_kernels::rms_factor;
 use cubeyard_tl::Tile;
 
-/// Position of the weights of the norms of heads among the arguments.
+/// Position of the weights of the head norms among the arguments.
 const NORMS: usize = 8;
 
 impl Here {
-    /// Loads the cosines and sines of some of the step's positions, as rows; they are argument `position`.
+    /// Loads the cosines and sines of some of the step's positions, as rows, from argument `position`.
     #[track_caller]
     pub(super) fn angles(&self, position: usize, first: u64, count: u64) -> [Tile; 2] {
         let (table, half) = (self.args.tensor(position).local(), self.cut.spec.head_dim / 2);
@@ -18,8 +18,8 @@ impl Here {
         [0, all].map(|start| self.tl.load(&table.block(&[start + first, 0], &[count, half])))
     }
 
-    /// Rotates pairs of features, one from each half, by the angles of their tokens: a tile of tokens, heads
-    /// and features.
+    /// Rotates pairs of features, one from each half, by the angles of their tokens. The tile has
+    /// tokens, heads and features.
     #[track_caller]
     pub(super) fn turned(&self, tile: &Tile, [cosines, sines]: &[Tile; 2]) -> Tile {
         let (tl, half) = (&self.tl, self.cut.spec.head_dim / 2);
@@ -37,13 +37,13 @@ impl Here {
         tl.paste(&both, &[0, 0, half], &turned_b)
     }
 
-    /// Normalises heads of Q, if the model does.
+    /// Normalises heads of Q, if the model has head norms.
     #[track_caller]
     pub(super) fn query_norm(&self, tile: &Tile) -> Tile {
         self.head_norm(tile, 0)
     }
 
-    /// Normalises a head of K, if the model does.
+    /// Normalises a head of K, if the model has head norms.
     #[track_caller]
     pub(super) fn key_norm(&self, tile: &Tile) -> Tile {
         self.head_norm(tile, 1)

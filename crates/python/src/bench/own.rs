@@ -1,4 +1,4 @@
-//! Benches written in Python, as benches of the Rust crates.
+//! Benches written in Python, wrapped as benches of the Rust crates.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -15,12 +15,12 @@ use crate::context::Context;
 use crate::error::Kind;
 use crate::session::Shared;
 
-/// A function decorated with `@cubeyard.bench`.
+/// Function decorated with `@cubeyard.bench`.
 pub(crate) struct PyBench {
     name: String,
     summary: String,
     parameters: Vec<Parameter>,
-    /// The object of class `cubeyard.Bench`.
+    /// Object of class `cubeyard.Bench`.
     object: Py<PyAny>,
 }
 
@@ -74,7 +74,7 @@ impl Bench for PyBench {
     }
 
     fn needs(&self, _: &Values, _: &Topology, _: u64) -> Needs {
-        // Unknown before it runs.
+        // The need is unknown before the bench runs.
         Needs::default()
     }
 
@@ -91,10 +91,11 @@ impl Bench for PyBench {
     }
 }
 
-/// Shares the context of a bench with Python. Times of launches are recorded while their tensors are mapped.
+/// Shares the context of a bench with Python. Times of launches are recorded while their tensors are still mapped.
 fn shared(lab: &Lab) -> Shared {
     let settled = lab.clone();
-    // A launch that fails has told its caller, and tells the end of the bench again.
+    // The error of a failed launch can be dropped: its caller has received it, and the end of the
+    // bench reports it again.
     let before_drop = Box::new(move || drop(settled.settle()));
     Shared::of(lab.context.clone(), Rc::clone(&lab.launcher), Some(before_drop))
 }
@@ -108,7 +109,7 @@ fn outcome(lab: &Lab, failure: Option<String>) -> Outcome {
 }
 
 impl PyBench {
-    /// Calls the function; returns the text of an assertion that failed.
+    /// Calls the function; returns the text of a failed assertion.
     fn call(
         &self,
         py: Python<'_>,
@@ -130,19 +131,19 @@ impl PyBench {
     }
 }
 
-/// Describes an exception: its class, text and line, whether memory or time has run out, and advice.
+/// Describes an exception: its class, text and line, whether simulated memory or time has run out, and advice.
 fn describe(py: Python<'_>, error: &PyErr) -> PyResult<(String, bool, Option<String>)> {
     py.import("cubeyard.study.bench")?.call_method1("describe", (error,))?.extract()
 }
 
-/// Makes the error of an exception, with its class, text and line.
+/// Converts an exception to an error, with its class, text and line.
 fn own_error(py: Python<'_>, error: PyErr) -> OwnError {
     let told = describe(py, &error);
     let (text, exhausted, help) = told.unwrap_or_else(|other| (other.to_string(), false, None));
     OwnError { text, source: Box::new(error), exhausted, help }
 }
 
-/// The benches of Python files.
+/// Benches defined in Python files.
 pub(crate) struct File;
 
 impl OwnBenches for File {

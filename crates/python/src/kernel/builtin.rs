@@ -1,4 +1,4 @@
-//! Kernels of the library in Rust, to be launched like those in Python.
+//! Kernels of the Rust library, launched like kernels in Python.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::context::Context;
 use crate::error::Kind;
 use crate::launch::{self, Given, Target, Times};
 
-/// Parameters of a ready-made kernel; its arguments have these names.
+/// Built-in kernel, with the names of its arguments.
 struct Builtin {
     name: &'static str,
     parameters: &'static [&'static str],
     make: fn() -> Kernel,
 }
 
-/// The kernels without parameters of their own.
+/// Kernels without construction parameters.
 const BUILTIN: &[Builtin] = &[
     Builtin {
         name: "vector_add",
@@ -51,8 +51,8 @@ const BUILTIN: &[Builtin] = &[
     },
 ];
 
-/// Makes a kernel by its name. `numbers` are parameters of the kernel itself: ranks and elements per message of
-/// `ring_all_reduce`, none of the others.
+/// Creates a kernel by its name. `numbers` are construction parameters: ranks and elements per message for
+/// `ring_all_reduce`, none for the others.
 fn make(name: &str, numbers: &[u64]) -> PyResult<(Vec<&'static str>, Kernel)> {
     if let ("ring_all_reduce", &[ranks, piece @ 1..=u64::MAX]) = (name, numbers) {
         let ranks = usize::try_from(ranks.max(1))?;

@@ -42,7 +42,7 @@ impl Channels {
     }
 }
 
-/// The PE and port at each end of a channel; PEs are indices in a list.
+/// PE and port at each end of a channel; PEs are indices into a list.
 type Ends = ((usize, u16), (usize, u16));
 
 /// Wires PEs to each other, in rings of `slots` messages of at most `slot_bytes` in a memory; all or none.

@@ -1,4 +1,4 @@
-//! Operations that the core splits into tiles of its own, with what follows each tile.
+//! Operations that the core splits into tiles, with the epilogues of each tile.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::run::{self, Run, RunInfo, Tile};
 pub(crate) struct Composite {
     info: Arc<RunInfo>,
     kind: Kind,
-    /// Operands, until the operation is issued.
+    /// Operands; `None` once the operation is issued.
     sources: Option<Vec<Source>>,
     epilogues: [Vec<Epilogue>; 3],
     /// Reductions of the rows of the output.
@@ -35,7 +35,7 @@ enum Kind {
     Reduce(Reduce),
 }
 
-/// An operand, in memory or in the TCM.
+/// Operand in memory or in the TCM.
 pub(super) enum Source {
     Memory(tl::Ref),
     Pinned(Py<Tile>),
@@ -56,7 +56,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Returns the handle of an operation of this run.
+    /// Returns the handle of an operation; an error unless it belongs to this run.
     pub(super) fn of(&self, run: &Run) -> PyResult<&tl::Handle> {
         if Arc::ptr_eq(&self.info, run.info()) {
             return Ok(&self.handle);
@@ -85,7 +85,7 @@ impl Source {
 }
 
 impl Epilogue {
-    /// Reads an operation by its name, alone, with a number or with a tile; `add_product` has two tiles.
+    /// Parses an epilogue by its name: alone, with a number or with a tile; `add_product` takes two tiles.
     fn read(py: Python<'_>, op: &str, with: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         if op == "add_product" {
             let tiles = with.and_then(|with| with.extract::<[Bound<'_, Tile>; 2]>().ok());
@@ -160,7 +160,7 @@ impl Composite {
         Ok(Self::new(run, Kind::Reduce(op), vec![x]))
     }
 
-    /// Builds the operation. Afterwards this object holds no tile, and cannot be issued again.
+    /// Builds the operation. Afterwards this object holds no tiles, and cannot be issued again.
     fn build(&mut self, py: Python<'_>) -> PyResult<(Rc<Run>, tl::Composite)> {
         let run = self.info.run(py)?;
         let Some(sources) = self.sources.take() else {

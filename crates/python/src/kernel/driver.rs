@@ -1,4 +1,4 @@
-//! The future of a kernel in Python: calls its function, and resumes its coroutine as the PE proceeds.
+//! Future of a Python kernel: calls its function, and resumes its coroutine as the PE proceeds.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,17 +20,17 @@ use super::run::Run;
 use super::wait::{PendingValue, array};
 use super::wanted::Contents;
 
-/// A function of Python as a kernel.
+/// Python function used as a kernel.
 pub(crate) struct Function {
     pub(crate) name: String,
     pub(crate) callable: Py<PyAny>,
-    /// Names of the parameters but `tl`.
+    /// Names of the parameters, without `tl`.
     pub(crate) parameters: Vec<String>,
-    /// The lines that it has been at, on any PE.
+    /// Lines that the function has executed, on any PE.
     pub(crate) lines: Rc<Lines>,
 }
 
-/// A kernel on one PE.
+/// Kernel on one PE.
 struct Driver {
     function: Rc<Function>,
     run: Rc<Run>,
@@ -39,9 +39,9 @@ struct Driver {
 }
 
 enum State {
-    /// Not called yet.
+    /// The function has not been called yet.
     New,
-    /// Its coroutine is resumed when the value is there for which it waits.
+    /// The coroutine is resumed when the awaited value is available.
     Waiting {
         coroutine: Py<PyAny>,
         value: Py<PendingValue>,
@@ -84,7 +84,7 @@ impl Future for Driver {
 type Elements = Option<(Rc<tl::numeric::Array>, Vec<u64>)>;
 
 impl Driver {
-    /// Returns the elements for which the kernel waits, if it does.
+    /// Returns the elements that the kernel is waiting for, if any.
     fn contents(&mut self, context: &mut Context<'_>) -> Poll<Elements> {
         match &mut self.state {
             State::Waiting { contents, shape, .. } => {
@@ -127,7 +127,7 @@ impl Driver {
         self.finish(py, &result)
     }
 
-    /// Resumes the coroutine until it waits for a value that is not there yet, or ends.
+    /// Resumes the coroutine until it waits for a value that is not available yet, or ends.
     fn proceed(
         &mut self,
         py: Python<'_>,
@@ -160,14 +160,14 @@ impl Driver {
         }
     }
 
-    /// Makes the exception of a kernel that awaits something else.
+    /// Creates the exception for a kernel that awaits an unsupported object.
     fn foreign(&self, yielded: &Bound<'_, PyAny>) -> PyErr {
         let kind = super::operand::kind_of(yielded);
         self.run
             .fail(&format!("a kernel awaits only tl.value, tl.wait and tl.wait_for; found {kind}"))
     }
 
-    /// Ends the kernel: it returns nothing, and keeps no tile.
+    /// Ends the kernel; checks that it returns nothing and keeps no tile.
     fn finish(&mut self, py: Python<'_>, result: &Bound<'_, PyAny>) -> PyResult<Poll<()>> {
         if !result.is_none() {
             let kind = super::operand::kind_of(result);
@@ -176,7 +176,7 @@ impl Driver {
             return Err(self.at_definition(py, &what));
         }
         if self.run.kept_tile().is_some() {
-            // Tiles in cycles of references are not kept by anyone.
+            // Tiles that are only in reference cycles are collected, so that they do not count as kept.
             py.import("gc")?.call_method0("collect")?;
         }
         if let Some(kept) = self.run.kept_tile() {
@@ -188,7 +188,7 @@ impl Driver {
         Ok(Poll::Ready(()))
     }
 
-    /// Makes an exception that names the line of the function.
+    /// Creates an exception that names the line of the function.
     fn at_definition(&self, py: Python<'_>, what: &str) -> PyErr {
         self.run.set_unplaced(|| failure::definition(self.function.callable.bind(py)));
         self.run.fail(&what)
@@ -232,7 +232,7 @@ impl Driver {
     }
 }
 
-/// A kernel that is dropped before its end is closed, so that it gives back what it holds.
+/// Closes a kernel that is dropped before its end, so that it releases the resources that it holds.
 impl Drop for Driver {
     fn drop(&mut self) {
         let State::Waiting { coroutine, .. } = std::mem::replace(&mut self.state, State::Ended)
@@ -257,7 +257,7 @@ fn is_coroutine(result: &Bound<'_, PyAny>) -> PyResult<bool> {
     result.is_instance(class)
 }
 
-/// Returns a number as Python's of its type.
+/// Converts a number to the Python type of its kind.
 fn number_of(py: Python<'_>, number: Scalar) -> PyResult<Py<PyAny>> {
     Ok(match number {
         Scalar::Bool(truth) => truth.into_pyobject(py)?.to_owned().into_any().unbind(),

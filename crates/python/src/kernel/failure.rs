@@ -1,4 +1,4 @@
-//! Failures of kernels by exceptions of Python.
+//! Failures of kernels caused by Python exceptions.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTraceback;
@@ -6,7 +6,7 @@ use pyo3::types::PyTraceback;
 use super::run::Run;
 use crate::raised;
 
-/// Fails a run with an exception of its kernel.
+/// Marks a run as failed with an exception of its kernel.
 pub(super) fn keep(py: Python<'_>, run: &Run, function: &Bound<'_, PyAny>, error: PyErr) {
     if run.tl.failure().is_none() {
         run.set_unplaced(|| innermost(py, function, &error));
@@ -20,14 +20,15 @@ pub(super) fn keep(py: Python<'_>, run: &Run, function: &Bound<'_, PyAny>, error
     }
 }
 
-/// Keeps the error of a kernel that caught its exception.
+/// Keeps the error of a kernel that has caught the exception itself.
 pub(super) fn keep_caught(run: &Run) {
     if let Some(text) = run.tl.failure() {
         raised::keep(text, None);
     }
 }
 
-/// Returns file and line of an exception: of its innermost frame in the file of the kernel, or of the innermost at all.
+/// Returns the file and line of an exception: of its innermost frame in the kernel's file, or else of
+/// its innermost frame.
 fn innermost(py: Python<'_>, function: &Bound<'_, PyAny>, error: &PyErr) -> (String, u32) {
     let defined = definition(function);
     let mut found = None;
@@ -48,7 +49,7 @@ fn place(trace: &Bound<'_, PyTraceback>) -> PyResult<(String, u32)> {
     Ok((code.getattr("co_filename")?.extract()?, trace.getattr("tb_lineno")?.extract()?))
 }
 
-/// Returns file and first line of a function.
+/// Returns the file and first line of a function.
 pub(super) fn definition(function: &Bound<'_, PyAny>) -> (String, u32) {
     let read = || -> PyResult<_> {
         let code = function.getattr("__code__")?;

@@ -1,4 +1,4 @@
-//! `tl`: the view that a kernel in Python has of its PE.
+//! `tl`: a Python kernel's view of its PE.
 
 use std::rc::Rc;
 
@@ -23,7 +23,7 @@ use super::wait::{Done, PendingValue};
 pub(crate) struct Tl;
 
 impl Tl {
-    /// Makes the `tl` of a run.
+    /// Creates the `tl` of a run.
     pub(super) fn of(py: Python<'_>, run: &Run) -> PyResult<Py<Self>> {
         let base = TlMath { info: run.info().clone() };
         Py::new(py, PyClassInitializer::from(base).add_subclass(Self))
@@ -35,7 +35,7 @@ fn running(tl: &Bound<'_, Tl>) -> PyResult<Rc<Run>> {
     tl.as_super().get().run(tl.py())
 }
 
-/// Receives a tile by one of the functions for it.
+/// Receives a tile with the given receive function.
 fn receive(
     slf: &Bound<'_, Tl>,
     port: &Bound<'_, PyAny>,
@@ -48,7 +48,7 @@ fn receive(
     run.make(|tl| by(tl, port, &shape, dtype))
 }
 
-/// Reads the shape and element type of a tile.
+/// Parses the shape and element type of a tile.
 fn tile_type(shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyResult<(Vec<u64>, DType)> {
     Ok((lengths("shape", shape)?, self::dtype(dtype)?))
 }

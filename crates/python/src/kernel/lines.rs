@@ -1,4 +1,4 @@
-//! Lines of Python's code.
+//! Source lines of Python code.
 
 use std::cell::RefCell;
 
@@ -6,18 +6,18 @@ use cubeyard_tl::{Place, ScriptLine};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// The lines that a kernel has been at, by index.
+/// Lines that a kernel has executed, by index.
 #[derive(Default)]
 pub(crate) struct Lines(RefCell<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// Addresses of code objects with lines, and of places, sorted, with their index. `objects` keeps the objects alive, so
-    /// that an address stays that of its object.
+    /// Keys with their index, sorted. A key is the address of a code object or place, and a line. `objects` keeps the
+    /// objects alive, so that an address is never reused for another object.
     indices: Vec<((usize, u32), usize)>,
     objects: Vec<Py<PyAny>>,
     places: Vec<ScriptLine>,
-    /// The line of the last call, which is often that of the next.
+    /// Key and index of the last call's line, which is often also the line of the next call.
     last: Option<((usize, u32), usize)>,
 }
 
@@ -33,7 +33,7 @@ impl Lines {
         })
     }
 
-    /// Returns the index of a place: an object with a `file` and a `line`, which are read once.
+    /// Returns the index of a place: an object with a `file` and a `line`, each of which is read once.
     pub(crate) fn given(&self, place: &Bound<'_, PyAny>) -> PyResult<usize> {
         let key = (place.as_ptr().addr(), 0);
         let seen = self.0.borrow_mut().seen(key);
@@ -54,13 +54,13 @@ impl Lines {
         self.0.borrow().places[index].clone()
     }
 
-    /// Returns file name and number of a line.
+    /// Returns the file name and number of a line.
     pub(crate) fn name(&self, index: usize) -> String {
         Place::Script(&self.0.borrow().places[index]).to_string()
     }
 }
 
-/// A place that a caller gives.
+/// Place given by a caller.
 #[derive(FromPyObject)]
 struct Given {
     file: String,
@@ -79,7 +79,7 @@ impl Known {
         Some(index)
     }
 
-    /// Adds the line of an object, whose address is in the key.
+    /// Adds the line of an object; the key contains the object's address.
     fn insert(&mut self, key: (usize, u32), place: ScriptLine, object: Bound<'_, PyAny>) -> usize {
         let index = self.add(place);
         let at = self.indices.partition_point(|(known, _)| *known < key);
@@ -100,10 +100,10 @@ fn file_of(code: &Bound<'_, PyAny>) -> String {
     file.unwrap_or_else(|_| "?".to_owned())
 }
 
-/// Returns the code and the line of the innermost frame of Python; none where no frame runs.
+/// Returns the code and the line of the innermost Python frame; Python's `None` as the code if no frame is running.
 fn innermost(py: Python<'_>) -> (Bound<'_, PyAny>, u32) {
-    // SAFETY: the thread is attached to the interpreter. The frame is borrowed and stays while its function runs, which
-    // calls this; its code is a new reference.
+    // SAFETY: the thread is attached to the interpreter. The frame is borrowed, and stays alive while its function
+    // runs, which is the caller of this; its code is a new reference.
     #[expect(
         unsafe_code,
         reason = "the stable interface of C is all there is, and the comment above"

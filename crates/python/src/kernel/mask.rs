@@ -33,7 +33,7 @@ impl Mask {
 }
 
 impl Mask {
-    /// Selects the elements whose index is below `limits` in every dimension.
+    /// Creates a mask that selects the elements whose index is below `limits` in every dimension.
     pub(crate) fn below(shape: &Bound<'_, PyAny>, limits: &Bound<'_, PyAny>) -> PyResult<Self> {
         let shape = lengths("shape", shape)?;
         let limits = super::numbers::of_rank("limits", limits, shape.len())?;
@@ -41,7 +41,7 @@ impl Mask {
     }
 }
 
-/// Reads a mask, or an array of bools.
+/// Converts an argument: a mask, or an array of bools.
 pub(crate) fn read(of: &Bound<'_, PyAny>) -> PyResult<tl::Mask> {
     static BOOLS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if let Ok(mask) = of.cast::<Mask>() {

@@ -35,13 +35,13 @@ impl TlMath {
     }
 }
 
-/// Reads numbers for each dimension of a tile.
+/// Parses one number for each dimension of a tile.
 fn index(name: &str, of: &Bound<'_, PyAny>, tile: &tl::Tile) -> PyResult<Vec<u64>> {
     of_rank(name, of, tile.ty().shape.len())
 }
 
-/// Defines the methods: functions of one tile, of two operands, along an axis, and reductions of one; and the others as
-/// they are written.
+/// Defines the methods: functions of one tile, of two operands, along an axis, and reductions along an axis; other
+/// methods are passed through as written.
 macro_rules! methods {
     (
         unary { $($(#[$one:meta])* $unary:ident = $of_one:ident;)* }

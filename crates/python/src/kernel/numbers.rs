@@ -10,12 +10,12 @@ use pyo3::types::PyString;
 use super::run;
 use crate::scalar::{ReadScalar, TooLong};
 
-/// Reads a whole number that is not negative.
+/// Parses a non-negative whole number.
 pub(crate) fn whole(name: &str, of: &Bound<'_, PyAny>) -> PyResult<u64> {
     of.extract().map_err(|_| expected(name, "a whole number, 0 or more", of))
 }
 
-/// Reads a number with its type; `None` if it is none.
+/// Parses a number with its type; `None` if it is not a number.
 pub(crate) fn scalar(of: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     match Scalar::read(of)? {
         Ok(scalar) => Ok(scalar),
@@ -23,12 +23,12 @@ pub(crate) fn scalar(of: &Bound<'_, PyAny>) -> PyResult<Option<Scalar>> {
     }
 }
 
-/// Reads a number with its type; an exception names the argument if it is none.
+/// Parses a number with its type; if it is not a number, the exception names the argument.
 pub(crate) fn number(name: &str, of: &Bound<'_, PyAny>) -> PyResult<Scalar> {
     scalar(of)?.ok_or_else(|| expected(name, "a number", of))
 }
 
-/// Reads a shape, an index or the like: one number, or a sequence of them.
+/// Parses a shape, an index or the like: one number, or a sequence of numbers.
 pub(crate) fn lengths(name: &str, of: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     if let Ok(one) = of.extract() {
         return Ok(vec![one]);
@@ -36,7 +36,7 @@ pub(crate) fn lengths(name: &str, of: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
     of.extract().map_err(|_| expected(name, "whole numbers, 0 or more", of))
 }
 
-/// Reads numbers for each dimension of something with `rank` dimensions.
+/// Parses one number for each of `rank` dimensions.
 pub(crate) fn of_rank(name: &str, of: &Bound<'_, PyAny>, rank: usize) -> PyResult<Vec<u64>> {
     let all = lengths(name, of)?;
     if all.len() == rank {
@@ -45,12 +45,12 @@ pub(crate) fn of_rank(name: &str, of: &Bound<'_, PyAny>, rank: usize) -> PyResul
     Err(expected(name, &format!("{rank} numbers, one for each dimension"), of))
 }
 
-/// Reads a pair of numbers.
+/// Parses a pair of numbers.
 pub(crate) fn pair(name: &str, of: &Bound<'_, PyAny>) -> PyResult<[u64; 2]> {
     of.extract().map_err(|_| expected(name, "two whole numbers, 0 or more", of))
 }
 
-/// Reads an axis of something with `rank` dimensions; -1 is the last.
+/// Parses an axis of an object with `rank` dimensions; -1 is the last.
 pub(crate) fn axis(of: &Bound<'_, PyAny>, rank: usize) -> PyResult<usize> {
     let number: isize = of.extract().map_err(|_| expected("axis", "a whole number", of))?;
     let axis = if number < 0 { number.checked_add_unsigned(rank) } else { Some(number) };
@@ -59,7 +59,7 @@ pub(crate) fn axis(of: &Bound<'_, PyAny>, rank: usize) -> PyResult<usize> {
     axis.ok_or_else(|| expected("axis", &format!("a number from -{rank} to {rank} - 1"), of))
 }
 
-/// Reads an element type: its name, or a type of NumPy.
+/// Parses an element type, given by its name or as a NumPy type.
 pub(crate) fn dtype(of: &Bound<'_, PyAny>) -> PyResult<DType> {
     static NAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = of.py();
@@ -79,7 +79,7 @@ pub(crate) fn dtype(of: &Bound<'_, PyAny>) -> PyResult<DType> {
     }
 }
 
-/// Reads a port: its number, or the name of a direction.
+/// Parses a port, given by its number or by the name of a direction.
 pub(crate) fn port(of: &Bound<'_, PyAny>) -> PyResult<Port> {
     if let Ok(number) = of.extract() {
         return Ok(Port(number));
@@ -93,12 +93,12 @@ pub(crate) fn port(of: &Bound<'_, PyAny>) -> PyResult<Port> {
     })
 }
 
-/// Makes the exception of an argument that is not what was expected.
+/// Creates the exception for an argument of an unexpected kind.
 pub(crate) fn expected(name: &str, what: &str, found: &Bound<'_, PyAny>) -> PyErr {
     run::fail(found.py(), &format!("{name}: expected {what}; found {}", shown(found)))
 }
 
-/// Returns the beginning of an object's representation.
+/// Returns the beginning of an object's `repr`.
 fn shown(object: &Bound<'_, PyAny>) -> String {
     let text = object.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
     text.chars().take(80).collect()

@@ -1,6 +1,6 @@
 //! Operands of computations: tiles, expressions and numbers.
 //!
-//! A function of tiles and numbers makes a tile; one that has an expression among its operands makes an expression.
+//! A function of tiles and numbers returns a tile; if any operand is an expression, it returns an expression.
 
 use cubeyard_runtime::Scalar;
 use cubeyard_tl as tl;
@@ -12,37 +12,37 @@ use pyo3::prelude::*;
 use super::numbers::scalar;
 use super::run::{Lazy, Run, Tile};
 
-/// A tile or an expression.
+/// Tile or expression.
 pub(crate) enum Elements {
     Tile(tl::Tile),
     Lazy(tl::Lazy),
 }
 
-/// An operand: a tile, an expression or a number.
+/// Operand: a tile, an expression or a number.
 pub(crate) enum Operand {
     Elements(Elements),
     Number(Scalar),
 }
 
-/// A function of one operand, for tiles and for expressions.
+/// Function of one operand, for tiles and for expressions.
 pub(crate) struct Unary {
     pub(crate) now: fn(&tl::Tl, &tl::Tile) -> tl::Tile,
     pub(crate) later: fn(&tl::Lazy) -> tl::Lazy,
 }
 
-/// A function of two operands, for tiles and for expressions.
+/// Function of two operands, for tiles and for expressions.
 pub(crate) struct Binary {
     pub(crate) now: for<'a> fn(&tl::Tl, Value<'a>, Value<'a>) -> tl::Tile,
     pub(crate) later: for<'a> fn(&tl::Tl, Term<'a>, Term<'a>) -> tl::Lazy,
 }
 
-/// A function of a tile or an expression and two operands.
+/// Function of three operands, the first of which is a tile or an expression.
 pub(crate) struct Ternary {
     pub(crate) now: for<'a> fn(&tl::Tl, &'a tl::Tile, Value<'a>, Value<'a>) -> tl::Tile,
     pub(crate) later: for<'a> fn(&tl::Lazy, Term<'a>, Term<'a>) -> tl::Lazy,
 }
 
-/// Makes a [`Unary`] of a name that tiles and expressions share.
+/// Creates a [`Unary`] from a function name that tiles and expressions share.
 macro_rules! unary {
     ($name:ident) => {
         $crate::kernel::operand::Unary {
@@ -52,7 +52,7 @@ macro_rules! unary {
     };
 }
 
-/// Makes a [`Binary`] of a name that tiles and expressions share.
+/// Creates a [`Binary`] from a function name that tiles and expressions share.
 macro_rules! binary {
     ($name:ident) => {
         $crate::kernel::operand::Binary {
@@ -65,7 +65,7 @@ macro_rules! binary {
 pub(crate) use {binary, unary};
 
 impl Elements {
-    /// Reads a tile or an expression; `None` if it is neither.
+    /// Converts a tile or an expression; `None` if the object is neither.
     fn read(run: &Run, of: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         if let Ok(tile) = of.cast::<Tile>() {
             return Ok(Some(Self::Tile(run.tile(tile.get())?)));
@@ -74,13 +74,13 @@ impl Elements {
         Ok(Some(Self::Lazy(run.lazy(lazy.get())?)))
     }
 
-    /// Reads a tile or an expression; an exception names the argument if it is neither.
+    /// Converts a tile or an expression; if the object is neither, the exception names the argument.
     pub(crate) fn expect(run: &Run, name: &str, of: &Bound<'_, PyAny>) -> PyResult<Self> {
         let found = || format!("{name}: expected a tile, found {}", kind_of(of));
         Self::read(run, of)?.ok_or_else(|| run.fail(&found()))
     }
 
-    /// Returns type and shape.
+    /// Returns the element type and shape.
     pub(crate) fn ty(&self) -> &TileType {
         match self {
             Self::Tile(tile) => tile.ty(),
@@ -88,7 +88,7 @@ impl Elements {
         }
     }
 
-    /// Returns it as an expression.
+    /// Returns the elements as an expression.
     pub(crate) fn lazy(&self) -> tl::Lazy {
         match self {
             Self::Tile(tile) => tile.lazy(),
@@ -98,7 +98,7 @@ impl Elements {
 }
 
 impl Operand {
-    /// Reads an operand; `None` if it is none.
+    /// Converts an operand; `None` if the object is not an operand.
     pub(crate) fn read(run: &Run, of: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         if let Some(elements) = Elements::read(run, of)? {
             return Ok(Some(Self::Elements(elements)));
@@ -106,13 +106,13 @@ impl Operand {
         Ok(scalar(of)?.map(Self::Number))
     }
 
-    /// Reads an operand; an exception names the argument if it is none.
+    /// Converts an operand; if the object is not an operand, the exception names the argument.
     pub(crate) fn expect(run: &Run, name: &str, of: &Bound<'_, PyAny>) -> PyResult<Self> {
         let found = || format!("{name}: expected a tile or a number, found {}", kind_of(of));
         Self::read(run, of)?.ok_or_else(|| run.fail(&found()))
     }
 
-    /// Returns the operand of a computation; `None` if it is an expression.
+    /// Returns the operand as an argument of a tile function; `None` if it is an expression.
     fn value(&self) -> Option<Value<'_>> {
         match self {
             Self::Elements(Elements::Tile(tile)) => Some(Value::Tile(tile)),
@@ -121,7 +121,7 @@ impl Operand {
         }
     }
 
-    /// Returns the operand of an expression.
+    /// Returns the operand as a term of an expression.
     fn term(&self) -> Term<'_> {
         match self {
             Self::Elements(Elements::Tile(tile)) => Term::Tile(tile),
@@ -152,7 +152,7 @@ pub(crate) fn two(
     lazy(py, run, || (act.later)(&run.tl, x.term(), y.term()))
 }
 
-/// Computes a function of a tile or an expression and two operands.
+/// Computes a function of three operands, the first of which is a tile or an expression.
 pub(crate) fn three(
     py: Python<'_>,
     run: &Run,
@@ -166,7 +166,7 @@ pub(crate) fn three(
     lazy(py, run, || (act.later)(&x.lazy(), y.term(), z.term()))
 }
 
-/// Keeps a new tile for Python.
+/// Registers a new tile for Python.
 pub(crate) fn tile(
     py: Python<'_>,
     run: &Run,
@@ -175,7 +175,7 @@ pub(crate) fn tile(
     Ok(Py::new(py, run.make(act)?)?.into_any())
 }
 
-/// Keeps a new expression for Python.
+/// Registers a new expression for Python.
 pub(crate) fn lazy(
     py: Python<'_>,
     run: &Run,

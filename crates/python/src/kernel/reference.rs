@@ -12,31 +12,31 @@ use super::{mask, run};
 /// A tile in memory: the part of a tensor that this PE holds, or a part of that.
 #[pyclass(frozen, module = "cubeyard._native")]
 pub(crate) struct Ref {
-    /// The memory; none for a tensor of which this PE holds nothing, or elements that have no shape.
+    /// Referenced memory; `None` if this PE holds nothing of the tensor, or if its elements have no shape.
     part: Option<tl::Ref>,
-    /// The argument, unless it is a part of one.
+    /// Argument; `None` for a part of one.
     argument: Option<Arc<ArgumentTensor>>,
 }
 
-/// A tensor argument of a kernel.
+/// Tensor argument of a kernel.
 pub(crate) struct ArgumentTensor {
     /// Name of the parameter.
     pub(crate) name: String,
-    /// The whole tensor, if it is one row-major range.
+    /// Whole tensor, if it is a single row-major range.
     pub(crate) whole: Option<tl::Ref>,
-    /// Reason why the part that the PE holds has no shape, if so.
+    /// Reason for which the PE's part has no shape, if it has none.
     pub(crate) ragged: Option<String>,
-    /// The PE that runs the kernel.
+    /// PE that runs the kernel.
     pub(crate) pe: String,
 }
 
 impl Ref {
-    /// References the part of an argument that a PE holds, if it holds one.
+    /// Creates a reference to the part of an argument that a PE holds, if any.
     pub(crate) fn argument(part: Option<tl::Ref>, argument: ArgumentTensor) -> Self {
         Self { part, argument: Some(Arc::new(argument)) }
     }
 
-    /// Returns the memory; an exception if this PE holds nothing.
+    /// Returns the referenced memory; an exception if this PE holds nothing.
     pub(crate) fn part(&self, py: Python<'_>) -> PyResult<&tl::Ref> {
         self.part.as_ref().ok_or_else(|| {
             let argument = self.argument.as_ref().expect("only arguments have no part");
@@ -54,7 +54,7 @@ impl From<tl::Ref> for Ref {
     }
 }
 
-/// The choice of one dimension: where it begins, how long it is, and whether it is dropped.
+/// Selection in one dimension: start, length, and whether the dimension is dropped.
 type Chosen = (u64, u64, bool);
 
 #[pymethods]
@@ -178,7 +178,7 @@ impl Ref {
     }
 }
 
-/// Returns the choice of each dimension; `...` stands for all dimensions that are not named.
+/// Returns the selection in each dimension; `...` stands for all dimensions that are not named.
 fn choices(
     shape: &[u64],
     items: &[Bound<'_, PyAny>],
@@ -205,7 +205,7 @@ fn choices(
     Ok(chosen)
 }
 
-/// Reads the index of one dimension.
+/// Parses the index of one dimension.
 fn choice(item: &Bound<'_, PyAny>, length: u64) -> PyResult<Chosen> {
     if let Ok(slice) = item.cast::<PySlice>() {
         let slice = slice.indices(isize::try_from(length)?)?;
@@ -223,7 +223,7 @@ fn choice(item: &Bound<'_, PyAny>, length: u64) -> PyResult<Chosen> {
     }
 }
 
-/// Returns the chosen part; dimensions that are not named stay whole.
+/// Returns the selected part; dimensions that are not named stay whole.
 fn chosen(py: Python<'_>, part: &tl::Ref, chosen: &[Chosen]) -> PyResult<Ref> {
     let shape = &part.ty().shape;
     let rest = shape[chosen.len()..].iter().map(|&length| (0, length, false));

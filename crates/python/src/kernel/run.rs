@@ -1,8 +1,8 @@
-//! The run of a kernel on one PE: the tiles and expressions that Python holds of it, and the line that it is at.
+//! Run of a kernel on one PE: its tiles and expressions that Python holds, and its current line.
 //!
-//! Python's objects are numbers into the table of their run. The table belongs to the kernel's future, inside the
-//! session; a thread finds it only while it resumes that kernel. So no object of a session is reached from elsewhere,
-//! and a tile that is used too late, in another kernel or in another thread is told apart by its run.
+//! Python objects are indices into the table of their run. The table belongs to the kernel's future, inside the
+//! session; a thread can access it only while it resumes that kernel. So no object of a session is reachable from
+//! elsewhere. The run identifies a tile that is used too late, in another kernel or in another thread.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -47,38 +47,38 @@ impl Drop for Tile {
     }
 }
 
-/// Facts about a run that its Python objects share.
+/// Information about a run that its Python objects share.
 pub(crate) struct RunInfo {
     id: u64,
-    /// Kernel and PE, e.g. `scale on sip0.cube0.pe0`.
+    /// Names of the kernel and the PE, e.g. `scale on sip0.cube0.pe0`.
     name: String,
-    /// Values that were dropped while the kernel was not being resumed.
+    /// Keys of values that were dropped while the kernel was not being resumed.
     dropped: Mutex<Vec<u32>>,
     ended: AtomicBool,
 }
 
-/// A run, as the kernel's future holds it.
+/// Run as held by the kernel's future.
 pub(crate) struct Run {
     info: Arc<RunInfo>,
     pub(crate) tl: tl::Tl,
     held: RefCell<Table>,
     lines: Rc<Lines>,
-    /// Numbers of the lines in the kernel's tape, by their index in `lines`.
+    /// Line ids in the kernel's tape, by index in `lines`.
     ids: RefCell<Vec<Option<LineId>>>,
     line: Cell<usize>,
-    /// Place that the kernel gave to the commands that follow, instead of its own line.
+    /// Place that the kernel has set for the following commands, instead of their own lines.
     place: RefCell<Option<Py<PyAny>>>,
     pub(super) wanted: Wanted,
 }
 
-/// A value that Python holds.
+/// Value held by Python.
 #[derive(Clone)]
 enum Held {
     Tile(tl::Tile),
     Lazy(tl::Lazy),
 }
 
-/// Values by number, each with the index of the line that made it.
+/// Values by number, each with the index of the line that created it.
 #[derive(Default)]
 struct Table {
     all: Vec<Option<(Held, usize)>>,
@@ -86,11 +86,11 @@ struct Table {
 }
 
 thread_local! {
-    /// The run that this thread resumes.
+    /// Run that this thread is resuming.
     static CURRENT: RefCell<Option<Rc<Run>>> = const { RefCell::new(None) };
 }
 
-/// Restores the run that was resumed before.
+/// Guard that restores the previously resumed run.
 struct Entered(Option<Rc<Run>>);
 
 impl Drop for Entered {
@@ -124,7 +124,7 @@ impl Run {
         &self.info
     }
 
-    /// Calls `act` as a part of the kernel.
+    /// Calls `act` as part of the kernel.
     pub(crate) fn enter<T>(self: &Rc<Self>, act: impl FnOnce() -> T) -> T {
         let _outer = Entered(CURRENT.replace(Some(Rc::clone(self))));
         self.drop_values();
@@ -133,13 +133,13 @@ impl Run {
         done
     }
 
-    /// Drops the values that Python dropped elsewhere.
+    /// Drops the values that Python released while the kernel was not being resumed.
     fn drop_values(&self) {
         let dropped = std::mem::take(&mut *self.info.dropped());
         dropped.into_iter().for_each(|key| self.release(key));
     }
 
-    /// Ends the run: values that Python still holds are gone.
+    /// Ends the run, and drops the values that Python still holds.
     pub(crate) fn end(&self) {
         self.info.ended.store(true, Ordering::Relaxed);
         self.wanted.clear();
@@ -147,7 +147,7 @@ impl Run {
         drop(held);
     }
 
-    /// Returns the type and the line of a value that Python still holds.
+    /// Returns the type and the line of a value that Python still holds, if any.
     pub(crate) fn kept_tile(&self) -> Option<String> {
         self.drop_values();
         let held = self.held.borrow();
@@ -159,7 +159,8 @@ impl Run {
         Some(format!("the {kind} {ty} of {}", self.lines.name(*line)))
     }
 
-    /// Sets the line of the commands that follow to that of the innermost frame of Python, unless the kernel gave a place.
+    /// Sets the line of the following commands to the line of the innermost Python frame, unless the
+    /// kernel has set a place.
     fn look_at_line(&self, py: Python<'_>) {
         if self.place.borrow().is_none() {
             let line = self.lines.current(py);
@@ -168,25 +169,25 @@ impl Run {
         }
     }
 
-    /// Returns the place that the kernel gave.
+    /// Returns the place that the kernel has set.
     pub(super) fn place(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.place.borrow().as_ref().map(|place| place.clone_ref(py))
     }
 
-    /// Attributes the commands that follow to a place; to the lines of Python's frames if there is none.
+    /// Attributes the following commands to a place; to the lines of Python frames if it is `None`.
     pub(super) fn set_place(&self, place: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         if let Some(place) = place {
             let line = self.lines.given(place)?;
             self.line.set(line);
             self.set_line(line);
         }
-        // An object that is dropped may run code of Python, so the borrow ends first.
+        // Dropping an object may run Python code, so the borrow ends first.
         let before = self.place.replace(place.map(|place| place.clone().unbind()));
         drop(before);
         Ok(())
     }
 
-    /// Sets the line of an error to one that is known otherwise, unless the kernel gave a place.
+    /// Sets the line of an error to a line known by other means, unless the kernel has set a place.
     pub(super) fn set_unplaced(&self, line: impl FnOnce() -> (String, u32)) {
         if self.place.borrow().is_none() {
             let (file, line) = line();
@@ -226,27 +227,27 @@ impl Run {
         }
         let held = self.held.borrow();
         let found = held.all.get(key as usize).and_then(Option::as_ref);
-        // A run that has ended holds no values; finalizers of Python may still use one.
+        // A run that has ended holds no values, but Python finalizers may still use one.
         found.map(|(value, _)| value.clone()).ok_or_else(|| self.fail(&of.misuse()))
     }
 
-    /// Calls functions of `tl`; an error of theirs is an exception.
+    /// Calls functions of `tl`, and converts their errors to exceptions.
     pub(crate) fn attempt<T>(&self, act: impl FnOnce(&tl::Tl) -> T) -> PyResult<T> {
         self.tl.attempt(|| act(&self.tl)).map_err(|text| Kind::Kernel.error(text))
     }
 
-    /// Calls a function of `tl` that makes a tile.
+    /// Calls a function of `tl` that creates a tile.
     pub(crate) fn make(&self, act: impl FnOnce(&tl::Tl) -> tl::Tile) -> PyResult<Tile> {
         Ok(self.keep(self.attempt(act)?))
     }
 
-    /// Keeps a tile for Python.
+    /// Registers a tile for Python.
     pub(crate) fn keep(&self, tile: tl::Tile) -> Tile {
         let (info, ty) = (Arc::clone(&self.info), tile.ty().clone());
         Tile { info, ty, key: self.hold(Held::Tile(tile)) }
     }
 
-    /// Calls a function that makes an expression.
+    /// Calls a function that creates an expression.
     pub(crate) fn make_lazy(&self, act: impl FnOnce() -> tl::Lazy) -> PyResult<Lazy> {
         let lazy = self.attempt(|_| act())?;
         let (info, ty) = (Arc::clone(&self.info), lazy.ty().clone());
@@ -257,13 +258,13 @@ impl Run {
         self.held.borrow_mut().insert(value, self.line.get())
     }
 
-    /// Makes the exception of an error; the kernel has failed with it.
+    /// Marks the kernel as failed with an error, and creates the exception.
     pub(crate) fn fail(&self, what: &dyn Display) -> PyErr {
         Kind::Kernel.error(self.tl.note_failure(what))
     }
 
     fn release(&self, key: u32) {
-        // The value is dropped after the borrow ends.
+        // The value is dropped after the end of the borrow.
         let gone = self.held.borrow_mut().remove(key);
         drop(gone);
     }
@@ -287,19 +288,19 @@ impl Table {
 }
 
 impl RunInfo {
-    /// Returns kernel and PE.
+    /// Returns the names of the kernel and the PE.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns this run with its line up to date; an exception if this thread does not resume it now.
+    /// Returns this run with its line up to date; an exception unless this thread is resuming the run.
     pub(crate) fn run(&self, py: Python<'_>) -> PyResult<Rc<Run>> {
         let run = self.resumed(py)?;
         run.look_at_line(py);
         Ok(run)
     }
 
-    /// Returns this run; an exception if this thread does not resume it now.
+    /// Returns this run; an exception unless this thread is resuming it.
     pub(super) fn resumed(&self, py: Python<'_>) -> PyResult<Rc<Run>> {
         match current() {
             Some(run) if run.info.id == self.id => Ok(run),
@@ -307,7 +308,7 @@ impl RunInfo {
         }
     }
 
-    /// Releases a value, now or when the kernel is resumed.
+    /// Releases a value, at once or when the kernel is next resumed.
     pub(crate) fn release(&self, key: u32) {
         match current() {
             Some(run) if run.info.id == self.id => run.release(key),
@@ -335,7 +336,7 @@ fn current() -> Option<Rc<Run>> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
-/// Makes an exception that names the line of the kernel that runs, if one does.
+/// Creates an exception that names the current line of the running kernel, if there is one.
 fn failure(py: Python<'_>, run: Option<Rc<Run>>, what: &str) -> PyErr {
     match run {
         Some(run) => {
@@ -346,7 +347,7 @@ fn failure(py: Python<'_>, run: Option<Rc<Run>>, what: &str) -> PyErr {
     }
 }
 
-/// Makes the exception of an error in the kernel that runs.
+/// Creates the exception for an error in the running kernel.
 pub(crate) fn fail(py: Python<'_>, what: &str) -> PyErr {
     failure(py, current(), what)
 }

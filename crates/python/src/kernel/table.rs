@@ -11,12 +11,12 @@ use pyo3::prelude::*;
 use super::driver::{self, Function};
 use super::lines::Lines;
 
-/// The function that a kernel calls, during a launch.
+/// Function that a kernel calls; set only during a launch.
 pub(super) type Slot = Rc<RefCell<Option<Rc<Function>>>>;
 
 /// Kernels of a session by key.
 ///
-/// They hold no object of Python between launches, so a context keeps nothing of a script alive.
+/// They hold no Python objects between launches, so a context keeps nothing of a script alive.
 #[derive(Default)]
 pub(crate) struct Kernels(BTreeMap<u64, Kept>);
 
@@ -28,7 +28,7 @@ struct Kept {
 }
 
 impl Kernels {
-    /// Returns the kernel of a key; kernels whose keys are gone are dropped.
+    /// Returns the kernel of a key, and drops the kernels whose keys no longer exist.
     pub(super) fn get(
         &mut self,
         key: &Arc<u64>,
@@ -40,7 +40,7 @@ impl Kernels {
         (kept.kernel.clone(), Rc::clone(&kept.slot), Rc::clone(&kept.lines))
     }
 
-    /// Returns the kernel of a key that is written in Rust.
+    /// Returns the Rust kernel of a key.
     pub(super) fn rust(
         &mut self,
         key: &Arc<u64>,
@@ -57,7 +57,7 @@ impl Kernels {
         Ok(kernel)
     }
 
-    /// Drops the kernels whose keys are gone, before one of a new key is added.
+    /// Drops the kernels whose keys no longer exist, before the kernel of a new key is added.
     fn forget(&mut self, key: &Arc<u64>) {
         if !self.0.contains_key(key) {
             self.0.retain(|_, kept| kept.key.strong_count() > 0);

@@ -1,4 +1,4 @@
-//! Tiles and expressions of a kernel, with the operators of Python.
+//! Tiles and expressions of a kernel, with Python's operators.
 
 use std::rc::Rc;
 
@@ -9,11 +9,11 @@ use pyo3::types::{PyBool, PyTuple};
 use super::operand::{self, Binary, Elements, Operand, Unary, binary, unary};
 use super::run::{self, Lazy, Run, Tile};
 
-/// Advice for kernels that look at elements.
+/// Advice for kernels that read elements.
 pub(crate) const LIVE: &str = "run the kernel live, with @cubeyard.jit(live=True) and async def, and read its elements \
                                by `await tl.value(tile)`; or choose elements by tl.where";
 
-/// Defines the methods of a class: its own, the operators, and the conversions that are refused.
+/// Defines the methods of a class: its own methods, the operators, and the refused conversions.
 macro_rules! methods {
     ($class:ident, $read:ident, $kind:literal, $refused:expr; $($own:tt)*) => {
         impl $class {
@@ -28,7 +28,7 @@ macro_rules! methods {
                 operand::one(py, &run, &this, act)
             }
 
-            /// Computes with another operand; `NotImplemented` if it is none.
+            /// Computes with another operand; returns `NotImplemented` if the object is not an operand.
             fn with(&self, other: &Bound<'_, PyAny>, act: &Binary) -> PyResult<Py<PyAny>> {
                 let (py, (run, this)) = (other.py(), self.elements(other.py())?);
                 let Some(other) = Operand::read(&run, other)? else { return Ok(py.NotImplemented()) };
@@ -42,7 +42,7 @@ macro_rules! methods {
                 operand::two(py, &run, [&other, &Operand::Elements(this)], act)
             }
 
-            /// Makes the exception of a kernel that looks at elements.
+            /// Creates the exception for a kernel that reads elements.
             fn looked(&self, py: Python<'_>, what: &str) -> PyErr {
                 let what = format!("{what}: {}", $refused);
                 self.info.run(py).map_or_else(|error| error, |_| run::fail(py, &what))
@@ -65,7 +65,7 @@ macro_rules! methods {
     };
 }
 
-/// Defines the operators, within the one block of methods that a class has.
+/// Defines the operators, within the single block of methods that a class may have.
 macro_rules! operators {
     ($class:ident, $kind:literal, { $($own:tt)* }; $($left:ident, $right:ident = $name:ident;)*) => {
         #[pymethods]

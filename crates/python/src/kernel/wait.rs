@@ -1,4 +1,4 @@
-//! Awaitables of a kernel.
+//! Awaitable objects of a kernel.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,9 +37,9 @@ pub(crate) struct PendingValue {
 }
 
 enum State {
-    /// Not awaited yet.
+    /// The value has not been awaited yet.
     New,
-    /// Awaited: the kernel waits for it.
+    /// The kernel is waiting for the value.
     Awaited,
     Ready(Py<PyAny>),
     Taken,
@@ -51,12 +51,12 @@ impl PendingValue {
         Self { info: Arc::clone(run.info()), key, state: Mutex::new(State::New) }
     }
 
-    /// Takes the future from the table of a run; `None` if it belongs to another.
+    /// Takes the future from the table of a run; `None` if it belongs to another run.
     pub(super) fn future(&self, run: &Run) -> Option<Asked> {
         Arc::ptr_eq(&self.info, run.info()).then(|| run.wanted.take(self.key)).flatten()
     }
 
-    /// Sets the elements, with which the kernel continues.
+    /// Sets the elements with which the kernel continues.
     pub(super) fn set(&self, value: Py<PyAny>) {
         *self.state() = State::Ready(value);
     }
@@ -90,7 +90,7 @@ impl PendingValue {
     }
 }
 
-/// Returns elements in a type that NumPy has: narrow floats that it lacks as `f32`, which holds each of them exactly.
+/// Returns elements in a type that NumPy supports: unsupported narrow floats are converted to `f32`, which is exact.
 fn elements(array: &Array) -> (DType, Vec<u8>) {
     match array.ty().dtype {
         DType::Bf16 | DType::Fp8E4m3 | DType::Fp8E5m2 => {
@@ -102,7 +102,7 @@ fn elements(array: &Array) -> (DType, Vec<u8>) {
     }
 }
 
-/// Makes an array of NumPy of the elements of a tile.
+/// Creates a NumPy array of the elements of a tile.
 pub(super) fn array(py: Python<'_>, array: &Array, shape: &[u64]) -> PyResult<Py<PyAny>> {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let class = MAKE.import(py, "cubeyard._base.dtypes", "array")?;

@@ -1,4 +1,4 @@
-//! Values of tiles that a live kernel has asked for.
+//! Tile values requested by a live kernel.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 use cubeyard_tl::numeric::Array;
 
-/// The contents of a tile, to come.
+/// Future of the contents of a tile.
 pub(super) type Contents = Pin<Box<dyn Future<Output = Rc<Array>>>>;
 
-/// A future of contents, with the shape in which the tile is viewed.
+/// Future of the contents, with the shape in which the tile is viewed.
 pub(super) type Asked = (Contents, Vec<u64>);
 
-/// Futures of the values that a kernel has asked for, by number.
+/// Futures of the values that a kernel has requested, by number.
 #[derive(Default)]
 pub(crate) struct Wanted(RefCell<Vec<Option<Asked>>>);
 
@@ -29,7 +29,7 @@ impl Wanted {
         u32::try_from(all.len() - 1).expect("fewer than 2³² values")
     }
 
-    /// Takes the future of a value, which is done when it was awaited.
+    /// Takes the future of a value; called when the value is awaited.
     pub(super) fn take(&self, key: u32) -> Option<Asked> {
         let mut all = self.0.borrow_mut();
         let taken = all.get_mut(key as usize)?.take();

@@ -39,7 +39,7 @@ impl From<&Address> for VirtualAddress {
 }
 
 impl Address {
-    /// Reads an argument.
+    /// Converts an argument.
     pub(crate) fn read(value: &Bound<'_, PyAny>) -> PyResult<Self> {
         let found = value.cast::<Self>().map(|address| *address.get());
         found.map_err(|_| arguments::unexpected("address", value, "an Address"))

@@ -31,7 +31,7 @@ fn now() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Reads a clock that is written in Python; where it raises an exception, the clock stands still.
+/// Reads a clock written in Python; if it raises an exception, the clock stands still.
 fn read_clock(hooks: &Weak<Hooks>) -> u64 {
     let now = Python::try_attach(|py| {
         let clock = hooks::find(py, hooks, |objects| &objects.clock)?;

@@ -1,4 +1,4 @@
-//! Arguments of calls, checked by name.
+//! Conversion of arguments, with errors that name them.
 
 use cubeyard_memory::device::AddressMode;
 use cubeyard_memory::policy::Kind as BlockKind;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::error::Kind;
 
-/// Returns an argument as a number.
+/// Converts an argument to a number.
 fn number<'py, T>(name: &str, value: &Bound<'py, PyAny>, expected: &str) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py>,
@@ -14,7 +14,7 @@ where
     value.extract().map_err(|_| unexpected(name, value, expected))
 }
 
-/// Makes the exception of an argument that is not what was expected.
+/// Creates the exception for an argument of an unexpected kind.
 pub(crate) fn unexpected(name: &str, value: &Bound<'_, PyAny>, expected: &str) -> PyErr {
     let shown = value.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
     Kind::Input.error(format!("{name} is {shown}: expected {expected}"))
@@ -60,7 +60,7 @@ pub(crate) fn table_entries(value: &Bound<'_, PyAny>) -> PyResult<u16> {
     number("table", value, "a number of entries, 0 to 65535")
 }
 
-/// Returns the number of a device in a snapshot, which lists all devices up to its own.
+/// Converts the number of a device in a snapshot, which lists all devices up to this one.
 pub(crate) fn device_number(value: &Bound<'_, PyAny>) -> PyResult<u32> {
     number::<u16>("device", value, "a number of a device, 0 to 65535").map(u32::from)
 }
@@ -72,7 +72,7 @@ pub(crate) fn kind(value: &Bound<'_, PyAny>) -> PyResult<BlockKind> {
     kind.ok_or_else(|| Kind::Input.error(format!("kind is {name:?}: expected one of {names}")))
 }
 
-/// Returns the mode of a device by its name.
+/// Parses the name of an address mode.
 pub(crate) fn mode(name: String) -> PyResult<AddressMode> {
     match name.as_str() {
         "physical" => Ok(AddressMode::Physical),

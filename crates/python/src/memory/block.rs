@@ -1,4 +1,4 @@
-//! The classes `Allocation` and `Pin`.
+//! Classes `Allocation` and `Pin`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,8 +26,8 @@ use crate::error::Kind;
 /// False
 #[pyclass(frozen, weakref, module = "cubeyard.memory")]
 pub(crate) struct Allocation {
-    /// None once it is freed. A thread that reads figures shares it for a moment. The lock is held with the GIL, and
-    /// only to look at it.
+    /// Block; `None` once it is freed. A thread that reads figures shares it briefly. The lock is held with the GIL,
+    /// and only to access the option.
     block: Mutex<Option<Shared>>,
     allocator: Py<FlexAllocator>,
 }
@@ -57,7 +57,7 @@ impl Allocation {
         self.allocator.get().call(py, move |_| act(&block))
     }
 
-    /// Takes the block; that fails for one that is freed, or that another thread looks at.
+    /// Takes the block; fails if it has been freed, or if another thread is reading it.
     fn take(&self) -> PyResult<flex::Allocation> {
         let mut cell = self.cell();
         let block = cell.take().ok_or_else(freed)?;
@@ -115,7 +115,7 @@ impl Allocation {
     /// cubeyard.errors.InputError: the block was freed before
     fn free(&self, py: Python<'_>) -> PyResult<()> {
         let block = self.cell().take().ok_or_else(freed)?;
-        // A thread that looks at it at this moment frees it right afterwards.
+        // If another thread is reading the block at this moment, that thread frees it right afterwards.
         let free = move |_: &flex::FlexAllocator| drop(Arc::try_unwrap(block).map(Held::take));
         self.allocator.get().call(py, free)
     }

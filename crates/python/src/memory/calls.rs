@@ -1,4 +1,4 @@
-//! Calls of the allocator without the GIL, and exceptions of Python functions that it calls meanwhile.
+//! Calls of the allocator without the GIL, and exceptions of Python functions called by the allocator meanwhile.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -11,15 +11,15 @@ use crate::error::{self, Kind};
 use crate::forks;
 
 thread_local! {
-    /// The first exception of Python functions that the allocator has called on this thread, in the present call.
+    /// First exception raised by a Python function that the allocator called on this thread, in the current call.
     static RAISED: RefCell<Option<Raised>> = const { RefCell::new(None) };
 }
 
-/// An exception of a Python function that the allocator has called.
+/// Exception of a Python function called by the allocator.
 pub(crate) enum Raised {
-    /// A function of a device or of streams, by name.
+    /// Exception of a function of a device or of streams, with the function's name.
     Device(&'static str, PyErr),
-    /// A callback or a clock of the caller.
+    /// Exception of a callback or a clock of the caller.
     Callback(PyErr),
 }
 
@@ -27,7 +27,7 @@ impl Raised {
     /// Returns the exception for the caller of the allocator.
     fn into_error(self, py: Python<'_>) -> PyErr {
         match self {
-            // The interpreter or the user wants to stop; that is no failure of the device.
+            // The interpreter or the user wants to stop, which is not a failure of the device.
             Self::Device(_, error) if !error.is_instance_of::<PyException>(py) => error,
             Self::Device(function, error) => {
                 let raised =
@@ -40,19 +40,20 @@ impl Raised {
     }
 }
 
-/// Keeps an exception until the present call of the allocator has returned; the first one counts.
+/// Keeps an exception until the current call of the allocator has returned; only the first one is kept.
 pub(crate) fn raise(raised: Raised) {
     RAISED.with_borrow_mut(|first| {
         first.get_or_insert(raised);
     });
 }
 
-/// Returns whether a Python function has raised an exception in the present call.
+/// Returns whether a Python function has raised an exception in the current call.
 pub(crate) fn has_raised() -> bool {
     RAISED.with_borrow(Option::is_some)
 }
 
-/// Calls `act` without the GIL. An exception of a Python function that it calls is raised in place of its result.
+/// Calls `act` without the GIL. If a Python function called by `act` raises an exception, it is raised instead of
+/// returning the result.
 pub(crate) fn call<T: Send>(
     py: Python<'_>,
     forks: u64,
@@ -66,22 +67,22 @@ pub(crate) fn call<T: Send>(
         (None, Ok(done)) => Ok(done),
         (None, Err(panic)) => Err(error::internal(&*panic)),
         (Some(raised), done) => {
-            // A result may be a block, which nobody will own.
+            // A result may be a block, which would have no owner.
             done.map(|done| discard(py, forks, done)).ok();
             Err(raised.into_error(py))
         }
     }
 }
 
-/// Drops a value without the GIL. Exceptions cannot be raised there: they go to `sys.unraisablehook`.
+/// Drops a value without the GIL. Exceptions cannot be raised there, so they go to `sys.unraisablehook`.
 pub(crate) fn discard<T: Send>(py: Python<'_>, forks: u64, value: T) {
     if forks != forks::count() {
-        // Its locks may be held by threads that do not exist here.
+        // The locks of the value may be held by threads that do not exist in this process.
         std::mem::forget(value);
         return;
     }
     let outer = RAISED.take();
-    // An object may be deallocated while an exception is on its way.
+    // An object may be deallocated while an exception is pending.
     let pending = PyErr::take(py);
     py.detach(|| drop(value));
     if let Some(raised) = RAISED.replace(outer) {
@@ -92,9 +93,9 @@ pub(crate) fn discard<T: Send>(py: Python<'_>, forks: u64, value: T) {
     }
 }
 
-/// A value of the allocator, held by Python: it is dropped without the GIL.
+/// Value of the allocator that Python holds; it is dropped without the GIL.
 pub(crate) struct Held<T: Send> {
-    /// None once it was taken.
+    /// Value; `None` once it has been taken.
     value: Option<T>,
     pub(crate) forks: u64,
 }
@@ -121,7 +122,7 @@ impl<T: Send> Drop for Held<T> {
     fn drop(&mut self) {
         let Some(value) = self.value.take() else { return };
         let mut left = Some(value);
-        // The interpreter may be gone; then the device is too.
+        // The interpreter may have ended; then the device is gone, too.
         Python::try_attach(|py| left.take().map(|value| discard(py, self.forks, value)));
     }
 }

@@ -1,4 +1,4 @@
-//! The class `Compaction`.
+//! Class `Compaction`.
 
 use std::sync::{Mutex, PoisonError};
 

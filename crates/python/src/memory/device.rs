@@ -1,4 +1,4 @@
-//! A device that is written in Python.
+//! Device written in Python.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
@@ -14,13 +14,13 @@ use super::calls::{self, Raised};
 use super::hooks::{self, Hooks};
 use crate::error::Kind;
 
-/// A device that is written in Python. A function that raises an exception refuses, and so do further ones that give
-/// memory, until the call of the allocator has returned and raised it.
+/// Device written in Python. A function that raises an exception refuses the request. Further requests for memory are
+/// also refused, until the call of the allocator has returned and raised the exception.
 pub(crate) struct PythonDevice {
     hooks: Weak<Hooks>,
     mode: AddressMode,
     granule: Option<Bytes>,
-    /// Ids of the regions that it has given.
+    /// Ids of the regions that the device has provided.
     given: Mutex<BTreeSet<u64>>,
 }
 
@@ -41,7 +41,7 @@ impl PythonDevice {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls a function of the device; returns nothing where it raises, or where the device is gone.
+    /// Calls a function of the device; returns `None` if it raises an exception, or if the device no longer exists.
     fn ask<T>(
         &self,
         function: &'static str,
@@ -94,13 +94,13 @@ impl PythonDevice {
     }
 }
 
-/// Returns whether the garbage collector is taking a device apart, with the allocator that it refers to.
+/// Returns whether the garbage collector is finalizing a device, together with the allocator that it refers to.
 fn is_garbage(device: &Bound<'_, PyAny>) -> bool {
     let finalized = |gc: Bound<'_, PyModule>| gc.call_method1("is_finalized", (device,))?.extract();
     device.py().import("gc").and_then(finalized).unwrap_or(false)
 }
 
-/// Returns the exception for a function that has returned something that it must not.
+/// Returns the exception for a device function that returned an invalid value.
 fn unexpected(function: &str, answer: &Bound<'_, PyAny>, expected: &str) -> PyErr {
     let shown = answer.repr().map_or_else(|_| "an object".to_owned(), |text| text.to_string());
     Kind::Input.error(format!("{function}() returned {shown}: expected {expected}"))

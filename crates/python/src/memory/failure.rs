@@ -1,4 +1,4 @@
-//! Errors of the allocator as exceptions.
+//! Conversion of allocator errors to exceptions.
 
 use cubeyard_memory::flex::{
     AllocateError, BuildError, ConfigError, FreeError, OutOfMemory, RegionReport, Shortage,
@@ -41,7 +41,7 @@ impl IntoPyErr for BuildError {
     }
 }
 
-/// Makes the exception of a report, with its numbers, the kind of the shortage and the regions as details.
+/// Creates the exception for a report, with its numbers, the kind of shortage and the regions as details.
 pub(crate) fn out_of_memory(py: Python<'_>, report: &OutOfMemory) -> PyErr {
     let made = Kind::OutOfMemory.with(report.to_string(), &error::of_report(report));
     match describe(py, &made, report) {

@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 
 use super::failure::entry;
 
-/// Returns statistics, by PyTorch's keys.
+/// Returns the statistics, by PyTorch's keys.
 pub(crate) fn statistics<'py>(py: Python<'py>, statistics: &Stats) -> PyResult<Bound<'py, PyDict>> {
     let entries = PyDict::new(py);
     for (key, value) in statistics.entries() {
@@ -25,7 +25,7 @@ pub(crate) fn regions<'py>(
     PyList::new(py, regions?)
 }
 
-/// Returns a segment table: the id, flat address and size of each region; nothing for an empty entry.
+/// Returns a segment table: the id, flat address and size of each region; `None` for an empty entry.
 pub(crate) fn segments<'py>(
     py: Python<'py>,
     table: &SegmentTable,

@@ -1,13 +1,13 @@
-//! Python objects that an allocator calls.
+//! Python objects called by an allocator.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-/// Python objects that an allocator calls. They belong to the class `FlexAllocator`, whose references the garbage collector
-/// follows: devices and callbacks often refer to their allocator. Everything below it refers to them weakly. The
-/// lock is taken for a moment, with the GIL.
+/// Python objects called by an allocator. They belong to the class `FlexAllocator`, whose references the garbage
+/// collector follows, because devices and callbacks often refer to their allocator. All lower layers hold weak
+/// references to them. The lock is held only briefly, with the GIL.
 #[derive(Default)]
 pub(crate) struct Hooks(Mutex<Objects>);
 
@@ -28,7 +28,8 @@ impl Hooks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `visit` with each object. One that is not visited counts as used from elsewhere.
+    /// Calls `visit` with each object. The garbage collector treats an object that is not visited as
+    /// referenced from elsewhere.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(objects) = self.0.try_lock() else { return Ok(()) };
         let Objects { device, streams, clock, callbacks } = &*objects;
@@ -38,15 +39,15 @@ impl Hooks {
         Ok(())
     }
 
-    /// Lets all objects go.
+    /// Drops all objects.
     pub(crate) fn clear(&self) {
-        // Dropped after the lock: a finalizer may come back here.
+        // The objects are dropped after the lock is released, because a finalizer may call this again.
         let objects = std::mem::take(&mut *self.objects());
         drop(objects);
     }
 }
 
-/// Returns an object of hooks that are still there.
+/// Returns an object of the hooks, if they still exist.
 pub(crate) fn find(
     py: Python<'_>,
     hooks: &Weak<Hooks>,

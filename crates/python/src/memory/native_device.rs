@@ -1,4 +1,4 @@
-//! Devices that are written in Rust.
+//! Devices written in Rust.
 
 use std::sync::Arc;
 

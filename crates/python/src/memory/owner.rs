@@ -1,4 +1,4 @@
-//! The class `FlexAllocator`: an allocator with the Python objects that it calls.
+//! Class `FlexAllocator`: an allocator with the Python objects that it calls.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::hooks::Hooks;
 /// Allocates blocks of device memory; the base of `cubeyard.memory.FlexAllocator`, which documents it.
 #[pyclass(frozen, subclass, module = "cubeyard._native")]
 pub(crate) struct FlexAllocator {
-    // Dropped before the hooks: regions are then released to the device.
+    // Dropped before the hooks, so that regions can still be released to the device.
     pub(super) inner: Held<flex::FlexAllocator>,
     pub(super) hooks: Arc<Hooks>,
 }
@@ -25,7 +25,7 @@ impl FlexAllocator {
     ) -> PyResult<T> {
         let done = calls::call(py, self.inner.forks, || act(&self.inner));
         if done.is_err() {
-            // A device that has raised an exception has not refused for good.
+            // A device that has raised an exception has not refused permanently.
             calls::call(py, self.inner.forks, || self.inner.unlock_regions())?;
         }
         done

@@ -1,4 +1,4 @@
-//! Callbacks in Python for requests that found no room.
+//! Callbacks in Python for requests that do not fit in memory.
 
 use std::sync::Weak;
 
@@ -10,7 +10,7 @@ use super::failure;
 use super::hooks::Hooks;
 
 /// Calls the callbacks of an allocator, in order, with the report as an exception that was not raised. An exception of
-/// one of them ends this.
+/// one callback ends the sequence.
 pub(crate) fn call_back(hooks: &Weak<Hooks>, report: &OutOfMemory) {
     Python::try_attach(|py| {
         let Some(hooks) = hooks.upgrade() else { return };

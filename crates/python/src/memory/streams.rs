@@ -1,4 +1,4 @@
-//! Streams that are written in Python.
+//! Streams written in Python.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use super::calls::{self, Raised};
 use super::hooks::{self, Hooks};
 
-/// Streams that are written in Python. Their events are any objects, which are numbered here.
+/// Streams written in Python. Their events are arbitrary objects, which are numbered here.
 pub(crate) struct PythonStreams {
     hooks: Weak<Hooks>,
     events: Mutex<Events>,
@@ -17,8 +17,8 @@ pub(crate) struct PythonStreams {
 
 #[derive(Default)]
 struct Events {
-    /// Stream of each event that has not been seen to pass, and its object; without one where `record` has raised an
-    /// exception. Then it is recorded again when it is asked for: a later event is as safe.
+    /// Pending events: the stream and the object of each. There is no object if `record` raised an exception; the event
+    /// is then recorded again when it is queried, because a later event is equally safe.
     pending: BTreeMap<u64, (u32, Option<Py<PyAny>>)>,
     last: u64,
 }
@@ -49,7 +49,8 @@ impl PythonStreams {
         self.ask("record", |streams| Ok(streams.call_method1("record", (stream,))?.unbind()))
     }
 
-    /// Returns the object of a pending event; `Err(true)` where it has passed, `Err(false)` where there is none yet.
+    /// Returns the object of a pending event; `Err(true)` if the event has passed, `Err(false)` if
+    /// it has no object yet.
     fn object(&self, event: EventId) -> Result<Py<PyAny>, bool> {
         let found = Python::try_attach(|py| {
             let events = self.events();
@@ -71,7 +72,7 @@ impl PythonStreams {
     }
 
     fn pass(&self, event: EventId) {
-        // Dropped after the lock.
+        // The event is dropped after the lock is released.
         let passed = self.events().pending.remove(&event.0);
         drop(passed);
     }

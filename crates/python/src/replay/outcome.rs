@@ -1,4 +1,4 @@
-//! The class `ReplayOutcome`.
+//! Class `ReplayOutcome`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) struct ReplayOutcome {
     pub(crate) holders: HolderOptions,
 }
 
-/// Trace, policy, event, time, live and reserved bytes of a point.
+/// Point of a timeline: trace, policy, event, time, live bytes and reserved bytes.
 type Point = (String, &'static str, usize, u64, u64, u64);
 
 #[pymethods]

@@ -1,4 +1,4 @@
-//! Policies of a replay: those of the core, and those that are written in Python.
+//! Policies of a replay: from the core, and written in Python.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,14 +14,14 @@ use super::trace::RecordedTrace;
 use super::worker::{self, Told};
 use crate::error::{self, Kind};
 
-/// A policy to replay under.
+/// Policy to replay under.
 pub(crate) enum Chosen {
     Native(&'static ReplayPolicy),
-    /// A class whose instances are targets.
+    /// Python class whose instances are targets.
     Python(ReplayPolicy, Py<PyAny>),
 }
 
-/// Returns the policy of a name, or of a class.
+/// Returns the policy with a name, or the policy of a class.
 pub(crate) fn choose(given: &Bound<'_, PyAny>) -> PyResult<Chosen> {
     if let Ok(name) = given.extract::<String>() {
         let found = cubeyard_replay::policy(&name);
@@ -39,7 +39,7 @@ pub(crate) fn choose(given: &Bound<'_, PyAny>) -> PyResult<Chosen> {
     Ok(Chosen::Python(policy, given.clone().unbind()))
 }
 
-/// Returns a name that stays for good. Reports name policies so; there are few.
+/// Returns a name with static lifetime, which reports require; it is never freed, but there are few names.
 fn permanent(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,7 +72,7 @@ impl Chosen {
     }
 }
 
-/// Replays a trace on this thread, over targets that are written in Python.
+/// Replays a trace on this thread, with targets written in Python.
 fn replay_in_python(
     py: Python<'_>,
     policy: &ReplayPolicy,
@@ -96,12 +96,12 @@ fn replay_in_python(
     }
 }
 
-/// Returns a function as it is; its type could not be inferred otherwise.
+/// Returns a function unchanged; its type could not be inferred otherwise.
 fn maker<F: for<'a> Fn(&'a Trace) -> Box<dyn Target + 'a>>(make: F) -> F {
     make
 }
 
-/// The first exception of a policy.
+/// First exception raised by a policy.
 #[derive(Clone, Default)]
 struct Raised(Arc<Mutex<Option<PyErr>>>);
 
@@ -117,17 +117,17 @@ impl Raised {
         .ok()
     }
 
-    /// Ends the replay on an exception. No hook is called: this is no panic.
+    /// Ends the replay on an exception. No panic hook is called, because this is not a panic.
     fn stop_on<T>(&self, done: PyResult<T>) -> T {
         self.keep(done).unwrap_or_else(|| resume_unwind(Box::new("a policy raised an exception")))
     }
 }
 
-/// An instance of a policy that is written in Python.
+/// Instance of a policy written in Python.
 struct PythonTarget {
     target: Option<Py<PyAny>>,
     raised: Raised,
-    /// Tokens of the policy, which may be any objects, by our own.
+    /// Tokens of the policy, which may be arbitrary objects, indexed by our tokens.
     tokens: Vec<Option<Py<PyAny>>>,
 }
 
@@ -139,7 +139,7 @@ impl PythonTarget {
 }
 
 impl Target for PythonTarget {
-    /// A policy refuses a request with an `OutOfMemory`, whose text becomes the failure.
+    /// Allocates a block. A policy refuses a request with an `OutOfMemory`, whose text becomes the failure.
     fn allocate(&mut self, request: &Allocate) -> Result<u64, String> {
         let Allocate { size, stream, site, time_us, .. } = *request;
         let answer = self.call(|target| {

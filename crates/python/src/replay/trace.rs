@@ -1,4 +1,4 @@
-//! The class `RecordedTrace`, and the reading of traces.
+//! Class `RecordedTrace`, and the reading of traces.
 
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::{memory_limit, refusal};
 #[pyclass(frozen, module = "cubeyard._native")]
 pub(crate) struct RecordedTrace(pub(crate) Arc<Input>);
 
-/// Kind, allocation, size, stream and time of each event; a free has neither size nor stream.
+/// Kind, allocation, size, stream and time of each event; frees have neither size nor stream.
 type Columns = (Vec<&'static str>, Vec<u32>, Vec<Option<u64>>, Vec<Option<u32>>, Vec<u64>);
 
 #[pymethods]
@@ -72,7 +72,7 @@ impl RecordedTrace {
     }
 }
 
-/// A file, or bytes with a name.
+/// Source of traces: a file, or bytes with a name.
 #[derive(FromPyObject)]
 pub(crate) enum Source {
     Bytes((String, Vec<u8>)),

@@ -1,4 +1,4 @@
-//! Work on a thread of its own, so that the caller hears of Ctrl-C at any time, and its progress.
+//! Runs work on a separate thread, so that the caller can respond to Ctrl-C at any time and report progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,32 +10,32 @@ use pyo3::prelude::*;
 
 use crate::error::{self, Kind};
 
-/// Time between two looks for a signal.
+/// Interval between two checks for a signal.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// State that a caller and its work share.
+/// State shared by a caller and its work.
 #[derive(Default)]
 pub(crate) struct Ticket {
     abandoned: AtomicBool,
     steps: AtomicUsize,
 }
 
-/// Payload of the unwinding that ends work which nobody waits for.
+/// Payload of the unwinding that ends abandoned work.
 struct Abandoned;
 
 impl Ticket {
-    /// Counts steps; ends the work if the caller has given it up.
+    /// Counts completed steps; ends the work if the caller has abandoned it.
     pub(crate) fn advance(&self, steps: usize) {
         self.steps.fetch_add(steps, Ordering::Relaxed);
         if self.abandoned.load(Ordering::Relaxed) {
-            // Not a panic: no hook is called. The loops of a replay know no other way out.
+            // Not a panic, so no hook is called. The loops of a replay cannot be ended in another way.
             std::panic::resume_unwind(Box::new(Abandoned));
         }
     }
 }
 
-/// Calls `work` on another thread and waits for it without the GIL. A signal handler that raises an exception ends the
-/// waiting at once, and the work at its next step.
+/// Calls `work` on another thread and waits for it without the GIL. If a signal handler raises an exception, the wait
+/// ends at once, and the work ends at its next step.
 pub(crate) fn run<T: Send + 'static>(
     py: Python<'_>,
     told: &mut Told<'_>,
@@ -45,11 +45,11 @@ pub(crate) fn run<T: Send + 'static>(
     let (sender, receiver) = mpsc::channel();
     let theirs = Arc::clone(&ticket);
     let thread = thread::Builder::new().name("cubeyard".to_owned()).spawn(move || {
-        // The caller may be gone.
+        // The caller may have stopped waiting.
         let _ = sender.send(work(&theirs));
     });
     let thread = thread.map_err(|error| Kind::Internal.error(format!("no thread: {error}")))?;
-    // A receiver is not shared between threads; it goes along.
+    // A receiver cannot be shared between threads, so it is moved into the closure.
     let mut receiver = Some(receiver);
     loop {
         let waiting = receiver.take().expect("it is put back");
@@ -68,7 +68,7 @@ pub(crate) fn run<T: Send + 'static>(
     }
 }
 
-/// Returns the exception of work that has panicked.
+/// Returns the exception for work that has panicked.
 fn failure(py: Python<'_>, thread: thread::JoinHandle<()>) -> PyErr {
     match py.detach(|| thread.join()) {
         Ok(()) => Kind::Internal.error("a thread ended without a result"),
@@ -76,7 +76,7 @@ fn failure(py: Python<'_>, thread: thread::JoinHandle<()>) -> PyErr {
     }
 }
 
-/// Progress that is told to a function in Python.
+/// Progress reported to a Python function.
 pub(crate) struct Told<'py> {
     total: usize,
     done: usize,
@@ -88,7 +88,7 @@ impl<'py> Told<'py> {
         Self { total, done: 0, function }
     }
 
-    /// Tells of steps that were done.
+    /// Reports completed steps.
     pub(crate) fn tell(&mut self, steps: usize) -> PyResult<()> {
         self.done += steps;
         match &self.function {
@@ -97,7 +97,7 @@ impl<'py> Told<'py> {
         }
     }
 
-    /// Tells of the steps that were left out.
+    /// Reports the skipped steps as done.
     pub(crate) fn finish(&mut self) -> PyResult<()> {
         self.tell(self.total.saturating_sub(self.done))
     }

@@ -1,4 +1,4 @@
-//! The class `TorchDevice`.
+//! Class `TorchDevice`.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ impl TorchDevice {
         )]
         let limit = (total.get() as f64 * fraction) as u64;
         self.0.device.memory.set_limit(Bytes::new(limit));
-        // What was refused before may be there now.
+        // Regions that were refused before may be available now.
         self.0.device.allocator.unlock_regions();
         Ok(())
     }
@@ -162,8 +162,8 @@ impl TorchDevice {
     }
 }
 
-/// Calls a callback, with no lock of the allocator held. The request may come from C++, where an exception of Python
-/// cannot go, so it goes to `sys.unraisablehook`.
+/// Calls a callback while no lock of the allocator is held. The request may come from C++, which cannot receive a
+/// Python exception, so the exception goes to `sys.unraisablehook`.
 fn call_back(callback: &Py<PyAny>, report: &OutOfMemory) {
     Python::try_attach(|py| {
         let report = out_of_memory(py, report).into_value(py);

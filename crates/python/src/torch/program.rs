@@ -1,4 +1,4 @@
-//! The classes `TorchProgram` and `TorchLaunch`.
+//! Classes `TorchProgram` and `TorchLaunch`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,13 +11,13 @@ use super::Place;
 use crate::error::{IntoPyErr, Kind, OrRaise};
 use crate::memory::{Address, Held, figures};
 
-/// A tensor for a launch: the two numbers of its block, and the part of it that the tensor has.
+/// Tensor for a launch: the two numbers of its block, and the part of the block that the tensor occupies.
 type Operand = (u64, u64, u64, u64);
 
 /// A program in the memory of a device; the base of `torch.ahbm.Program`.
 #[pyclass(frozen, module = "cubeyard._native")]
 pub(crate) struct TorchProgram {
-    /// None once it was unloaded.
+    /// Program; `None` once it has been unloaded.
     program: Mutex<Option<Held<flex::Program>>>,
     place: Place,
 }
@@ -61,7 +61,7 @@ impl TorchProgram {
 
     /// Frees its memory, when the last launch of it has ended.
     fn unload(&self) {
-        // Dropped when nothing is locked.
+        // The program is dropped while no lock is held.
         let program = self.program().take();
         drop(program);
     }
@@ -98,7 +98,7 @@ impl IntoPyErr for LaunchError {
 /// A launch that is ready to run; the base of `torch.ahbm.Launch`.
 #[pyclass(frozen, module = "cubeyard._native")]
 pub(crate) struct TorchLaunch {
-    /// None once it has ended.
+    /// Launch; `None` once it has ended.
     launch: Mutex<Option<Held<flex::Launch>>>,
     /// Number of the device.
     #[pyo3(get)]
@@ -160,7 +160,7 @@ impl TorchLaunch {
 
     /// Ends the launch: the device is done with it.
     fn end(&self) {
-        // Dropped when nothing is locked.
+        // The launch is dropped while no lock is held.
         let launch = self.launch.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(launch);
     }

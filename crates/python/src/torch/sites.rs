@@ -1,4 +1,4 @@
-//! The stacks of allocations, numbered so that equal stacks have equal numbers.
+//! Stacks of allocations, numbered so that equal stacks have equal numbers.
 
 #![allow(
     unsafe_code,
@@ -12,24 +12,24 @@ use cubeyard_memory::flex::Frame;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Number of frames of a stack that are kept, from the innermost on.
+/// Maximum number of frames kept per stack, from the innermost.
 const DEEPEST: usize = 64;
-/// Number of different stacks that are kept.
+/// Maximum number of distinct stacks.
 const MOST: usize = 1 << 18;
 
-/// A frame: the address of its code object, and its line.
+/// Frame: the address of its code object, and its line.
 type Key = (usize, u32);
 
-/// Stacks by number, less one.
+/// Stacks, indexed by their number minus one.
 static SITES: Mutex<Sites> = Mutex::new(Sites { numbers: BTreeMap::new(), stacks: Vec::new() });
 
 struct Sites {
     numbers: BTreeMap<Vec<Key>, u32>,
-    /// Code objects, which live as long as they are here, and lines.
+    /// Code objects, kept alive by this list, and lines.
     stacks: Vec<Vec<(Py<PyAny>, u32)>>,
 }
 
-/// Returns the number of the present stack of Python functions; 0 if there is none, or if too many were seen.
+/// Returns the number of the current Python stack; 0 if there is none, or if there are too many stacks.
 pub(super) fn here() -> u32 {
     // SAFETY: the function may be called on any thread, with or without the GIL.
     if unsafe { ffi::PyGILState_GetThisThreadState() }.is_null() {
@@ -41,7 +41,7 @@ pub(super) fn here() -> u32 {
 fn number(py: Python<'_>) -> Option<u32> {
     let frames = frames(py).ok().filter(|frames| !frames.is_empty())?;
     let key: Vec<Key> = frames.iter().map(|(code, line)| (code.as_ptr() as usize, *line)).collect();
-    // Nothing that runs Python happens while this is locked.
+    // No Python code runs while this is locked.
     let mut sites = sites();
     if let Some(&number) = sites.numbers.get(&key) {
         return Some(number);
@@ -55,14 +55,14 @@ fn number(py: Python<'_>) -> Option<u32> {
     Some(number)
 }
 
-/// Returns code objects and lines of the functions that run on this thread, the innermost first.
+/// Returns the code objects and lines of the functions running on this thread, innermost first.
 fn frames(py: Python<'_>) -> PyResult<Vec<(Bound<'_, PyAny>, u32)>> {
     // SAFETY: this thread has the GIL; the frame is borrowed from the interpreter, and may be null.
     let innermost = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) };
     let mut next = innermost;
     let mut frames = Vec::new();
     while let Some(frame) = next.filter(|_| frames.len() < DEEPEST) {
-        // A frame between lines has none.
+        // A frame between lines has no line number.
         let line: Option<u32> = frame.getattr("f_lineno")?.extract()?;
         frames.push((frame.getattr("f_code")?, line.unwrap_or(0)));
         next = Some(frame.getattr("f_back")?).filter(|back| !back.is_none());

@@ -1,14 +1,14 @@
-//! Chart of a sweep: bus bandwidth over size, both logarithmic, a line for each algorithm, with the bound.
+//! Chart of a sweep: bus bandwidth over size, both on logarithmic scales, with a line for each algorithm and the bound.
 
 use cubeyard_draw::chart::{Axis, Chart, Line, Quantity, Shape, Spacing};
 
 use super::Sweep;
 
-/// Relative difference up to which two values look the same in a chart.
+/// Relative difference up to which two values are indistinguishable in a chart.
 const SAME: f64 = 0.01;
 /// Length of a stripe of one colour, in pixels.
 const STRIPE: usize = 7;
-/// Beginning of the dashes of a line in stripes.
+/// Prefix of the dash pattern of a striped line.
 pub(super) const STRIPED: &str = "0 ";
 
 /// Returns the chart of a sweep, with a line for each algorithm and one for the bound.
@@ -45,15 +45,15 @@ fn bound(rate: f64, positions: usize) -> Line {
     Line { colour, dash, width, shape, ..Line::new(0, "bound".to_owned(), vec![rate; positions]) }
 }
 
-/// Returns whether one of two lines would hide the other: they look the same at two sizes in a row that the first has,
-/// or at its only one.
+/// Returns whether one of two lines would hide the other: they are indistinguishable at two consecutive sizes of the
+/// first line, or at its only size.
 fn hides(line: &Line, other: &Line) -> bool {
     let pairs = line.values.iter().zip(&other.values).filter(|(value, _)| value.is_finite());
     let same: Vec<_> = pairs.map(|(value, it)| (it - value).abs() <= SAME * value.abs()).collect();
     same.windows(2).any(|pair| pair == [true, true]) || same == [true]
 }
 
-/// Gives lines that coincide dashes that alternate, so that together they are a line in stripes of all their colours.
+/// Gives coinciding lines alternating dashes, so that together they form one line striped in all their colours.
 fn stripe(lines: &mut [Line]) {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for at in 0..lines.len() {

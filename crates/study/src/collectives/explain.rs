@@ -8,20 +8,21 @@ use cubeyard_device::topology::Topology;
 use cubeyard_runtime::Context;
 use cubeyard_sim::{Span, Time};
 
-/// Name of the part in which a message, or the credit for a slot, is on its way.
+/// Name of the part in which a message, or the credit for a slot, is in flight.
 const MESSAGE: &str = "message";
 
 /// Critical path of a collective by the unit at work, and the utilisation of the units.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explained {
-    /// Time of each part of the critical path; together the time from the start of the first PE to the end of the last.
+    /// Time of each part of the critical path. The parts add up to the time from the start of the first PE to
+    /// the end of the last.
     pub path: Vec<(String, Span)>,
-    /// Mean fraction of that time in which the units of each kind worked.
+    /// Mean utilisation of each kind of unit over that time, from 0 to 1.
     pub utilisation: Vec<(String, f64)>,
 }
 
 impl Explained {
-    /// Explains a collective whose operations were kept.
+    /// Explains a collective whose operations were recorded.
     pub(super) fn of(context: &Context, report: &CollectiveReport) -> Self {
         let log = context.take_ops();
         let path = context.machine(|machine| path(machine.topology(), &log, report));
@@ -29,7 +30,7 @@ impl Explained {
     }
 }
 
-/// Returns the path to the end of the PE that ended last; the first of equals.
+/// Returns the path to the end of the PE that ended last; the first PE if several ended at the same time.
 fn path(
     topology: &Topology,
     log: &OpLog,
@@ -60,7 +61,7 @@ fn parts(
         *parts.entry(name(log, &stretch)).or_insert(Span::ZERO) += stretch.end - start;
         first = Some(start);
     }
-    // The first PE of the path started later than another.
+    // The first PE on the path started later than another PE.
     if let Some(first) = first.filter(|first| *first > started) {
         *parts.entry("wait").or_insert(Span::ZERO) += first - started;
     }

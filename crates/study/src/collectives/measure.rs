@@ -13,7 +13,7 @@ use cubeyard_tl::launch::Launcher;
 
 use super::{Explained, Figures, ResultCheck, Row, SweepConfig, values};
 
-/// Measures one size and algorithm. If simulated memory or time runs out, the row says so.
+/// Measures one size and algorithm. If simulated memory or time runs out, the row states that.
 pub(super) fn row(
     config: &SweepConfig,
     resolved: Resolved,
@@ -49,7 +49,7 @@ pub(super) fn row(
     Ok(Row { bytes: shape.bytes, count, algorithm, figures, explained })
 }
 
-/// Runs the collective on a machine of its own, and checks its results if they are computed.
+/// Runs the collective on a new machine, and checks its results if they are computed.
 fn measure(
     config: &SweepConfig,
     resolved: Resolved,
@@ -81,10 +81,10 @@ fn measure(
     Ok((report, Some(checked), explained))
 }
 
-/// Traffic beside which results are checked.
+/// Concurrent traffic during repeated checks of results.
 const BESIDE: Beside = Beside { bursts: 32, channel: 1 };
 
-/// Checks the results of the collective beside other traffic; none if the machine has no room for its slots.
+/// Checks the results of the collective with concurrent traffic; `None` if the machine has no room for its slots.
 fn check_beside(
     values: &values::SweepValues<'_>,
     config: &GroupConfig,
@@ -102,7 +102,7 @@ fn check_beside(
     }
 }
 
-/// Sets up a row on a machine of its own.
+/// Sets up a row on a new machine.
 fn alone(
     values: &values::SweepValues<'_>,
     group: &GroupConfig,

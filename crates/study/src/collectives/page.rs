@@ -1,4 +1,4 @@
-//! The page of a sweep: the chart with its table below.
+//! HTML page of a sweep: the chart, followed by its table.
 
 use super::chart::{STRIPED, chart, title};
 use super::{Row, Sweep};
@@ -65,7 +65,7 @@ fn cells(row: &Row) -> Vec<String> {
     known.into_iter().chain(measured).collect()
 }
 
-/// Returns the algorithms that were left out, and the reasons of measurements that failed.
+/// Returns the omitted algorithms, and the reasons for failed measurements.
 fn left_out(sweep: &Sweep) -> String {
     let failed = sweep.rows.iter().filter_map(|row| {
         Some((

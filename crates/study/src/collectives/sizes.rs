@@ -1,4 +1,4 @@
-//! The sizes of a sweep: `256:64M`, `256:64M:4`, or a single size.
+//! Sizes of a sweep: `256:64M`, `256:64M:4`, or a single size.
 
 use std::str::FromStr;
 
@@ -7,10 +7,10 @@ use thiserror::Error;
 
 /// Maximum number of sizes.
 const MOST: usize = 64;
-/// Maximum size in bytes; more than the memory of a SIP.
+/// Maximum size in bytes; it exceeds the memory of a SIP.
 const LONGEST: u64 = 1 << 40;
 
-/// A geometric sequence of sizes.
+/// Geometric sequence of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// First size, in bytes.
@@ -21,7 +21,7 @@ pub struct Sizes {
     pub factor: u64,
 }
 
-/// The error of a malformed sequence of sizes.
+/// Error of a malformed sequence of sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BadSizes {
     /// The text is not of the form `FROM:TO` or `FROM:TO:FACTOR`.
@@ -36,9 +36,9 @@ pub enum BadSizes {
     /// The last size is less than the first.
     #[error("expected a last size of at least the first, {from}; found {to}")]
     Backwards {
-        /// The first size, in bytes.
+        /// First size, in bytes.
         from: u64,
-        /// The last size, in bytes.
+        /// Last size, in bytes.
         to: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! Inputs of a collective, and its expected results by plain loops.
+//! Inputs of a collective, and its expected results computed in plain loops.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -32,7 +32,7 @@ impl SweepValues<'_> {
     /// Checks the outputs, one per SIP.
     pub(super) fn check(&self, outputs: &[&Tensor]) -> Result<ResultCheck, DistError> {
         let (joined, mut check) = (self.joined(), ResultCheck::default());
-        // Outputs of the first rank, by position.
+        // Outputs of the first rank, by PE position.
         let mut firsts: Vec<Vec<u8>> = Vec::new();
         for (sip, output) in outputs.iter().enumerate() {
             let bytes = output.read_bytes()?.known()?;
@@ -51,7 +51,7 @@ impl SweepValues<'_> {
         Ok(check)
     }
 
-    /// Returns the number of elements that are not as expected.
+    /// Returns the number of elements that differ from the expected values.
     fn wrong(&self, bytes: &[u8], expected: &[f64]) -> u64 {
         let dtype = self.config.dtype;
         let found = bytes.chunks_exact(dtype.width()).map(|bytes| dtype.decode(bytes));
@@ -70,7 +70,7 @@ impl SweepValues<'_> {
         self.map.pes_per_sip()
     }
 
-    /// Returns the rank of a PE of a SIP, and its position there.
+    /// Returns the rank of a PE of a SIP, and the PE's position in the rank.
     fn owner(&self, sip: usize, row: usize) -> (usize, usize) {
         let place = sip * self.rows() + row;
         (place / self.map.positions(), place % self.map.positions())
@@ -91,8 +91,8 @@ impl SweepValues<'_> {
         usize::try_from(self.shape.input).expect("it is in memory")
     }
 
-    /// Returns a whole number small enough that results over hundreds of ranks fit every type; of floats that are
-    /// reduced, each fourth is one whose result depends on the order of ranks.
+    /// Returns a whole number small enough that results over hundreds of ranks fit every type. If floats are reduced,
+    /// every fourth number is one whose result depends on the order of ranks.
     fn value(&self, rank: usize, index: u64) -> f64 {
         let number = index * 7 + rank as u64 * 3 + index / 5;
         if let Some(op) = self.config.operation.op()
@@ -115,8 +115,8 @@ impl SweepValues<'_> {
         number as f64
     }
 
-    /// Returns the expected output of a PE, given the combined inputs at each position; `None` where the
-    /// operation does not define it.
+    /// Returns the expected output of a PE, given the combined inputs at each position; `None` where the operation
+    /// leaves it undefined.
     fn expected<'a>(
         &self,
         (rank, position): (usize, usize),
@@ -167,17 +167,17 @@ impl SweepValues<'_> {
         (0..self.map.positions()).map(whole).collect()
     }
 
-    /// Returns whether a number is right, up to one rounding per rank.
+    /// Returns whether a number is correct, up to one rounding per rank.
     fn is_close(&self, found: f64, expected: f64) -> bool {
         let ranks = self.map.world().ranks as f64;
-        // One for each operation, and one for the input if it is not whole.
+        // One rounding for each operation, and one for the input if it is not whole.
         let roundings = if expected.fract() == 0.0 { ranks } else { ranks + 1.0 };
         let allowed = roundings * rounding(self.config.dtype) * expected.abs().max(1.0);
         (found - expected).abs() <= allowed
     }
 }
 
-/// Returns a value whose combination depends on the order of ranks: fractions, or zeros of both signs.
+/// Returns a value whose reduction depends on the order of ranks: a fraction, or a zero of either sign.
 fn ordered_value(op: ReduceOp, rank: usize, number: u64) -> f64 {
     match op {
         ReduceOp::Sum | ReduceOp::Avg => 1.0 / (1 + number % 97) as f64,
