@@ -37,7 +37,7 @@ struct PathTime {
     waiting: Span,
 }
 
-/// Names the unit with the largest share of the path, and the command at one line with the most time in it.
+/// Names the unit with the most time on the path, its share, and the command at one line with most of that time.
 fn longest(legs: &[Leg]) -> Option<String> {
     let mut units: BTreeMap<PathUnit, PathTime> = BTreeMap::new();
     let mut lines: BTreeMap<(PathUnit, &str, &str), Span> = BTreeMap::new();

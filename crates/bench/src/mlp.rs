@@ -39,8 +39,8 @@ impl Layers {
     }
 }
 
-/// Returns the tolerance relative to the largest result, or to 1, if all summands are rounded to f16 `roundings`
-/// times.
+/// Returns the tolerance relative to the largest result, or to 1, if all summands are rounded
+/// to f16 `roundings` times.
 pub(super) fn tolerance(roundings: f64, largest: f64, results: &[f64]) -> f64 {
     let scale = results.iter().fold(1.0_f64, |most, value| most.max(value.abs()));
     roundings * rounding(DType::F16) * largest / scale

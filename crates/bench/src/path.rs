@@ -1,5 +1,5 @@
-//! Critical path of launches that ran at the same time: the gapless chain of causes that led to the end of the last
-//! PE.
+//! Critical path of launches that ran at the same time: the gapless chain of causes that led
+//! to the end of the last PE.
 //!
 //! Where that PE waited for a message, the path continues at the sender; where the sender waited for a slot, it
 //! continues at the receiver that freed the slot. Time counts from the first start, whichever PE is on the path.
@@ -26,8 +26,8 @@ pub(super) struct Leg {
     pub(super) record: Option<u32>,
 }
 
-/// Returns the path of launches that have just ended, while their tensors are still mapped; `started` is the start of
-/// the first launch.
+/// Returns the path of launches that have just ended, while their tensors are still mapped; `started` is the
+/// start of the first launch.
 pub(super) fn path(
     launcher: &Launcher,
     reports: &[(String, LaunchReport)],

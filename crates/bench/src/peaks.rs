@@ -65,7 +65,7 @@ pub(super) fn recorded(busiest: impl Fn(OpUnit) -> Option<Span>) -> Vec<Bound> {
 
 /// Returns the bound of the busiest processor: it dispatches one call at a time, and each takes a fixed time.
 ///
-/// The calls are those of the kernel as written, unlike the work of the other bounds: this kernel cannot be faster, but
+/// It counts the calls of the kernel as written, unlike the work of the other bounds: this kernel cannot be faster, but
 /// another kernel may need fewer calls.
 pub(super) fn dispatch(busiest: Span) -> Option<Bound> {
     named("dispatch by PE_CPU", Some(busiest))

@@ -63,10 +63,10 @@ pub struct Record {
     pub figures: Option<Map<String, serde_json::Value>>,
     /// Error of a run that failed.
     pub error: Option<String>,
-    /// Values of the machine in the structure of a topology file, if they were recorded.
+    /// Values of the machine in the structure of a topology file, if they are included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<serde_json::Value>,
-    /// Every operation of every unit, if they were recorded.
+    /// Every operation of every unit, if they are included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ops: Option<OpTable>,
 }

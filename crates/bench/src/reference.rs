@@ -57,8 +57,8 @@ pub(super) fn worse(one: Option<Check>, other: Option<Check>) -> Option<Check> {
     }
 }
 
-/// Returns the largest difference from the expected numbers, relative to the largest expected number, or to `least` if
-/// all are smaller.
+/// Returns the largest difference from the expected numbers, relative to the largest expected number, or to
+/// `least` if all are smaller.
 pub(super) fn difference(found: &[f64], expected: &[f64], least: f64, tolerance: f64) -> Check {
     assert_eq!(found.len(), expected.len(), "a reference has as many elements as its result");
     let scale = expected.iter().fold(least, |scale, value| scale.max(value.abs()));

@@ -209,8 +209,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns the file's name without directories and extensions; parts of them are kept where the name would not be
-    /// unique without them.
+    /// Returns the file's name without directories and extensions; parts of them are kept where the name would
+    /// not be unique without them.
     fn name(&mut self, file: &Path) -> String {
         let full = printable(&file.file_name().unwrap_or_default().to_string_lossy());
         let path = printable(&file.to_string_lossy());

@@ -152,8 +152,8 @@ fn saved(config: &MeasureConfig, report: &ModelReport) -> Record {
     Record { figures: Some(Measured::figures(&[step(report)])), ..record }
 }
 
-/// Returns the figures of the step. Its parts and the launches between them run one after the other, so they form the
-/// critical path.
+/// Returns the figures of the step. Its parts and the launches between them run one after the other, so
+/// they form the critical path.
 fn step(report: &ModelReport) -> Measured {
     let part = |it: &PartReport| (it.part.name().to_owned(), it.total.ns());
     let launches = ("launches".to_owned(), report.launching.ns());

@@ -53,8 +53,8 @@ pub(crate) fn of(command: &Command, front: &dyn OwnBenches) -> Result<Recorded> 
     }
 }
 
-/// Parses a command line with additional options, which override earlier occurrences of the same options. The first
-/// word is the program.
+/// Parses a command line with additional options, which override earlier occurrences of the same options. The
+/// first word is the program.
 pub(crate) fn parsed(words: &[OsString], more: &[OsString]) -> Result<Command> {
     let mut words = words.to_vec();
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
@@ -108,8 +108,8 @@ fn check_option(name: &str, key: &str) -> Result<()> {
     )
 }
 
-/// Returns the option that sets a key of a command, followed by its value: for a topology key, a parameter of
-/// a run, or an option.
+/// Returns the option that sets a key of a command, followed by its value: for a topology key, a
+/// parameter of a run, or an option.
 pub(crate) fn assigned(command: &Command, key: &str, value: &str) -> [OsString; 2] {
     let [option, value] = match command {
         _ if is_of_machine(key) => ["--with".to_owned(), format!("{key}={value}")],

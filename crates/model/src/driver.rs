@@ -45,7 +45,7 @@ pub struct Driver<'a> {
     streams: Vec<Stream>,
     group: Group,
     /// Channels between the cubes that share a head and, once a layer is one launch, between the PEs of a cube. Their
-    /// ports are in the number of the group.
+    /// ports belong to the group's number.
     channels: Vec<Channels>,
     begun: Vec<(StepPart, Begun)>,
     /// Number of results added to the tokens so far: attention and feed-forward results in turn.

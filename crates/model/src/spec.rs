@@ -4,8 +4,8 @@ use cubeyard_yaml::{Document, InputError, nearest, text};
 
 use super::error::ModelError;
 
-/// Dimensions of a model: a decoder of identical layers with gated feed-forward parts, as in Llama and its
-/// descendants.
+/// Dimensions of a model: a decoder of identical layers with gated feed-forward parts, as in
+/// Llama and its descendants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSpec {
     /// Name of the model.

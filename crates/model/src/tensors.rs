@@ -13,8 +13,8 @@ use super::layout::Held;
 use super::memory::{Memory, Use};
 use super::part::StepPart;
 
-/// Function that returns the initial contents of a tensor on a SIP, row by row; `None` for zeros. Without a function,
-/// nothing is written.
+/// Function that returns the initial contents of a tensor on a SIP, row by row; `None` for zeros. Without a
+/// function, nothing is written.
 pub type Contents<'a> = &'a dyn Fn(Held, u64) -> Option<Vec<f64>>;
 
 /// Tensors of a SIP.

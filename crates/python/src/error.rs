@@ -118,8 +118,8 @@ impl IntoPyErr for RuntimeError {
     }
 }
 
-/// Creates the exception for a failed Python kernel. Its cause is the kernel's exception; Ctrl-C and the like are
-/// raised unchanged.
+/// Creates the exception for a failed Python kernel. Its cause is the kernel's exception; Ctrl-C and the
+/// like are raised unchanged.
 fn of_kernel((text, cause): raised::Raised) -> PyErr {
     Python::attach(|py| match cause {
         Some(cause) if !cause.is_instance_of::<PyException>(py) => cause,

@@ -91,8 +91,8 @@ pub(crate) fn run(
     session.launcher.run(kernel, &launch).map(times).or_raise()
 }
 
-/// Launches a kernel on several SIPs at the same time and waits for all. Each SIP gets its position among them as the
-/// last argument.
+/// Launches a kernel on several SIPs at the same time and waits for all. Each SIP gets its position among
+/// them as the last argument.
 pub(crate) fn run_together(
     session: &Session,
     kernel: &Kernel,

@@ -133,8 +133,8 @@ impl Shared {
         Self(Arc::new(Inner { id, state: Mutex::new(state), back: Condvar::new() }))
     }
 
-    /// Drops the session with all its objects, after the calls that are using it; every later call fails with a
-    /// `ClosedError`.
+    /// Drops the session with all its objects, after the calls that are using it; every later call
+    /// fails with a `ClosedError`.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<()> {
         let mut session = self.enter(py)?;
         self.state().is_ended = true;

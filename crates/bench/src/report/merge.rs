@@ -58,17 +58,17 @@ pub(super) fn fit<'a>(
     found
 }
 
-/// Returns a first estimate of the cell length, on the short side: half of the length that gives one block per cell in
-/// the crowded lanes.
+/// Returns a first estimate of the cell length, on the short side: half of the length that gives one block per
+/// cell in the crowded lanes.
 fn first_cell(lanes: &[&[&Slice]], end: u64, most: usize) -> u64 {
     let fair = most / lanes.len().max(1);
     let crowded = lanes.iter().filter(|lane| lane.len() > fair).count();
     (end / 2 / (most / crowded.max(1)).max(1) as u64).max(1)
 }
 
-/// Merges one lane, whose slices are in order of time. A slice shorter than `cell` joins its predecessors as long as
-/// they stay within a cell. Time covered by an earlier slice is not covered again, so there are at most about three
-/// blocks per cell.
+/// Merges one lane, whose slices are in order of time. A slice shorter than `cell` joins its predecessors as
+/// long as they stay within a cell. Time covered by an earlier slice is not covered again, so there are at most
+/// about three blocks per cell.
 fn merge<'a>(slices: &[&'a Slice], cell: u64) -> Vec<Block<'a>> {
     let mut merging = Merging { cell, blocks: Vec::new(), open: None, reached: 0 };
     slices.iter().for_each(|slice| merging.add(slice));

@@ -14,8 +14,8 @@ use cubeyard_units::text::{TimeUnit, bytes, count, percent, quantity, significan
 
 const STYLE: &str = include_str!("page.css");
 
-/// Draws a self-contained page, readable in light and dark mode, in print and without scripts. Its timeline shows a few
-/// PEs as a picture.
+/// Draws a self-contained page, readable in light and dark mode, in print and without scripts. Its timeline
+/// shows a few PEs as a picture.
 pub fn page(report: &RunReport) -> String {
     drawn(report, &timeline(report))
 }

@@ -146,8 +146,8 @@ impl<'a> Roofline<'a> {
     }
 }
 
-/// Returns the rates that the bounds alone would allow this run, tightest first. Rates far above the peak are
-/// omitted.
+/// Returns the rates that the bounds alone would allow this run, tightest first. Rates far
+/// above the peak are omitted.
 fn rates(report: &RunReport) -> Vec<(f64, &str)> {
     let rate = |bound: &Bound| report.flop as f64 / (bound.span.ps() as f64 / 1e12);
     let rates = report.bounds.iter().map(|bound| (rate(bound), bound.resource.as_str()));

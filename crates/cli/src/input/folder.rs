@@ -7,8 +7,8 @@ use anyhow::{Result, anyhow};
 
 use super::{ENDINGS, printable};
 
-/// Returns the trace files of a folder, recognised by their extensions, in natural order of their names: `rank2` comes
-/// before `rank10`.
+/// Returns the trace files of a folder, recognised by their extensions, in natural order of their names:
+/// `rank2` comes before `rank10`.
 pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let shown = printable(&folder.to_string_lossy());
     let unreadable = |error| anyhow!("{shown}: {error}\n  help: check the path");

@@ -21,8 +21,8 @@ use crate::output;
 
 /// Bytes allocated at present by all threads, without the pending bytes of each thread.
 static LIVE: AtomicIsize = AtomicIsize::new(0);
-/// Number of pending bytes from which a thread updates [`LIVE`]: updates at every allocation would cause contention
-/// between threads.
+/// Number of pending bytes from which a thread updates [`LIVE`]: updates at every allocation would cause
+/// contention between threads.
 const UNTOLD: usize = 4 << 10;
 /// Maximum number of bytes that may be allocated.
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -146,7 +146,7 @@ fn end(choose: fn(&(String, String)) -> &String) -> ! {
     }
     output::remove_all();
     let words = LAST_WORDS.get().map_or(NO_LIMIT, |words| choose(words).as_str());
-    // SAFETY: the pointer and the length are those of a valid string; neither call uses other memory of the process.
+    // SAFETY: pointer and length describe a valid string; neither call uses other memory of the process.
     unsafe {
         libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len());
         libc::_exit(3)

@@ -99,7 +99,7 @@ pub(super) fn line(point: &Point<'_>, outcome: &Outcome) -> String {
         Err(error) => format!("failed: {}", error.lines().next().unwrap_or_default()),
     };
     let text = format!("{}  {result}", assignments(point));
-    // Leaves room for the point's number at the beginning of the line.
+    // Leaves room for the count of completed points before the text.
     text.chars().take(WIDTH - 14).collect()
 }
 

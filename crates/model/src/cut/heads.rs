@@ -4,10 +4,10 @@ use crate::spec::ModelSpec;
 
 /// Distribution of heads over groups of cubes, all of which do the same work.
 ///
-/// Each group has a number of *slots*, each for one head of K and V and the heads of Q that use it. The number of slots
-/// is minimal; of equal distributions, the one with the smallest groups is chosen. Spare slots hold further copies of
-/// heads of K and V, which share the heads of Q, if all heads get the same number of copies. Otherwise they are
-/// padding.
+/// Each group has a number of *slots*, each for one head of K and V and the heads of Q that use it. The number
+/// of slots is minimal; of equal distributions, the one with the smallest groups is chosen. Spare slots hold
+/// further copies of heads of K and V, which share the heads of Q, if all heads get the same number of copies.
+/// Otherwise they are padding.
 ///
 /// The attention output is divided among the cubes of a group by features: by heads, or by equal pieces of heads if
 /// there are too few heads.

@@ -23,8 +23,8 @@ pub(super) fn append(here: &Here) {
 }
 
 impl Here {
-    /// Returns the sequence of this PE in prefill, and the PE's share of its tokens; `None` if the PE has no
-    /// sequence.
+    /// Returns the sequence of this PE in prefill, and the PE's share of its tokens; `None`
+    /// if the PE has no sequence.
     pub(super) fn share(&self) -> Option<(u64, u64)> {
         let (unit, parts) = (self.unit(), self.cut.parts);
         (unit / parts < self.cut.sequences).then_some((unit / parts, unit % parts))

@@ -79,8 +79,8 @@ impl Here {
         adds.then(|| self.tl.load(&place(&self.args.tensor(3).local())))
     }
 
-    /// Loads the attention output of some tokens, for the heads that this cube multiplies; it is stored in token
-    /// order.
+    /// Loads the attention output of some tokens, for the heads that this cube multiplies; it
+    /// is stored in token order.
     fn attended(&self, rows: &Range<u64>) -> Tile {
         let (all, width) = (self.args.tensor(0).whole(), self.cut.attended());
         self.tl.load(&all.at(rows.start * width, &[rows.end - rows.start, width]))

@@ -27,8 +27,8 @@ pub(super) fn keep_caught(run: &Run) {
     }
 }
 
-/// Returns the file and line of an exception: of its innermost frame in the kernel's file, or else of
-/// its innermost frame.
+/// Returns the file and line of an exception: of its innermost frame in the kernel's file, or
+/// else of its innermost frame.
 fn innermost(py: Python<'_>, function: &Bound<'_, PyAny>, error: &PyErr) -> (String, u32) {
     let defined = definition(function);
     let mut found = None;

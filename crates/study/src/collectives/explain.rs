@@ -14,8 +14,8 @@ const MESSAGE: &str = "message";
 /// Critical path of a collective by the unit at work, and the utilisation of the units.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explained {
-    /// Time of each part of the critical path. The parts add up to the time from the start of the first PE to
-    /// the end of the last.
+    /// Time of each part of the critical path. The parts add up to the time from the start of the first
+    /// PE to the end of the last.
     pub path: Vec<(String, Span)>,
     /// Mean utilisation of each kind of unit over that time, from 0 to 1.
     pub utilisation: Vec<(String, f64)>,

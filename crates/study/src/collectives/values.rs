@@ -115,8 +115,8 @@ impl SweepValues<'_> {
         number as f64
     }
 
-    /// Returns the expected output of a PE, given the combined inputs at each position; `None` where the operation
-    /// leaves it undefined.
+    /// Returns the expected output of a PE, given the combined inputs at each position; `None` where the
+    /// operation leaves it undefined.
     fn expected<'a>(
         &self,
         (rank, position): (usize, usize),
