@@ -2,7 +2,8 @@
 
 #![no_main]
 
-use cubeyard_device::topology::{NodeId, Topology, View};
+use cubeyard_device::topology::{NodeId, Topology};
+use cubeyard_diagrams::{View, machine};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -13,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
             return;
         }
     };
-    View::ALL.into_iter().for_each(|view| drop(topology.draw(view)));
+    View::ALL.into_iter().for_each(|view| drop(machine(&topology, view)));
     let _ = topology.summary();
     let last = topology.nodes().len() - 1;
     for node in (0..=last).step_by(97).map(NodeId::new) {

@@ -222,8 +222,8 @@ impl Service {
 
     fn fail_if_gone(&mut self) -> Vec<Answered> {
         let missing = self.calls.waiting().into_iter().find_map(|(_, of)| {
-            let needed = of.call.needed().into_iter();
-            let (rank, why) = needed.filter_map(|rank| self.gone.get_key_value(&rank)).next()?;
+            let mut needed = of.call.needed().into_iter();
+            let (rank, why) = needed.find_map(|rank| self.gone.get_key_value(&rank))?;
             Some(format!("rank {rank}, for which rank {} waits, {why}", of.call.rank))
         });
         missing.map_or_else(Vec::new, |what| self.fail(&what))

@@ -49,7 +49,7 @@ pub struct Family {
 /// Activation function of the gate of a feed-forward part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
-    /// SiLU: x · sigmoid(x).
+    /// `SiLU`: x · sigmoid(x).
     #[default]
     Silu,
     /// GELU in its tanh approximation.
