@@ -82,7 +82,7 @@ fn the_stated_order_gives_the_bits_of_the_machine_on_all_ranks() {
                 check(&mut fabric, &exchange, &draw(ranks, 333, dtype));
             }
             let zero = |rank: usize, element: usize| {
-                if element % (2 + rank) == 0 { -0.0 } else { 0.0_f32 }
+                if element.is_multiple_of(2 + rank) { -0.0 } else { 0.0_f32 }
             };
             let zeros =
                 |rank| (0..40).flat_map(|element| zero(rank, element).to_le_bytes()).collect();
