@@ -72,7 +72,7 @@ class ScalarCase:
     def names(self, text):
         """Whether an error names a number that the type does not hold, or the operation."""
         name = {"and_": "and", "or_": "or"}.get(self.operation.name, self.operation.name)
-        return any(f"{int(number)} is no " in text for number in self.numbers if number == number and abs(number) != math.inf) or (
+        return any(f"{int(number)} does not fit in " in text for number in self.numbers if number == number and abs(number) != math.inf) or (
             f"{name} of " in text and "not defined" in text
         )
 
