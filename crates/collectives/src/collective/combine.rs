@@ -16,7 +16,8 @@ const BLOCK: u64 = 1 << 13;
 /// If the operator is not defined for the type, or inputs differ in length.
 pub fn combine(op: ReduceOp, dtype: DType, orders: &Orders, inputs: &[&[u8]]) -> Vec<u8> {
     let Some((first, others)) = inputs.split_first() else { return Vec::new() };
-    if others.is_empty() {
+    // A mean of one rank is a quotient all the same, which may change the bits of a NaN.
+    if others.is_empty() && op != ReduceOp::Avg {
         return first.to_vec();
     }
     let mut combined = Vec::with_capacity(first.len());

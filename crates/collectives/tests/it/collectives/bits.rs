@@ -121,6 +121,27 @@ fn every_rank_of_a_ring_gets_the_same_bits() {
     }
 }
 
+/// The stated order copied the input of a lone rank, where the machine divides a mean by one: the bits of a NaN differed.
+#[test]
+fn a_mean_of_one_rank_is_a_quotient() {
+    let case = Case {
+        machine: sips(COUNTS[0]),
+        rows: 1,
+        elements: 82,
+        root: 0,
+        op: ReduceOp::Avg,
+        dtype: DType::F32,
+        which: 2,
+        name: "halving-doubling",
+        ring: ring(4),
+        beside: None,
+    };
+    for seed in 0..10 {
+        let bits = Bits { case: case.clone(), seed };
+        check_bits(Operation::ReduceScatter(ReduceOp::Avg), &bits).unwrap();
+    }
+}
+
 /// Every reduction by every algorithm gives the bits of its stated order on every rank, with slots in every memory and
 /// beside other traffic.
 #[test]
