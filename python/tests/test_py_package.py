@@ -84,7 +84,7 @@ def test_licences_of_what_is_linked_in() -> None:
     assert not {name for name in names if name.startswith("cubeyard")}
 
 
-@pytest.mark.skipif(not list(WHEELS.glob("*.whl")), reason="scripts/test builds the wheel")
+@pytest.mark.skipif(not list(WHEELS.glob("*.whl")), reason="scripts/test --all builds the wheel")
 def test_the_wheel_is_small_and_tagged() -> None:
     (wheel,) = WHEELS.glob("*.whl")
     tag = wheel.stem.split("-", 2)[2]
@@ -96,7 +96,7 @@ def test_the_wheel_is_small_and_tagged() -> None:
     assert [name for name in names if name.endswith("licenses/LICENSE")]
 
 
-@pytest.mark.skipif(not list(WHEELS.glob("*.whl")), reason="scripts/test builds the wheel")
+@pytest.mark.skipif(not list(WHEELS.glob("*.whl")), reason="scripts/test --all builds the wheel")
 def test_the_wheel_names_no_path_of_the_machine_that_built_it() -> None:
     """Panics named the files of crates in the folder of whoever had built the wheel."""
     (wheel,) = WHEELS.glob("*.whl")
