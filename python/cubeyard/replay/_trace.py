@@ -129,7 +129,8 @@ def _names() -> Iterator[str]:
 def _given(source: Any, names: Iterator[str]) -> Any:
     """Returns a source as the native module takes it: a path, or a name and bytes."""
     if isinstance(source, str | os.PathLike):
-        return Path(source)
+        # As text: Ctrl-C within a path's `__fspath__`, called by the native module, would become a TypeError.
+        return str(Path(source))
     if isinstance(source, Snapshot):
         return next(names), source.pickled
     if isinstance(source, bytes | bytearray):
