@@ -3,7 +3,7 @@
 //! Internal: programs in C use `libcubeyard`, programs in Rust the crate `cubeyard`.
 //!
 //! The contract is `include/cubeyard.h`, function by function. The public items here are for Rust front ends that pass
-//! their allocators to C, or add functions to those of the header. Each function converts its arguments (`argument`),
+//! their allocators to C, or add functions to the header's. Each function converts its arguments (`argument`),
 //! calls [`cubeyard_memory`], and converts the result (`call`, `status`). The crate depends only on the memory crate,
 //! and on `tracing-subscriber` for the log that the environment can enable.
 

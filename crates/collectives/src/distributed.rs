@@ -37,6 +37,7 @@ mod shape;
 mod worker;
 
 pub use alone::Alone;
+pub(crate) use alone::by_rows;
 pub use beside::Beside;
 pub use ccl::CclConfig;
 pub use config::{GroupConfig, Ranks};

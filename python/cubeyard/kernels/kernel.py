@@ -135,7 +135,7 @@ class Kernel:
         return (self.function, *sorted(others.items(), key=lambda item: item[0]))
 
     def _program(self, arguments: int) -> _Program:
-        """Returns the kernel for a launch with so many arguments."""
+        """Returns the kernel for a launch with this number of arguments."""
         names = _bind(self, arguments)
         return _Program(self._key(), self.name, self.function, names, self.live)
 

@@ -87,7 +87,7 @@ class Workers:
         self._told(-1)
 
     def each(self, jobs: Iterable[Job]) -> Iterator[str]:
-        """Returns the line of each configuration as it finishes. Progress is told when the caller has taken it."""
+        """Returns the line of each configuration as it finishes. Reports progress after the caller has taken the line."""
         rest = {job.key: job for job in jobs}
         broken = dict.fromkeys(rest, 0)
         while rest:

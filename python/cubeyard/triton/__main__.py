@@ -30,7 +30,7 @@ _GROUPS = {
 
 
 def _group(make: Callable[..., Any]) -> str:
-    """Returns the group of a function that lowers operations: its own, or that of its module."""
+    """Returns the group of a function that lowers operations: its own group, or its module's."""
     module = make.__module__.rpartition(".")[2]
     return f"{module}.{make.__name__}" if f"{module}.{make.__name__}" in _GROUPS else module
 

@@ -160,7 +160,7 @@ class _Parser(Tokens):
             return self.path([])
 
     def region(self, names: list[str], types: list[Type]) -> Block:
-        """Reads a block in braces, whose arguments have these names, or are those of its label."""
+        """Reads a block in braces. Its arguments have these names, or the names in its label."""
         self.expect("{")
         with self.scope():
             block = Block([self.define(*one) for one in zip(names, types, strict=True)], [])
@@ -239,7 +239,7 @@ class _Parser(Tokens):
         return found
 
     def result_types(self, made: Operation) -> list[Type]:
-        """Reads types, of which those after an arrow, or the last ones, are those of the results; returns them."""
+        """Reads types; returns the types of the results: the types after an arrow, or the last ones."""
         found: list[Type] = []
         arrow = False
         while (token := self.peek()) != "loc":
@@ -354,7 +354,7 @@ def _type(text: str) -> Type:
 
 
 def _implied(made: Operation, listed: list[Type], operands: list[Type]) -> list[Type]:
-    """Returns the types of results that follow from those of the operands, which alone are in the text."""
+    """Derives the types of results from the types of operands. The text has only the latter."""
     if made.name in ("arith.cmpi", "arith.cmpf"):
         return [Type("i1", operands[0].shape)]
     if made.name == "tt.load":

@@ -85,7 +85,7 @@ class Tokens:
         return found
 
     def _location(self) -> Line:
-        """Reads a location; where a function of Triton's own was called, the line is that of the call."""
+        """Reads a location; inside a function of Triton, returns the line of the call."""
         token = self.take()
         if token[0] == "#":
             return self._defined(token)

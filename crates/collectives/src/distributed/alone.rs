@@ -15,7 +15,7 @@ pub struct Alone {
     pub tensors: Vec<(Tensor, Tensor)>,
     /// Group of all ranks.
     pub group: Group,
-    /// The machine.
+    /// Simulated machine with the group and its tensors.
     pub context: Context,
 }
 
@@ -47,6 +47,6 @@ impl Alone {
 }
 
 /// Returns a placement with one row for each PE of a SIP.
-fn by_rows(sip: SipId) -> Placement {
+pub(crate) fn by_rows(sip: SipId) -> Placement {
     Placement { cube: Split::RowWise, pe: Split::RowWise, sips: vec![sip], ..Placement::default() }
 }

@@ -39,9 +39,9 @@ impl Memory for Vec<u8> {
 /// The purpose of a call. Ranks are places in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A collective.
+    /// Collective of all ranks of the group.
     Collective(Operation),
-    /// A barrier.
+    /// Barrier of all ranks of the group.
     Barrier,
     /// A message to a rank, with a tag.
     Send(usize, i64),
@@ -61,7 +61,7 @@ pub struct Call {
     pub members: Vec<usize>,
     /// Purpose of the call.
     pub action: Action,
-    /// Element type.
+    /// Element type of the memory.
     pub dtype: DType,
     /// Number of elements of a part, as in [`Exchange::count`].
     pub count: u64,
@@ -84,9 +84,9 @@ pub struct Call {
 /// The outcome of a call: its simulated interval, or an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Simulated start.
+    /// Simulated time at which the call starts.
     pub start: Time,
-    /// Simulated end.
+    /// Simulated time at which the call ends.
     pub end: Time,
     /// Error of the world, if the call failed.
     pub error: Option<String>,

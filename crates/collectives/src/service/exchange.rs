@@ -9,11 +9,11 @@ use crate::collective::{Operation, ReduceOp};
 /// A collective or a message among SIPs. Equal exchanges take the same time and combine values in the same order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exchange {
-    /// The operation.
+    /// Collective, barrier or message.
     pub kind: ExchangeKind,
     /// Ranks of the world that take part, in the order of their group; of a message the sender and the receiver.
     pub ranks: Vec<usize>,
-    /// Element type.
+    /// Element type of the tensors.
     pub dtype: DType,
     /// Number of elements of a part: of a rank's tensor in an `all_reduce`, `reduce`, `broadcast` or message, and of the
     /// part for one rank, or from one rank, elsewhere.
@@ -23,11 +23,11 @@ pub struct Exchange {
 /// The operation of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ExchangeKind {
-    /// A collective.
+    /// Collective of all ranks of a group.
     Collective(Operation),
-    /// A barrier.
+    /// Barrier of all ranks of a group.
     Barrier,
-    /// A message.
+    /// Message from one rank to another.
     Send,
 }
 

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
-use cubeyard_runtime::placement::{Placement, Split};
 use cubeyard_runtime::{Context, ContextConfig, RuntimeError, Tensor};
 use cubeyard_sim::Span;
 
 use super::{Exchange, ExchangeKind};
 use crate::collective::{Operation, Order, Orders, ReduceOp, combine};
-use crate::distributed::{CclConfig, DistError, Distributed, Pending, ProcessGroup};
+use crate::distributed::{CclConfig, DistError, Distributed, Pending, ProcessGroup, by_rows};
 
 /// Duration of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,9 +213,7 @@ impl Simulated {
         input: Option<&[u8]>,
     ) -> Result<Vec<Tensor>, DistError> {
         let sip = u32::try_from(sip).ok().and_then(|sip| SipId::new(sip).ok());
-        let sips = vec![sip.expect("a rank of the world is a SIP")];
-        let (cube, pe) = (Split::RowWise, Split::RowWise);
-        let placement = Placement { cube, pe, sips, ..Placement::default() };
+        let placement = by_rows(sip.expect("a rank of the world is a SIP"));
         let make = |shape: &Vec<u64>| -> Result<Tensor, RuntimeError> {
             self.context.zeros(shape, exchange.dtype)?.to(&placement)
         };

@@ -12,7 +12,7 @@ pub struct Record {
     pub operation: String,
     /// Ranks of the world that took part; of a message the sender and the receiver.
     pub ranks: Vec<usize>,
-    /// Element type.
+    /// Element type of the tensors.
     pub dtype: DType,
     /// Size as `cubeyard ccl` counts it: the larger of a rank's input and output.
     pub bytes: u64,
