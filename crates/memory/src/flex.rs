@@ -148,7 +148,7 @@ impl FlexAllocator {
             Some(0) => {}
             Some(waits) => self.shared.count(|counters| counters.sync_all_streams += waits),
         }
-        self.shared.poll();
+        self.shared.poll(Some(request.stream));
         if self.config().acquire == Acquire::First {
             let turn = self.shared.take_turn();
             let acquired = self.acquire(turn.as_ref(), Some(request), None, None);
@@ -189,7 +189,8 @@ impl FlexAllocator {
     /// may be acquired again, even if none was released, since the device may have room for other reasons. A device
     /// that trims during a call gets zero; the idle memory is returned when the call is over.
     pub fn trim(&self) -> Bytes {
-        self.shared.poll();
+        self.shared.poll(None);
+        self.shared.sweep_all();
         let bytes = self.shared.trim();
         self.unlock_regions();
         bytes

@@ -357,6 +357,26 @@ impl FreeIndex {
         (at < hole.end()).then(|| self.hole(hole))
     }
 
+    /// Returns the free range that ends where a live block starts.
+    pub(crate) fn hole_below_block(&mut self, key: BlockKey) -> Option<Hole> {
+        if matches!(self.ranges, Ranges::Chain(_)) {
+            let below = self.blocks.prev(key.id());
+            return self.blocks.is_free(below).then(|| self.hole(chain::range(&self.blocks, below)));
+        }
+        let below = self.bytes(self.blocks.start(key.id()).checked_sub(1)?);
+        self.hole_at(below)
+    }
+
+    /// Returns the free range that starts where a live block ends.
+    pub(crate) fn hole_above_block(&mut self, key: BlockKey) -> Option<Hole> {
+        if matches!(self.ranges, Ranges::Chain(_)) {
+            let above = self.blocks.next(key.id());
+            return self.blocks.is_free(above).then(|| self.hole(chain::range(&self.blocks, above)));
+        }
+        let above = self.bytes(self.blocks.start(key.id()) + self.size(key.id()));
+        self.hole_at(above)
+    }
+
     /// Returns the highest free range of at least `size` bytes that starts below `limit`.
     pub fn hole_below(&mut self, limit: Bytes, size: Bytes) -> Option<Hole> {
         let units = self.units_up(size)?;
@@ -388,6 +408,47 @@ impl FreeIndex {
         self.get(key).ok_or(StaleBlock)?;
         self.blocks.set_tag(key.id(), tag);
         Ok(())
+    }
+
+    /// Splits a live block. The first `low` bytes keep the key; the rest becomes a live block with the same tag, which
+    /// is returned. `low` is a multiple of the granule and less than the block's size.
+    pub(crate) fn split(&mut self, key: BlockKey, low: Bytes) -> Block {
+        let block = self.get(key).expect("a live block is split");
+        let (at, rest) = ((block.offset + low).get() >> self.shift, block.size - low);
+        let id = match &self.ranges {
+            Ranges::Loners(_) => self.blocks.add_loner(at, NOWHERE),
+            Ranges::Chain(_) => self.blocks.insert_before(self.blocks.next(key.id()), at),
+        };
+        self.blocks.occupy(key.id(), low.get(), key.serial(), block.tag);
+        // The rest was never free, unlike the range of a new block.
+        self.free += rest.get() >> self.shift;
+        self.settle(id, at, rest.get() >> self.shift, rest, block.tag)
+    }
+
+    /// Merges two adjacent live blocks into the lower one, which keeps its key and tag.
+    pub(crate) fn fuse(&mut self, low: BlockKey, high: BlockKey) {
+        let (below, above) = (self.get(low), self.get(high));
+        let (below, above) = below.zip(above).expect("live blocks are fused");
+        debug_assert_eq!(below.offset + below.size, above.offset, "the blocks are adjacent");
+        self.retire(&above);
+        self.free -= above.size.get() >> self.shift;
+        match &self.ranges {
+            Ranges::Loners(_) => self.blocks.remove_loner(high.id()),
+            Ranges::Chain(_) => self.blocks.remove(high.id()),
+        }
+        let size = (below.size + above.size).get();
+        self.blocks.occupy(low.id(), size, low.serial(), below.tag);
+    }
+
+    /// Gives a live block to another owner: it gets a new key, requested size and tag. The size of the block is
+    /// `requested` rounded up to the granule.
+    pub(crate) fn reassign(&mut self, key: BlockKey, requested: Bytes, tag: u32) -> Block {
+        let Block { offset, size, .. } = self.get(key).expect("a live block is reassigned");
+        debug_assert_eq!(self.units_up(requested).map(|units| self.bytes(units)), Some(size));
+        self.live -= 1;
+        let units = size.get() >> self.shift;
+        self.free += units;
+        self.settle(key.id(), offset.get() >> self.shift, units, requested, tag)
     }
 
     /// Returns the live block that starts at `offset`.

@@ -81,6 +81,13 @@ pub trait BlockStrategy: Send + fmt::Debug {
     fn free(&mut self, region: &mut FreeIndex, key: BlockKey) -> Result<Block, StaleBlock> {
         region.free(key)
     }
+
+    /// Learns of a block that its owner has freed and whose range only its own stream may take for now. The range is
+    /// freed later, without [`free`](Self::free).
+    fn forget(&mut self, _block: &Block) {}
+
+    /// Learns of a block that was placed in such a range, without [`place`](Self::place).
+    fn adopt(&mut self, _request: &Request, _block: &Block) {}
 }
 
 /// A block strategy that can be chosen by name.

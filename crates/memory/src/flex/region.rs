@@ -3,6 +3,7 @@
 
 mod growth;
 mod room;
+mod shelf;
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use super::VirtualAddress;
 use super::config::{FlexConfig, Growth};
 use super::error::{FreeError, RegionReport};
 use super::granules::Granules;
+use super::stream::Epoch;
 use super::tag::{FAR_STREAM, Tag};
 use crate::Bytes;
 use crate::device::RegionHandle;
@@ -18,6 +20,7 @@ use crate::policy::{BlockStrategy, Request};
 use crate::stats::{Counts, Pool, Quantity};
 pub(crate) use growth::CommitPlan;
 pub(crate) use room::Moving;
+use shelf::Shelf;
 
 /// A region of the device with its blocks.
 #[derive(Debug)]
@@ -27,6 +30,7 @@ pub(crate) struct Region {
     strategy: Box<dyn BlockStrategy>,
     /// Granules with memory; `None` for a region of fixed size, which is fully backed.
     granules: Option<Granules>,
+    shelf: Shelf,
     /// Start in the flat address space of snapshots and the segment table.
     pub(crate) base: u64,
 }
@@ -41,7 +45,7 @@ impl Region {
     ) -> Self {
         let granules = (config.growth != Growth::Fixed).then(|| Granules::new(granule));
         let index = FreeIndex::with_serial(handle.size, config.alignment, serial);
-        Self { handle, index, strategy: (config.block.make)(), granules, base }
+        Self { handle, index, strategy: (config.block.make)(), granules, shelf: Shelf::default(), base }
     }
 
     pub(crate) fn reserved(&self) -> Bytes {
@@ -54,6 +58,11 @@ impl Region {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.index.live_blocks() == 0
+    }
+
+    /// Returns the number of free bytes, with the ranges that only one stream may take.
+    pub(crate) fn free_bytes(&self) -> Bytes {
+        self.index.free_bytes() + self.shelf.bytes()
     }
 
     pub(crate) fn backed(&self) -> Vec<(Bytes, Bytes)> {
@@ -180,9 +189,27 @@ impl RegionState {
         self.region.take()
     }
 
-    /// Places a request; changes nothing if there is no room.
+    /// Places a request; changes nothing if there is no room. Ranges of the request's own stream come first, since no
+    /// other stream can take them. A run of several ranges is used only to save memory or when nothing else fits.
     #[inline]
     pub(crate) fn place(&mut self, request: &Request) -> Option<PlacedBlock> {
+        if let Some(block) = self.place_shelved(request) {
+            return Some(PlacedBlock { key: block.key, backed: true });
+        }
+        let placed = self.place_free(request);
+        if placed.is_some_and(|placed| placed.backed) {
+            return placed;
+        }
+        let Some(run) = self.place_run(request) else { return placed };
+        if let Some(unbacked) = placed {
+            self.remove_placed(unbacked.key);
+        }
+        Some(PlacedBlock { key: run.key, backed: true })
+    }
+
+    /// Places a request in the ranges that are free for all streams.
+    #[inline]
+    fn place_free(&mut self, request: &Request) -> Option<PlacedBlock> {
         let region = self.region.as_mut()?;
         let (note, tag) = Note::of(request, region.index.granule());
         let block = region.strategy.place(&mut region.index, request, tag.bits())?;
@@ -196,6 +223,22 @@ impl RegionState {
             self.set_tag(block.key, tag.coming(true));
         }
         Some(PlacedBlock { key: block.key, backed })
+    }
+
+    /// Counts a placed block and keeps its note.
+    fn enter_placed(&mut self, block: &Block, note: Option<Note>) {
+        if let Some(note) = note {
+            self.notes.insert(block.key, note);
+        }
+        self.count_placed(block);
+    }
+
+    /// Removes a placed block that has no memory.
+    fn remove_placed(&mut self, key: BlockKey) {
+        let region = self.region_mut();
+        let freed = region.strategy.free(&mut region.index, key);
+        freed.expect("the block was placed just now");
+        self.notes.remove(&key);
     }
 
     /// Returns a live block that has an owner, and its tag.
@@ -267,12 +310,24 @@ impl RegionState {
         let region = self.region_mut();
         let block = region.strategy.free(&mut region.index, key);
         let block = block.expect("a block is given back once");
+        self.count_unused(&block);
+        block
+    }
+
+    /// Returns the range of a freed block to its stream, which may still access it.
+    #[inline]
+    pub(crate) fn shelve(&mut self, key: BlockKey, stream: u32, epoch: Epoch) -> Block {
+        let block = self.region_mut().shelve(key, stream, epoch);
+        self.count_unused(&block);
+        block
+    }
+
+    fn count_unused(&mut self, block: &Block) {
         let pool = Pool::of(block.size);
         self.counts.take(Quantity::Active, pool, 1);
         self.counts.take(Quantity::ActiveBytes, pool, block.size.get());
         self.counts.take(Quantity::RequestedBytes, pool, block.requested.get());
         self.count_splits();
-        block
     }
 
     /// Sets whether a live block is freed by its address or token instead of by a handle. Refused if the block is
@@ -359,7 +414,7 @@ impl RegionState {
             size,
             free: size.saturating_sub(active),
             largest: region.largest(),
-            blocks: region.index.live_blocks(),
+            blocks: region.index.live_blocks() - region.shelf.len(),
         })
     }
 
@@ -406,7 +461,7 @@ impl RegionState {
         let (count, bytes) = if region.is_idle() {
             (0, 0)
         } else {
-            (region.index.holes() as u64, region.reserved().get().saturating_sub(active))
+            ((region.index.holes() + region.shelf.len()) as u64, region.reserved().get().saturating_sub(active))
         };
         self.counts.set(Quantity::InactiveSplit, Pool::Large, count);
         self.counts.set(Quantity::InactiveSplitBytes, Pool::Large, bytes);

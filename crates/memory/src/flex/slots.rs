@@ -28,7 +28,7 @@ use super::history::{Action, Clock, Journal};
 use super::moves::{Moves, SlotKey};
 use super::region::{PlacedBlock, Region, RegionState};
 use super::segments::Segments;
-use super::stream::{StreamEvents, Streams};
+use super::stream::{Freed, StreamEvents, Streams};
 use super::tag::Tag;
 use crate::Bytes;
 use crate::device::{DeviceMemory, RegionHandle};
@@ -52,6 +52,9 @@ pub(crate) const LOG: &str = "cubeyard::alloc";
 
 /// A block, given by its slot and key.
 pub(crate) type SlotBlock = (Arc<Slot>, BlockKey);
+
+/// A freed block that waits for streams, and its own stream.
+type Waiting = (SlotBlock, u32);
 
 fn slot_key((slot, key): &SlotBlock) -> SlotKey {
     (slot.number, *key)
@@ -82,7 +85,7 @@ pub(crate) struct Shared {
     peaks: Apart<Mutex<Peaks>>,
     slack: Slack,
     counters: Mutex<Counters>,
-    pub(crate) streams: Streams<SlotBlock>,
+    pub(crate) streams: Streams<Waiting>,
     pub(crate) callbacks: Callbacks,
     pub(crate) moves: Moves<SlotBlock>,
 }
@@ -230,14 +233,19 @@ impl Shared {
             .for_each(|slot| drop(slot.enter()));
     }
 
-    /// Frees the blocks whose streams have passed, unless another thread is already doing so.
-    pub(crate) fn poll(&self) {
+    /// Frees the blocks and ranges whose streams have passed, unless another thread is already doing so. For a request
+    /// of one stream, the periods of this stream (`but`) need no event.
+    pub(crate) fn poll(&self, but: Option<u32>) {
+        let passes = self.streams.passes();
         let mut idle = false;
-        self.streams.poll(|block| idle |= self.complete(block));
+        self.streams.poll(but, |block| idle |= self.complete(block));
+        if self.config.release != Release::Never && self.streams.passes() != passes {
+            idle |= self.sweep_all();
+        }
         self.release_idle(idle);
     }
 
-    /// Waits for all streams that blocks wait for, and frees the blocks.
+    /// Waits for all streams that blocks or ranges wait for, and frees these.
     pub(crate) fn synchronize(&self) {
         self.collect_posts();
         // Every slot is entered, with mail or without: another thread may be about to free the mail it has taken.
@@ -246,14 +254,28 @@ impl Shared {
         if self.streams.synchronize(|block| idle |= self.complete(block)) {
             self.count(|counters| counters.sync_all_streams += 1);
         }
+        idle |= self.sweep_all();
         self.release_idle(idle);
     }
 
-    /// Frees a block whose streams have passed, and returns whether its region is then idle.
-    fn complete(&self, (slot, key): SlotBlock) -> bool {
+    /// Frees the ranges whose streams have passed in all regions, and returns whether a region is then idle.
+    pub(crate) fn sweep_all(&self) -> bool {
+        let mut idle = false;
+        for slot in self.slots().iter().filter(|slot| !slot.is_vacant()) {
+            let state = slot.enter_swept();
+            idle |= state.region.is_idle();
+            slot.leave(state);
+        }
+        idle
+    }
+
+    /// Frees a block whose other streams have passed, and returns whether its region is then idle.
+    fn complete(&self, ((slot, key), stream): Waiting) -> bool {
         self.journal.tick();
         let mut state = slot.enter();
-        slot.give_back(&mut state.region, key);
+        let closed = self.is_closed();
+        let freed = if closed { Freed::ForAll } else { self.streams.free_own(stream) };
+        slot.give_back_in_order(&mut state.region, key, stream, freed);
         let idle = state.region.is_idle();
         slot.leave(state);
         idle
@@ -400,7 +422,7 @@ impl Slot {
 
     /// Stores the free bytes of a locked region for readers that do not take the lock.
     pub(crate) fn publish(&self, state: &RegionState) {
-        let free = state.get().map_or(VACANT, |region| region.index.free_bytes().get());
+        let free = state.get().map_or(VACANT, |region| region.free_bytes().get());
         self.free.store(free, Ordering::Relaxed);
     }
 
@@ -422,10 +444,23 @@ impl Slot {
         }
     }
 
-    pub(crate) fn leave_freed(&self, state: MutexGuard<'_, SlotState>) {
+    pub(crate) fn leave_freed(self: &Arc<Self>, state: MutexGuard<'_, SlotState>) {
         let idle = state.region.is_idle();
         self.leave(state);
-        self.shared.after_free(idle);
+        if self.shared.is_closed() {
+            self.shared.synchronize();
+            drop(self.enter_swept());
+        } else {
+            self.shared.after_free(idle);
+        }
+    }
+
+    /// Locks the slot and frees the ranges whose streams have passed.
+    #[inline]
+    pub(crate) fn enter_swept(self: &Arc<Self>) -> MutexGuard<'_, SlotState> {
+        let mut state = self.enter();
+        self.sweep(&mut state.region);
+        state
     }
 
     /// Puts a region into the vacant slot, and places a request in it before another thread can.
@@ -469,25 +504,52 @@ impl Slot {
         if self.shared.journal.is_kept() {
             self.record(Action::FreeRequested, state.region(), &state.block(key), stream);
         }
-        let streams = &self.shared.streams;
-        match streams.to_wait_for(stream, state.take_streams(key)) {
-            Some(waited) => {
+        let (streams, others) = (&self.shared.streams, state.take_streams(key));
+        let closed = self.shared.is_closed();
+        let freed =
+            if closed { streams.free_last(stream, others) } else { streams.free(stream, others) };
+        match freed {
+            Freed::After(others) => {
                 state.set_pending(key);
-                streams.wait_for((Arc::clone(self), key), waited);
+                streams.wait_for(((Arc::clone(self), key), stream), others);
             }
-            None => self.give_back(state, key),
+            freed => self.give_back_in_order(state, key, stream, freed),
+        }
+    }
+
+    /// Frees the range of a block that only its own stream may still access.
+    #[inline]
+    fn give_back_in_order(&self, state: &mut RegionState, key: BlockKey, stream: u32, freed: Freed) {
+        if let Freed::InOrder(epoch) = freed {
+            let block = state.shelve(key, stream, epoch);
+            self.record_freed(state, &block);
+        } else {
+            self.give_back(state, key);
+        }
+    }
+
+    /// Frees the ranges of a locked region whose streams have passed.
+    #[inline]
+    fn sweep(&self, state: &mut RegionState) {
+        let passes = self.shared.streams.passes();
+        if state.may_sweep(passes) {
+            self.shared.streams.with_passed(|passed| state.sweep(passes, passed));
         }
     }
 
     #[inline]
     pub(crate) fn give_back(&self, state: &mut RegionState, key: BlockKey) {
         let block = state.give_back(key);
+        self.record_freed(state, &block);
+    }
+
+    fn record_freed(&self, state: &mut RegionState, block: &Block) {
         let stream = Tag::from_bits(block.tag).stream();
-        self.record(Action::FreeCompleted, state.region(), &block, stream);
+        self.record(Action::FreeCompleted, state.region(), block, stream);
         if enabled!(target: LOG, Level::DEBUG)
             && let Some(region) = state.get_mut()
         {
-            log_free(region, &block);
+            log_free(region, block);
         }
     }
 
@@ -503,7 +565,7 @@ impl Slot {
         debug!(
             target: LOG,
             region = %region.handle.id, offset = block.offset.get(), size = block.size.get(),
-            requested = block.requested.get(), kind = tag.kind().name(), region_free = region.index.free_bytes().get(),
+            requested = block.requested.get(), kind = tag.kind().name(), region_free = region.free_bytes().get(),
             "block assigned"
         );
     }
@@ -543,7 +605,7 @@ fn log_free(region: &mut Region, block: &Block) {
         region = %region.handle.id, offset = block.offset.get(), size = block.size.get(),
         joined_below = (block.offset - hole.offset).get(),
         joined_above = (hole.offset + hole.size - block.offset - block.size).get(),
-        region_free = region.index.free_bytes().get(),
+        region_free = region.free_bytes().get(),
         "block freed"
     );
 }

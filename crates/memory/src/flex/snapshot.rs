@@ -9,7 +9,7 @@ use super::region::Region;
 use super::slots::Slot;
 use super::tag::Tag;
 use crate::Bytes;
-use crate::index::Extent;
+use crate::index::{Extent, Hole};
 use crate::stats::Pool;
 use cubeyard_pickle::{self as pickle, DictWriter, Slot as Place};
 
@@ -152,6 +152,11 @@ fn block(base: u64, extent: Extent) -> SnapshotBlock {
         },
         Extent::Live(block) => {
             let tag = Tag::from_bits(block.tag);
+            if tag.is_shelved() {
+                let hole = Hole { offset: block.offset, size: block.size };
+                let free = self::block(base, Extent::Free(hole));
+                return SnapshotBlock { stream: tag.stream(), ..free };
+            }
             SnapshotBlock {
                 address: base + block.offset.get(),
                 size: block.size,

@@ -1,10 +1,17 @@
-//! Streams: a freed block is reused only when no stream can access it any more.
+//! Streams: a freed range is taken at once by its own stream, and by another when its stream has passed.
 //!
-//! As long as the allocator has seen only one stream, work and allocations are in one order, and a freed block can be
-//! reused at once. Two-phase frees apply to a block that another stream uses as well
-//! ([`record_stream`](super::Allocation::record_stream)), and to every block once there are several streams. The owner
-//! frees the block (`free_requested`), and an event is recorded on each stream that may access it. When these events
-//! have passed, the block is free (`free_completed`).
+//! The work of one stream is in order. As long as the allocator has seen only one stream, a freed range is therefore
+//! free at once, and no event is recorded. The first request of a second stream waits once for the first stream. From
+//! then on:
+//!
+//! - A freed range belongs to the stream of its block. That stream takes it at once.
+//! - A request of another stream has an event recorded on every stream that has freed blocks since its last event. When
+//!   the event has passed, the ranges that were freed before it are free for all streams.
+//! - A block that other streams use as well ([`record_stream`](super::Allocation::record_stream)) waits for an event on
+//!   each of them (`free_requested`). Then it belongs to its own stream (`free_completed`).
+//!
+//! The frees of a stream between two of its events form a period, an [`Epoch`]. A request therefore costs at most one
+//! event for each other stream, and a stream that works alone costs none.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,6 +33,22 @@ pub trait StreamEvents: Send + Sync {
     fn wait(&self, event: EventId);
 }
 
+/// Number of a period between two events of a stream.
+pub(crate) type Epoch = u64;
+
+/// Maximum number of events of a stream that are recorded and not passed.
+const MOST_EVENTS: usize = 256;
+
+/// Way in which a freed block becomes free.
+pub(crate) enum Freed {
+    /// At once, for all streams.
+    ForAll,
+    /// At once for its own stream, and for all when the stream has passed the period.
+    InOrder(Epoch),
+    /// Not before these other streams have passed.
+    After(Vec<u32>),
+}
+
 /// The streams of an allocator, and the freed blocks (`T`) that wait for them.
 pub(crate) struct Streams<T> {
     /// Events of the device's streams. Without events all work is in one order, and no block waits.
@@ -41,6 +64,8 @@ pub(crate) struct Streams<T> {
     /// Whether the first stream has passed everything that was freed before the second stream appeared.
     settled: AtomicBool,
     second: Turn,
+    /// Number of events of periods that have passed.
+    passes: AtomicU64,
 }
 
 impl<T> Streams<T> {
@@ -54,6 +79,7 @@ impl<T> Streams<T> {
             several: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             second: Turn::default(),
+            passes: AtomicU64::new(0),
         }
     }
 
@@ -94,16 +120,44 @@ impl<T> Streams<T> {
         Some(1)
     }
 
-    /// Returns the streams that must pass before a block is free, or `None` if it is free at once. The block belongs to
-    /// stream `own`, and `others` use it as well.
-    pub(crate) fn to_wait_for(&self, own: u32, others: Vec<u32>) -> Option<Vec<u32>> {
-        self.events.as_ref()?;
-        let several = self.several.load(Ordering::SeqCst);
-        (several || !others.is_empty()).then(|| {
-            let mut streams = others;
-            streams.push(own);
-            streams
-        })
+    /// Returns when a block of stream `own` becomes free that `others` use as well.
+    #[inline]
+    pub(crate) fn free(&self, own: u32, others: Vec<u32>) -> Freed {
+        match () {
+            () if self.events.is_none() => Freed::ForAll,
+            () if !others.is_empty() => Freed::After(others),
+            () => self.free_own(own),
+        }
+    }
+
+    /// Returns when a block becomes free whose region is to be released: when all its streams have passed.
+    pub(crate) fn free_last(&self, own: u32, others: Vec<u32>) -> Freed {
+        let several = self.several.load(Ordering::SeqCst) || !others.is_empty();
+        if self.events.is_none() || !several {
+            return Freed::ForAll;
+        }
+        Freed::After(others.into_iter().chain([own]).collect())
+    }
+
+    /// Returns when a block becomes free that only stream `own` may still access.
+    #[inline]
+    pub(crate) fn free_own(&self, own: u32) -> Freed {
+        if !self.several.load(Ordering::SeqCst) {
+            return Freed::ForAll;
+        }
+        Freed::InOrder(lock(&self.pending).line(own).free())
+    }
+
+    /// Returns the number of passed events; it changes when ranges of a stream become free for all streams.
+    #[inline]
+    pub(crate) fn passes(&self) -> u64 {
+        self.passes.load(Ordering::Acquire)
+    }
+
+    /// Calls `act` with a function that returns the last period that a stream has passed.
+    pub(crate) fn with_passed<R>(&self, act: impl FnOnce(&dyn Fn(u32) -> Option<Epoch>) -> R) -> R {
+        let pending = lock(&self.pending);
+        act(&|stream| pending.lines.iter().find(|line| line.stream == stream)?.passed)
     }
 
     /// Adds a block that waits for `streams`.
@@ -113,31 +167,63 @@ impl<T> Streams<T> {
         lock(&self.pending).requested.push((block, streams));
     }
 
-    /// Records events for the added blocks, and passes the blocks whose streams have passed to `free`. Does nothing if
-    /// another thread is already doing so.
-    pub(crate) fn poll(&self, free: impl FnMut(T)) {
-        if self.len() > 0
+    /// Records events for the added blocks and for the periods of streams other than `but`. Passes the blocks whose
+    /// streams have passed to `free`. Does nothing if another thread is already doing so.
+    pub(crate) fn poll(&self, but: Option<u32>, free: impl FnMut(T)) {
+        if self.may_poll(but)
             && let Some(events) = &self.events
             && let Some(_turn) = self.turn.try_take()
         {
             self.record_events(events.as_ref());
+            self.end_periods(events.as_ref(), but);
             self.free_passed(events.as_ref(), free);
+            self.pass_periods(events.as_ref());
         }
     }
 
-    /// Waits for all streams that blocks wait for, and passes the blocks to `free`. Returns whether it waited: events
-    /// that call back during a wait do not wait for themselves.
+    fn may_poll(&self, but: Option<u32>) -> bool {
+        self.len() > 0
+            || self.several.load(Ordering::Relaxed) && lock(&self.pending).is_due(but)
+    }
+
+    /// Waits for all streams that blocks or ranges wait for, and passes the blocks to `free`. Returns whether it waited:
+    /// events that call back during a wait do not wait for themselves.
     pub(crate) fn synchronize(&self, free: impl FnMut(T)) -> bool {
-        let Some(events) = self.events.as_ref().filter(|_| self.len() > 0) else { return false };
+        let Some(events) = self.events.as_ref().filter(|_| self.may_poll(None)) else { return false };
         let Some(_turn) = self.turn.take() else { return false };
-        if self.len() == 0 {
+        if !self.may_poll(None) {
             return false;
         }
         self.record_events(events.as_ref());
+        self.end_periods(events.as_ref(), None);
         let last = lock(&self.pending).backs();
         last.into_iter().for_each(|event| events.wait(event));
         self.free_passed(events.as_ref(), free);
+        self.pass_periods(events.as_ref());
         true
+    }
+
+    /// Records an event on every stream other than `but` with frees since its last event.
+    fn end_periods(&self, events: &dyn StreamEvents, but: Option<u32>) {
+        loop {
+            // The period ends before the event is recorded, so that the event comes after all frees in it.
+            let Some((stream, epoch)) = lock(&self.pending).end_period(but) else { return };
+            let event = events.record(stream);
+            lock(&self.pending).line(stream).events.push_back((event, epoch));
+        }
+    }
+
+    fn pass_periods(&self, events: &dyn StreamEvents) {
+        let mut at = 0;
+        loop {
+            let Some(front) = lock(&self.pending).front_from(&mut at) else { return };
+            if events.is_complete(front) {
+                lock(&self.pending).lines[at].pass();
+                self.passes.fetch_add(1, Ordering::Release);
+            } else {
+                at += 1;
+            }
+        }
     }
 
     fn record_events(&self, events: &dyn StreamEvents) {
@@ -175,11 +261,79 @@ struct Pending<T> {
     /// Blocks with the number of events that each still waits for.
     tickets: BTreeMap<u64, (T, usize)>,
     next: u64,
+    /// Periods of the streams that have freed blocks.
+    lines: Vec<Line>,
+}
+
+/// The periods of one stream.
+struct Line {
+    stream: u32,
+    current: Epoch,
+    /// Whether blocks were freed in the current period.
+    freed: bool,
+    /// Events of earlier periods that have not passed.
+    events: VecDeque<(EventId, Epoch)>,
+    /// Last period whose event has passed.
+    passed: Option<Epoch>,
+}
+
+impl Line {
+    fn new(stream: u32) -> Self {
+        Self { stream, current: 0, freed: false, events: VecDeque::new(), passed: None }
+    }
+
+    fn free(&mut self) -> Epoch {
+        self.freed = true;
+        self.current
+    }
+
+    fn may_end(&self, but: Option<u32>) -> bool {
+        self.freed && but != Some(self.stream) && self.events.len() < MOST_EVENTS
+    }
+
+    fn pass(&mut self) {
+        self.passed = self.events.pop_front().map(|(_, epoch)| epoch).or(self.passed);
+    }
 }
 
 impl<T> Pending<T> {
     fn new() -> Self {
-        Self { requested: Vec::new(), queues: BTreeMap::new(), tickets: BTreeMap::new(), next: 0 }
+        Self {
+            requested: Vec::new(),
+            queues: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            next: 0,
+            lines: Vec::new(),
+        }
+    }
+
+    fn line(&mut self, stream: u32) -> &mut Line {
+        let known = self.lines.iter().position(|line| line.stream == stream);
+        let at = known.unwrap_or_else(|| {
+            self.lines.push(Line::new(stream));
+            self.lines.len() - 1
+        });
+        &mut self.lines[at]
+    }
+
+    /// Returns whether a period of a stream other than `but` has to end or may have passed.
+    fn is_due(&self, but: Option<u32>) -> bool {
+        self.lines.iter().any(|line| !line.events.is_empty() || line.may_end(but))
+    }
+
+    fn end_period(&mut self, but: Option<u32>) -> Option<(u32, Epoch)> {
+        let line = self.lines.iter_mut().find(|line| line.may_end(but))?;
+        line.freed = false;
+        line.current += 1;
+        Some((line.stream, line.current - 1))
+    }
+
+    /// Returns the first event of the line at `at`, or of the next line with events, and moves `at` there.
+    fn front_from(&self, at: &mut usize) -> Option<EventId> {
+        let lines = self.lines.iter().enumerate().skip(*at);
+        let (found, event) = lines.filter_map(|(at, line)| Some((at, line.events.front()?.0))).next()?;
+        *at = found;
+        Some(event)
     }
 
     fn enter(&mut self, block: T, events: Vec<(u32, EventId)>) {
@@ -196,9 +350,12 @@ impl<T> Pending<T> {
         self.queues.iter().filter_map(|(&stream, queue)| Some((stream, queue.front()?.0))).collect()
     }
 
-    /// Returns the last event of each stream.
+    /// Returns the last events of each stream.
     fn backs(&self) -> Vec<EventId> {
-        self.queues.values().filter_map(|queue| queue.back()).map(|&(event, _)| event).collect()
+        let blocks = self.queues.values().filter_map(|queue| queue.back());
+        let periods = self.lines.iter().filter_map(|line| line.events.back());
+        let events = blocks.map(|&(event, _)| event);
+        events.chain(periods.map(|&(event, _)| event)).collect()
     }
 
     /// Records that `stream` has passed `event`, and returns the block if it waited for nothing else.

@@ -8,7 +8,8 @@ const NOTED: u32 = 1 << 3;
 const LEAKED: u32 = 1 << 4;
 const COMING: u32 = 1 << 5;
 const FIXED: u32 = 1 << 6;
-const STREAM: u32 = 7;
+const SHELVED: u32 = 1 << 7;
+const STREAM: u32 = 8;
 
 /// Lowest stream number that does not fit into a tag and is kept in a note.
 pub(crate) const FAR_STREAM: u32 = u32::MAX >> STREAM;
@@ -47,6 +48,15 @@ impl Tag {
         Self(self.0 | PENDING)
     }
 
+    /// Returns whether the block is no block but a freed range that only its own stream may take.
+    pub(crate) const fn is_shelved(self) -> bool {
+        self.0 & SHELVED != 0
+    }
+
+    pub(crate) const fn shelved(self) -> Self {
+        Self(self.0 | SHELVED)
+    }
+
     /// Returns whether memory is being committed for the block, or the block is room that a compaction plan has
     /// reserved. Such a block can be neither freed nor moved.
     pub(crate) const fn is_coming(self) -> bool {
@@ -59,7 +69,7 @@ impl Tag {
 
     /// Returns whether the block has an owner: it is complete and was not freed.
     pub(crate) const fn is_owned(self) -> bool {
-        self.0 & (PENDING | COMING) == 0
+        self.0 & (PENDING | COMING | SHELVED) == 0
     }
 
     /// Returns whether no handle owns the block, so that it may be freed by its address or token.

@@ -170,6 +170,6 @@ pub(super) fn ranges(blocks: &Blocks) -> impl Iterator<Item = FreeRange> + '_ {
     blocks.iter().filter(|&id| blocks.is_free(id)).map(|id| range(blocks, id))
 }
 
-fn range(blocks: &Blocks, id: Id) -> FreeRange {
+pub(super) fn range(blocks: &Blocks, id: Id) -> FreeRange {
     FreeRange { start: blocks.start(id), size: blocks.hole(id), link: id }
 }

@@ -142,6 +142,17 @@ impl BlockStrategy for Lifetime {
         self.learn(&block);
         Ok(block)
     }
+
+    fn forget(&mut self, block: &Block) {
+        self.learn(block);
+    }
+
+    fn adopt(&mut self, request: &Request, block: &Block) {
+        if block.size >= SMALL {
+            let kind = Likeness { size: block.size, stream: request.stream, site: request.site };
+            self.born(kind, block);
+        }
+    }
 }
 
 impl Lifetime {

@@ -20,6 +20,9 @@ impl RegionState {
     /// Places a request where the region already has memory, whatever the strategy prefers. Takes O(n) time in the
     /// number of blocks of a growable region.
     pub(crate) fn place_backed(&mut self, request: &Request) -> Option<Block> {
+        if let Some(block) = self.place_shelved(request).or_else(|| self.place_run(request)) {
+            return Some(block);
+        }
         let region = self.region.as_mut()?;
         region.index.join_quick();
         if region.granules.is_none() {
@@ -29,10 +32,7 @@ impl RegionState {
         let offset = region.backed_place(request)?;
         let (note, tag) = Note::of(request, region.index.granule());
         let block = region.index.allocate_at(offset, request.size, tag.bits())?;
-        if let Some(note) = note {
-            self.notes.insert(block.key, note);
-        }
-        self.count_placed(&block);
+        self.enter_placed(&block, note);
         Some(block)
     }
 
@@ -67,9 +67,7 @@ impl RegionState {
             self.count_placed(&block);
             return Some(block);
         }
-        let freed = region.strategy.free(&mut region.index, block.key);
-        freed.expect("the block was placed just now");
-        self.notes.remove(&block.key);
+        self.remove_placed(key);
         self.count_memory();
         None
     }

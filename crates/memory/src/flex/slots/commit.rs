@@ -12,7 +12,7 @@ use crate::sync::Arc;
 impl Slot {
     /// Places a request in this slot; changes nothing if there is no room, or no memory for it.
     pub(crate) fn try_allocate(self: &Arc<Self>, request: &Request) -> Option<SlotBlock> {
-        let mut state = self.enter();
+        let mut state = self.enter_swept();
         let placed = self.place(&mut state.region, request)?;
         let spare = state.spare.pop();
         self.leave(state);

@@ -31,12 +31,9 @@ impl Shared {
 
     /// Polls the streams and releases idle memory after a free, with no lock held.
     pub(crate) fn after_free(&self, idle: bool) {
-        if self.streams.len() > 0 {
-            if self.is_closed() {
-                self.synchronize();
-            } else {
-                self.poll();
-            }
+        // Other ranges are polled for by requests; here, memory may become idle without one.
+        if self.streams.len() > 0 || self.config.release != Release::Never {
+            self.poll(None);
         }
         self.release_idle(idle);
     }
@@ -115,6 +112,7 @@ impl Shared {
         // Blocks in an inbox and spare references keep their slot alive; entering the slot empties the inbox.
         slots.iter().for_each(|slot| slot.enter().spare.clear());
         self.synchronize();
+        slots.iter().for_each(|slot| drop(slot.enter_swept()));
         for (slot, key) in self.moves.all() {
             if slot.with(|region| region.owned(key).is_ok_and(|(_, tag)| tag.is_leaked())) {
                 drop(self.moves.remove_at((slot.number, key)));
