@@ -361,7 +361,10 @@ impl FreeIndex {
     pub(crate) fn hole_below_block(&mut self, key: BlockKey) -> Option<Hole> {
         if matches!(self.ranges, Ranges::Chain(_)) {
             let below = self.blocks.prev(key.id());
-            return self.blocks.is_free(below).then(|| self.hole(chain::range(&self.blocks, below)));
+            return self
+                .blocks
+                .is_free(below)
+                .then(|| self.hole(chain::range(&self.blocks, below)));
         }
         let below = self.bytes(self.blocks.start(key.id()).checked_sub(1)?);
         self.hole_at(below)
@@ -371,7 +374,10 @@ impl FreeIndex {
     pub(crate) fn hole_above_block(&mut self, key: BlockKey) -> Option<Hole> {
         if matches!(self.ranges, Ranges::Chain(_)) {
             let above = self.blocks.next(key.id());
-            return self.blocks.is_free(above).then(|| self.hole(chain::range(&self.blocks, above)));
+            return self
+                .blocks
+                .is_free(above)
+                .then(|| self.hole(chain::range(&self.blocks, above)));
         }
         let above = self.bytes(self.blocks.start(key.id()) + self.size(key.id()));
         self.hole_at(above)

@@ -45,7 +45,14 @@ impl Region {
     ) -> Self {
         let granules = (config.growth != Growth::Fixed).then(|| Granules::new(granule));
         let index = FreeIndex::with_serial(handle.size, config.alignment, serial);
-        Self { handle, index, strategy: (config.block.make)(), granules, shelf: Shelf::default(), base }
+        Self {
+            handle,
+            index,
+            strategy: (config.block.make)(),
+            granules,
+            shelf: Shelf::default(),
+            base,
+        }
     }
 
     pub(crate) fn reserved(&self) -> Bytes {
@@ -461,7 +468,10 @@ impl RegionState {
         let (count, bytes) = if region.is_idle() {
             (0, 0)
         } else {
-            ((region.index.holes() + region.shelf.len()) as u64, region.reserved().get().saturating_sub(active))
+            (
+                (region.index.holes() + region.shelf.len()) as u64,
+                region.reserved().get().saturating_sub(active),
+            )
         };
         self.counts.set(Quantity::InactiveSplit, Pool::Large, count);
         self.counts.set(Quantity::InactiveSplitBytes, Pool::Large, bytes);

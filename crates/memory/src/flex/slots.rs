@@ -519,8 +519,15 @@ impl Slot {
 
     /// Frees the range of a block that only its own stream may still access.
     #[inline]
-    fn give_back_in_order(&self, state: &mut RegionState, key: BlockKey, stream: u32, freed: Freed) {
+    fn give_back_in_order(
+        &self,
+        state: &mut RegionState,
+        key: BlockKey,
+        stream: u32,
+        freed: Freed,
+    ) {
         if let Freed::InOrder(epoch) = freed {
+            self.sweep(state);
             let block = state.shelve(key, stream, epoch);
             self.record_freed(state, &block);
         } else {

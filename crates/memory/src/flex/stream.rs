@@ -182,23 +182,27 @@ impl<T> Streams<T> {
     }
 
     fn may_poll(&self, but: Option<u32>) -> bool {
-        self.len() > 0
-            || self.several.load(Ordering::Relaxed) && lock(&self.pending).is_due(but)
+        self.len() > 0 || self.several.load(Ordering::Relaxed) && lock(&self.pending).is_due(but)
     }
 
     /// Waits for all streams that blocks or ranges wait for, and passes the blocks to `free`. Returns whether it waited:
     /// events that call back during a wait do not wait for themselves.
     pub(crate) fn synchronize(&self, free: impl FnMut(T)) -> bool {
-        let Some(events) = self.events.as_ref().filter(|_| self.may_poll(None)) else { return false };
+        let Some(events) = self.events.as_ref().filter(|_| self.may_poll(None)) else {
+            return false;
+        };
         let Some(_turn) = self.turn.take() else { return false };
         if !self.may_poll(None) {
             return false;
         }
         self.record_events(events.as_ref());
-        self.end_periods(events.as_ref(), None);
-        let last = lock(&self.pending).backs();
+        let last = lock(&self.pending).last_of_blocks();
         last.into_iter().for_each(|event| events.wait(event));
         self.free_passed(events.as_ref(), free);
+        // The ranges of these blocks now wait for the blocks' own streams.
+        self.end_periods(events.as_ref(), None);
+        let last = lock(&self.pending).last_of_periods();
+        last.into_iter().for_each(|event| events.wait(event));
         self.pass_periods(events.as_ref());
         true
     }
@@ -287,8 +291,9 @@ impl Line {
         self.current
     }
 
+    /// Returns whether the current period may end. For a request of stream `but`, the number of events is limited.
     fn may_end(&self, but: Option<u32>) -> bool {
-        self.freed && but != Some(self.stream) && self.events.len() < MOST_EVENTS
+        self.freed && but.is_none_or(|but| but != self.stream && self.events.len() < MOST_EVENTS)
     }
 
     fn pass(&mut self) {
@@ -331,7 +336,8 @@ impl<T> Pending<T> {
     /// Returns the first event of the line at `at`, or of the next line with events, and moves `at` there.
     fn front_from(&self, at: &mut usize) -> Option<EventId> {
         let lines = self.lines.iter().enumerate().skip(*at);
-        let (found, event) = lines.filter_map(|(at, line)| Some((at, line.events.front()?.0))).next()?;
+        let (found, event) =
+            lines.filter_map(|(at, line)| Some((at, line.events.front()?.0))).next()?;
         *at = found;
         Some(event)
     }
@@ -350,12 +356,14 @@ impl<T> Pending<T> {
         self.queues.iter().filter_map(|(&stream, queue)| Some((stream, queue.front()?.0))).collect()
     }
 
-    /// Returns the last events of each stream.
-    fn backs(&self) -> Vec<EventId> {
-        let blocks = self.queues.values().filter_map(|queue| queue.back());
-        let periods = self.lines.iter().filter_map(|line| line.events.back());
-        let events = blocks.map(|&(event, _)| event);
-        events.chain(periods.map(|&(event, _)| event)).collect()
+    /// Returns the last event of each stream that blocks wait for.
+    fn last_of_blocks(&self) -> Vec<EventId> {
+        self.queues.values().filter_map(|queue| queue.back()).map(|&(event, _)| event).collect()
+    }
+
+    /// Returns the last event of each stream that ranges wait for.
+    fn last_of_periods(&self) -> Vec<EventId> {
+        self.lines.iter().filter_map(|line| line.events.back()).map(|&(event, _)| event).collect()
     }
 
     /// Records that `stream` has passed `event`, and returns the block if it waited for nothing else.

@@ -4,6 +4,7 @@ mod faults;
 mod handles;
 mod limits;
 mod model;
+mod order;
 mod properties;
 mod reentrant;
 mod regressions;

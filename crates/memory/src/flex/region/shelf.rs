@@ -81,7 +81,8 @@ impl StreamRanges {
         if let Some(below) = self.ending_at(start) {
             let low = self.remove(below);
             index.fuse(low.key, range.key);
-            range = Range { key: low.key, size: low.size + range.size, epoch: epoch.max(low.epoch) };
+            range =
+                Range { key: low.key, size: low.size + range.size, epoch: epoch.max(low.epoch) };
             start = below;
         }
         let end = start + range.size;
@@ -244,7 +245,8 @@ impl Region {
             return self.index.allocate_at(at, size, 0).expect("the range is free");
         }
         let ranges = self.shelf.of(stream).expect("the run has ranges of the stream");
-        let (&start, range) = ranges.by_start.range(..=at).next_back().expect("it is of the stream");
+        let (&start, range) =
+            ranges.by_start.range(..=at).next_back().expect("it is of the stream");
         let size = (start + range.size).min(end) - at;
         let key = ranges.take(&mut self.index, start, at, size);
         self.index.get(key).expect("it was taken just now")

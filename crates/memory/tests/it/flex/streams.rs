@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cubeyard_memory::Bytes;
-use cubeyard_memory::flex::{Action, BlockState, FlexAllocator};
+use cubeyard_memory::flex::{Action, Allocation, BlockState, FlexAllocator};
 use cubeyard_memory::policy::Request;
 use cubeyard_memory::stats::{Pool, Quantity};
 
@@ -54,7 +54,7 @@ fn a_block_that_another_stream_uses_is_freed_in_two_phases() {
     block.record_stream(1);
     let place = block.address();
     drop(block);
-    assert_eq!(streams.recorded(), [1, 0], "one event on each stream that may touch it");
+    assert_eq!(streams.recorded(), [1], "its own stream is in order");
     assert_eq!(figures(&allocator), (0, 1), "let go, but in use");
     let snapshot = allocator.snapshot();
     let block = snapshot.segments[0].blocks[0];
@@ -62,8 +62,6 @@ fn a_block_that_another_stream_uses_is_freed_in_two_phases() {
     assert_eq!(block.state.name(), "active_pending_free");
     assert_ne!(allocator.allocate(mib(1)).unwrap().address(), place, "not used again yet");
     streams.finish(1);
-    assert_ne!(allocator.allocate(mib(1)).unwrap().address(), place, "its own stream is not done");
-    streams.finish(0);
     assert_eq!(allocator.allocate(mib(1)).unwrap().address(), place);
     let phases = [Action::FreeRequested, Action::FreeCompleted];
     let of_frees = actions(&allocator).into_iter().filter(|action| phases.contains(action));
@@ -78,7 +76,6 @@ fn blocks_become_free_in_the_order_of_their_streams() {
         block.record_stream(stream);
     }
     blocks.into_iter().for_each(drop);
-    streams.finish(0);
     assert_eq!(figures(&allocator), (0, 3));
     streams.finish(2);
     allocator.trim();
@@ -99,13 +96,61 @@ fn a_second_stream_waits_once_for_the_first() {
     let second = allocator.allocate_for(&on(2, mib(1))).unwrap();
     assert_eq!(streams.waits(), 1, "once");
     assert_eq!(allocator.stats().counters.sync_all_streams, 1);
+    let places = [&first, &second].map(Allocation::address);
     drop((first, second));
-    assert_eq!(figures(&allocator), (0, 2), "from now on every block waits for its stream");
-    assert_eq!(streams.recorded(), [0, 1, 2]);
+    assert_eq!(figures(&allocator), (0, 0), "each stream may take its own range at once");
+    assert_eq!(streams.recorded(), [0], "nobody else has asked yet");
+    for (stream, place) in [2, 1].into_iter().zip(places.into_iter().rev()) {
+        let block = allocator.allocate_for(&on(stream, mib(1))).unwrap();
+        assert_eq!(block.address(), place);
+    }
+}
+
+#[test]
+fn another_stream_takes_a_range_when_its_stream_has_passed() {
+    let (allocator, streams) = new();
+    drop(allocator.allocate(mib(1)).unwrap());
+    let block = allocator.allocate_for(&on(1, mib(1))).unwrap();
+    let place = block.address();
+    drop(block);
+    let other = allocator.allocate(mib(1)).unwrap();
+    assert_ne!(other.address(), place, "stream 1 may still access it");
+    assert_eq!(streams.recorded(), [0, 1], "one event, now that another stream asks");
     streams.finish(1);
-    streams.finish(2);
-    allocator.synchronize();
-    assert_eq!(figures(&allocator), (0, 0));
+    assert_eq!(allocator.allocate(mib(1)).unwrap().address(), place);
+    assert_eq!(streams.waits(), 1, "for the first stream, once");
+}
+
+#[test]
+fn a_stream_that_works_alone_records_no_event() {
+    let (allocator, streams) = new();
+    let _second = allocator.allocate_for(&on(1, mib(1))).unwrap();
+    let third = allocator.allocate(mib(1)).unwrap();
+    let place = third.address();
+    drop(third);
+    let before = streams.recorded().len();
+    for _ in 0..1000 {
+        assert_eq!(allocator.allocate(mib(1)).unwrap().address(), place);
+    }
+    assert_eq!(streams.recorded().len(), before);
+    assert_eq!(allocator.stats().reserved(), mib(64));
+}
+
+#[test]
+fn a_stream_joins_its_ranges_with_free_ones_before_memory_is_waited_for() {
+    let (allocator, streams) = new();
+    drop(allocator.allocate_for(&on(1, mib(1))).unwrap());
+    let low = allocator.allocate(mib(30)).unwrap();
+    let high = allocator.allocate(mib(20)).unwrap();
+    let waits = streams.waits();
+    drop(high);
+    let place = low.address();
+    drop(low);
+    // 50 MiB of stream 0, 14 MiB free for all.
+    assert_eq!(allocator.allocate(mib(64)).unwrap().address(), place);
+    assert_eq!(streams.waits(), waits);
+    drop(allocator.allocate_for(&on(1, mib(64))).unwrap());
+    assert_eq!(streams.waits(), waits + 1, "another stream has to wait");
 }
 
 #[test]
@@ -116,7 +161,7 @@ fn memory_that_has_run_out_is_waited_for() {
     drop(block);
     let before = allocator.stats().counters.sync_all_streams;
     let block = allocator.allocate(mib(64)).unwrap();
-    assert_eq!(streams.waits(), 2, "for both streams");
+    assert_eq!(streams.waits(), 1, "for the other stream");
     assert_eq!(allocator.stats().counters.sync_all_streams, before + 1);
     assert_eq!(allocator.stats().counters.alloc_retries, 1);
     drop(block);
@@ -148,8 +193,7 @@ fn a_block_dropped_under_a_pin_waits_for_its_streams_after_that() {
     drop(block);
     assert_eq!((figures(&allocator), streams.recorded()), ((1, 1), vec![]), "the pin holds it");
     drop(pin);
-    assert_eq!((figures(&allocator), streams.recorded()), ((0, 1), vec![3, 0]));
-    streams.finish(0);
+    assert_eq!((figures(&allocator), streams.recorded()), ((0, 1), vec![3]));
     streams.finish(3);
     allocator.synchronize();
     assert_eq!(figures(&allocator), (0, 0));

@@ -1,0 +1,361 @@
+//! Stream order, held to a slow model: a device whose streams run behind the host, and an allocator that keeps the
+//! state of every granule.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use cubeyard_memory::Bytes;
+use cubeyard_memory::flex::{AllocateError, Allocation, EventId, FlexAllocator, StreamEvents};
+use cubeyard_memory::policy::Request;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use super::card;
+use crate::long_tests::cases;
+
+const GRANULE: u64 = 128;
+const GRANULES: usize = 96;
+const STREAMS: u32 = 4;
+
+/// Streams that run behind the host: work has a number on its stream, in the order of submission.
+#[derive(Debug, Default)]
+struct Device {
+    state: Mutex<DeviceState>,
+}
+
+#[derive(Debug, Default)]
+struct DeviceState {
+    submitted: BTreeMap<u32, u64>,
+    done: BTreeMap<u32, u64>,
+    /// Stream, last submitted work, and time of recording.
+    events: Vec<(u32, u64, u64)>,
+    /// Host time: the number of steps so far.
+    now: u64,
+    waits: u64,
+}
+
+impl DeviceState {
+    fn is_done(&self, stream: u32, work: u64) -> bool {
+        self.done.get(&stream).copied().unwrap_or(0) >= work
+    }
+
+    fn submitted(&self, stream: u32) -> u64 {
+        self.submitted.get(&stream).copied().unwrap_or(0)
+    }
+}
+
+impl Device {
+    fn submit(&self, stream: u32) {
+        *self.state.lock().unwrap().submitted.entry(stream).or_default() += 1;
+    }
+
+    fn advance(&self, stream: u32, by: u64) {
+        let mut state = self.state.lock().unwrap();
+        let most = state.submitted(stream);
+        let done = state.done.entry(stream).or_default();
+        *done = most.min(*done + by);
+    }
+
+    fn tick(&self) -> u64 {
+        let mut state = self.state.lock().unwrap();
+        state.now += 1;
+        state.now
+    }
+}
+
+impl StreamEvents for Device {
+    fn record(&self, stream: u32) -> EventId {
+        let mut state = self.state.lock().unwrap();
+        let event = (stream, state.submitted(stream), state.now);
+        state.events.push(event);
+        EventId(state.events.len() as u64 - 1)
+    }
+
+    fn is_complete(&self, event: EventId) -> bool {
+        let state = self.state.lock().unwrap();
+        let (stream, work, _) = state.events[event.0 as usize];
+        state.is_done(stream, work)
+    }
+
+    fn wait(&self, event: EventId) {
+        let mut state = self.state.lock().unwrap();
+        state.waits += 1;
+        let (stream, work, _) = state.events[event.0 as usize];
+        let done = state.done.entry(stream).or_default();
+        *done = work.max(*done);
+    }
+}
+
+/// State of a granule in the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Granule {
+    /// Free for all streams.
+    Free,
+    /// Freed on a stream, at the latest at this time.
+    Of(u32, u64),
+    Taken,
+}
+
+/// The rules of stream order for one region of fixed size.
+struct Model {
+    granules: Vec<Granule>,
+    best_fit: bool,
+    /// Whether a second stream has appeared.
+    several: bool,
+    first: Option<u32>,
+}
+
+impl Model {
+    fn see(&mut self, stream: u32) {
+        let first = *self.first.get_or_insert(stream);
+        self.several |= first != stream;
+    }
+
+    /// Frees what a complete event on its stream covers.
+    fn sweep(&mut self, device: &DeviceState) {
+        let mut passed = BTreeMap::new();
+        for &(stream, work, time) in &device.events {
+            if device.is_done(stream, work) {
+                passed.insert(stream, time);
+            }
+        }
+        for granule in &mut self.granules {
+            if let Granule::Of(stream, time) = *granule
+                && passed.get(&stream).is_some_and(|&passed| time < passed)
+            {
+                *granule = Granule::Free;
+            }
+        }
+    }
+
+    /// Returns the maximal runs of granules that satisfy a condition, as starts and lengths.
+    fn runs(&self, wanted: impl Fn(Granule) -> bool) -> Vec<(usize, usize)> {
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for (at, &granule) in self.granules.iter().enumerate() {
+            match runs.last_mut() {
+                Some((start, length)) if wanted(granule) && *start + *length == at => *length += 1,
+                _ if wanted(granule) => runs.push((at, 1)),
+                _ => {}
+            }
+        }
+        runs
+    }
+
+    /// Returns the possible starts of the block for a request: among the stream's own ranges, then the free ones, then
+    /// runs of both. Only best fit among free ranges of one size has a choice.
+    fn find(&self, stream: u32, size: usize) -> Vec<usize> {
+        let own = |granule| matches!(granule, Granule::Of(owner, _) if owner == stream);
+        let fitting = |runs: Vec<(usize, usize)>| {
+            let mut runs: Vec<_> = runs.into_iter().filter(|&(_, length)| length >= size).collect();
+            runs.sort_by_key(|&(start, length)| (length, start));
+            runs
+        };
+        let free = self.runs(|granule| granule == Granule::Free);
+        let lowest = free.iter().filter(|&&(_, length)| length >= size).map(|&(start, _)| start);
+        let best = fitting(free.clone());
+        let equal = best.iter().filter(|run| run.1 == best[0].1).map(|&(start, _)| start);
+        let in_free: Vec<_> =
+            if self.best_fit { equal.collect() } else { lowest.take(1).collect() };
+        let has_own = |&(start, length): &(usize, usize)| {
+            self.granules[start..start + length].iter().any(|&granule| own(granule))
+        };
+        let usable = self.runs(|granule| granule == Granule::Free || own(granule));
+        let across = fitting(usable.into_iter().filter(has_own).collect());
+        let first =
+            |runs: Vec<(usize, usize)>| runs.first().map(|&(start, _)| start).into_iter().collect();
+        let choices = [first(fitting(self.runs(own))), in_free, first(across)];
+        choices.into_iter().find(|starts: &Vec<_>| !starts.is_empty()).unwrap_or_default()
+    }
+
+    fn take(&mut self, start: usize, size: usize) {
+        self.granules[start..start + size].fill(Granule::Taken);
+    }
+
+    fn free(&mut self, start: usize, size: usize, stream: u32, time: u64) {
+        let freed = if self.several { Granule::Of(stream, time) } else { Granule::Free };
+        self.granules[start..start + size].fill(freed);
+        let own = |granule| matches!(granule, Granule::Of(owner, _) if owner == stream);
+        // A joined range is as late as its latest part.
+        let joined =
+            self.runs(own).into_iter().find(|&(low, length)| (low..low + length).contains(&start));
+        if let Some((low, length)) = joined {
+            self.granules[low..low + length].fill(freed);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Allocate {
+        stream: u32,
+        size: usize,
+    },
+    Free(prop::sample::Index),
+    /// Work that uses a live block, on the block's stream.
+    Use(prop::sample::Index),
+    Advance {
+        stream: u32,
+        by: u64,
+    },
+    Synchronize,
+}
+
+fn steps(streams: u32) -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..streams, 1_usize..20).prop_map(|(stream, size)| Step::Allocate { stream, size }),
+        6 => any::<prop::sample::Index>().prop_map(Step::Free),
+        3 => any::<prop::sample::Index>().prop_map(Step::Use),
+        3 => (0..streams, 0_u64..4).prop_map(|(stream, by)| Step::Advance { stream, by }),
+        1 => Just(Step::Synchronize),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+/// Work that may still access a granule: the stream and number.
+type Uses = Vec<BTreeMap<u32, u64>>;
+
+struct Pair {
+    allocator: FlexAllocator,
+    device: Arc<Device>,
+    model: Model,
+    live: Vec<(Allocation, u32, usize, usize)>,
+    uses: Uses,
+}
+
+thread_local! {
+    static SEEN: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
+
+}
+
+fn seen(what: &'static str) {
+    SEEN.with_borrow_mut(|seen| *seen.entry(what).or_default() += 1);
+}
+
+impl Pair {
+    fn new(block: &str) -> Self {
+        let device = Arc::new(Device::default());
+        let size = GRANULES as u64 * GRANULE;
+        let config = format!("fallback_sizes:[{size}],max_regions:1,block:{block}");
+        let allocator = FlexAllocator::builder(card(Bytes::new(size)))
+            .config(config.parse().unwrap())
+            .events(device.clone())
+            .build()
+            .unwrap();
+        let granules = vec![Granule::Free; GRANULES];
+        let model = Model { granules, best_fit: block == "best-fit", several: false, first: None };
+        Self { allocator, device, model, live: Vec::new(), uses: vec![BTreeMap::new(); GRANULES] }
+    }
+
+    fn step(&mut self, step: Step) {
+        let now = self.device.tick();
+        match step {
+            Step::Allocate { stream, size } => self.allocate(stream, size),
+            Step::Free(pick) if !self.live.is_empty() => {
+                let (block, stream, start, size) = self.live.remove(pick.index(self.live.len()));
+                drop(block);
+                self.model.free(start, size, stream, now);
+            }
+            Step::Use(pick) if !self.live.is_empty() => {
+                let (_, stream, start, size) = self.live[pick.index(self.live.len())];
+                self.access(stream, start, size);
+            }
+            Step::Advance { stream, by } => self.device.advance(stream, by),
+            Step::Synchronize if now.is_multiple_of(7) => {
+                self.allocator.synchronize();
+                self.model.sweep(&self.device.state.lock().unwrap());
+            }
+            Step::Free(_) | Step::Use(_) | Step::Synchronize => {}
+        }
+    }
+
+    fn access(&mut self, stream: u32, start: usize, size: usize) {
+        self.device.submit(stream);
+        let work = self.device.state.lock().unwrap().submitted(stream);
+        for granule in &mut self.uses[start..start + size] {
+            granule.insert(stream, work);
+        }
+    }
+
+    fn allocate(&mut self, stream: u32, size: usize) {
+        let waits = self.device.state.lock().unwrap().waits;
+        let second = !self.model.several && self.model.first.is_some_and(|first| first != stream);
+        self.model.see(stream);
+        let request = Request { stream, ..Request::new(Bytes::new(size as u64 * GRANULE)) };
+        let ours = self.allocator.allocate_for(&request);
+        let waited = self.device.state.lock().unwrap().waits - waits;
+        let found = self.foretell(stream, size, waited - u64::from(second));
+        match (ours, &found[..]) {
+            (Ok(block), [_, ..]) => {
+                let start = (block.address().offset.get() / GRANULE) as usize;
+                assert!(found.contains(&start), "{request:?}: {start}, but {found:?}");
+                self.note_place(start, size);
+                self.is_safe(stream, start, size);
+                self.model.take(start, size);
+                self.access(stream, start, size);
+                self.live.push((block, stream, start, size));
+            }
+            (Err(AllocateError::OutOfMemory(_)), []) => seen("refused"),
+            (ours, found) => panic!("{request:?}: {ours:?}, but {found:?}"),
+        }
+    }
+
+    /// Returns the places of a block by the model. The device has already seen the request: it was waited for `waits`
+    /// times, which made every stream pass.
+    fn foretell(&mut self, stream: u32, size: usize, waits: u64) -> Vec<usize> {
+        if waits > 0 {
+            seen("waited");
+            // The wait may be what made events pass, so the model looks without the sweep.
+            assert!(self.model.find(stream, size).is_empty(), "a wait was not needed");
+        }
+        self.model.sweep(&self.device.state.lock().unwrap());
+        self.model.find(stream, size)
+    }
+
+    fn note_place(&self, start: usize, size: usize) {
+        let part = &self.model.granules[start..start + size];
+        let own = part.iter().filter(|granule| matches!(granule, Granule::Of(..))).count();
+        seen(match own {
+            0 => "free",
+            _ if own == size => "own",
+            _ => "across",
+        });
+    }
+
+    /// Checks that no other stream can still access a new block, whatever the allocator's rules are.
+    fn is_safe(&self, stream: u32, start: usize, size: usize) {
+        let state = self.device.state.lock().unwrap();
+        for granule in &self.uses[start..start + size] {
+            for (&other, &work) in granule {
+                assert!(
+                    other == stream || state.is_done(other, work),
+                    "stream {other} still uses it"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn ranges_go_to_streams_just_as_the_model_foretells() {
+    for block in ["first-fit", "best-fit"] {
+        SEEN.with_borrow_mut(BTreeMap::clear);
+        let config =
+            ProptestConfig { cases: cases(600), failure_persistence: None, ..Default::default() };
+        let streams = 1..=STREAMS;
+        let outcome = TestRunner::new(config).run(&streams.prop_flat_map(steps), |steps| {
+            let mut pair = Pair::new(block);
+            steps.into_iter().for_each(|step| pair.step(step));
+            Ok(())
+        });
+        outcome.unwrap_or_else(|error| panic!("{block}: {error}"));
+        let seen = SEEN.take();
+        println!("{block}: {seen:?}");
+        for what in ["free", "own", "across", "waited", "refused"] {
+            assert!(
+                seen.get(what).is_some_and(|&count| count > u64::from(cases(20))),
+                "{block}: {seen:?}"
+            );
+        }
+    }
+}
