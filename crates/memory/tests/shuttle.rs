@@ -491,6 +491,156 @@ mod checked {
         });
     }
 
+    /// Streams that run behind the host: work has a number on its stream, in the order of submission.
+    #[derive(Default)]
+    struct Behind {
+        state: Mutex<BehindState>,
+    }
+
+    #[derive(Default)]
+    struct BehindState {
+        submitted: BTreeMap<u32, u64>,
+        done: BTreeMap<u32, u64>,
+        events: Vec<(u32, u64)>,
+        /// Ranges of flat addresses that work accesses, with its stream and number.
+        uses: Vec<(u64, u64, u32, u64)>,
+    }
+
+    impl BehindState {
+        fn is_done(&self, stream: u32, work: u64) -> bool {
+            self.done.get(&stream).copied().unwrap_or(0) >= work
+        }
+    }
+
+    impl Behind {
+        /// Submits work that accesses a new block, which no other stream may access any more.
+        fn access(&self, block: &Allocation, stream: u32) {
+            let (start, size) = (block.address().offset.get(), block.size().get());
+            let mut state = self.state.lock().unwrap();
+            for &(low, high, other, work) in &state.uses {
+                let apart = high <= start || start + size <= low;
+                let passed = other == stream || state.is_done(other, work);
+                assert!(apart || passed, "stream {other} still accesses the block of {stream}");
+            }
+            let work = state.submitted.entry(stream).or_default();
+            *work += 1;
+            let work = *work;
+            state.uses.push((start, start + size, stream, work));
+        }
+
+        /// Submits work of another stream that accesses a block.
+        fn access_by(&self, block: &Allocation, own: u32, stream: u32) {
+            block.record_stream(stream);
+            let (start, size) = (block.address().offset.get(), block.size().get());
+            let mut state = self.state.lock().unwrap();
+            assert_ne!(own, stream);
+            let work = state.submitted.entry(stream).or_default();
+            *work += 1;
+            let work = *work;
+            state.uses.push((start, start + size, stream, work));
+        }
+
+        fn advance(&self, stream: u32) {
+            let mut state = self.state.lock().unwrap();
+            let submitted = state.submitted.get(&stream).copied().unwrap_or(0);
+            let done = state.done.entry(stream).or_default();
+            *done = submitted.min(*done + 1);
+        }
+    }
+
+    impl StreamEvents for Behind {
+        fn record(&self, stream: u32) -> EventId {
+            let mut state = self.state.lock().unwrap();
+            let work = state.submitted.get(&stream).copied().unwrap_or(0);
+            state.events.push((stream, work));
+            EventId(state.events.len() as u64 - 1)
+        }
+        fn is_complete(&self, event: EventId) -> bool {
+            let state = self.state.lock().unwrap();
+            let (stream, work) = state.events[event.0 as usize];
+            state.is_done(stream, work)
+        }
+        fn wait(&self, event: EventId) {
+            thread::yield_now();
+            let mut state = self.state.lock().unwrap();
+            let (stream, work) = state.events[event.0 as usize];
+            let done = state.done.entry(stream).or_default();
+            *done = work.max(*done);
+        }
+    }
+
+    /// Streams on several threads share one region, which is too small for all. No stream gets a range that another may
+    /// still access, whoever frees, polls and waits when.
+    #[test]
+    fn streams_take_ranges_in_order() {
+        check(|| {
+            let device = Strict::new(mib(8));
+            let streams = Arc::new(Behind::default());
+            let events: Arc<dyn StreamEvents> = streams.clone();
+            let config: FlexConfig = "fallback_sizes:[8MiB],block:best-fit".parse().unwrap();
+            let below: Arc<dyn DeviceMemory> = device.clone();
+            let builder = FlexAllocator::builder(below).config(config).events(events);
+            let allocator = builder.build().unwrap();
+            let work = |allocator: FlexAllocator, stream| -> Box<dyn FnOnce() + Send> {
+                let streams = Arc::clone(&streams);
+                Box::new(move || {
+                    for size in [3, 2, 4] {
+                        let request = Request { stream, ..Request::new(mib(size)) };
+                        let Ok(block) = allocator.allocate_for(&request) else { continue };
+                        streams.access(&block, stream);
+                        if size == 2 {
+                            streams.access_by(&block, stream, 9);
+                        }
+                        drop(block);
+                    }
+                })
+            };
+            let advance = |stream| -> Box<dyn FnOnce() + Send> {
+                let streams = Arc::clone(&streams);
+                Box::new(move || (0..3).for_each(|_| streams.advance(stream)))
+            };
+            let mut threads: Vec<_> =
+                (0..2).map(|stream| work(allocator.clone(), stream)).collect();
+            threads.push(advance(0));
+            threads.push(advance(9));
+            run(threads);
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// The last block of a stream is dropped with its allocator, while the stream may still access it.
+    #[test]
+    fn a_region_is_released_when_its_streams_have_passed() {
+        check(|| {
+            let device = Strict::new(mib(16));
+            let streams = Arc::new(Behind::default());
+            let events: Arc<dyn StreamEvents> = streams.clone();
+            let config: FlexConfig = "fallback_sizes:[8MiB]".parse().unwrap();
+            let below: Arc<dyn DeviceMemory> = device.clone();
+            let builder = FlexAllocator::builder(below).config(config).events(events);
+            let allocator = builder.build().unwrap();
+            let blocks: Vec<_> = (0..3)
+                .map(|stream| {
+                    let request = Request { stream, ..Request::new(mib(2)) };
+                    let block = allocator.allocate_for(&request).unwrap();
+                    streams.access(&block, stream);
+                    block
+                })
+                .collect();
+            let mut threads: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+            for block in blocks {
+                threads.push(Box::new(move || drop(block)));
+            }
+            threads.push(Box::new(move || drop(allocator)));
+            run(threads);
+            let info = device.info();
+            assert_eq!(info.free, info.total, "the last one gave everything back");
+            let state = streams.state.lock().unwrap();
+            let passed = |&(_, _, stream, work): &(u64, u64, u32, u64)| state.is_done(stream, work);
+            assert!(state.uses.iter().all(passed), "no stream accesses a released region");
+        });
+    }
+
     /// The allocator is dropped while its last blocks are dropped on other threads.
     #[test]
     fn everybody_leaves_at_once() {
