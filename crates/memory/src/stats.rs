@@ -107,10 +107,31 @@ pub struct Stat {
     pub freed: u64,
 }
 
-const COUNTS: usize = Quantity::ALL.len() * Pool::ALL.len();
+/// Number of separate counts: five quantities of blocks in three pools each, and four of regions, which have one pool.
+const COUNTS: usize = 5 * Pool::ALL.len() + 4;
+
+impl Quantity {
+    /// Returns whether the quantity counts regions or ranges of them, which are all large.
+    const fn is_of_regions(self) -> bool {
+        matches!(
+            self,
+            Self::Segment | Self::InactiveSplit | Self::ReservedBytes | Self::InactiveSplitBytes
+        )
+    }
+}
 
 const fn place(quantity: Quantity, pool: Pool) -> usize {
-    quantity as usize * Pool::ALL.len() + pool as usize
+    match quantity {
+        Quantity::Allocation => pool as usize,
+        Quantity::AllocatedBytes => 3 + pool as usize,
+        Quantity::Active => 6 + pool as usize,
+        Quantity::ActiveBytes => 9 + pool as usize,
+        Quantity::RequestedBytes => 12 + pool as usize,
+        Quantity::Segment => 15,
+        Quantity::InactiveSplit => 16,
+        Quantity::ReservedBytes => 17,
+        Quantity::InactiveSplitBytes => 18,
+    }
 }
 
 /// A set of counts, as a bitmap.
@@ -136,10 +157,31 @@ impl Places {
 /// One count of one region.
 #[derive(Clone, Copy, Debug)]
 struct Count {
-    stat: Stat,
+    current: u64,
+    /// Sum of all increases since the last reset.
+    allocated: u64,
+    /// Value at the last reset of the sums. The decreases since then follow from it.
+    at_reset: u64,
+    peak: u64,
     /// Ceiling of the count: as long as no region's count exceeds its ceiling, the sum over the regions does not exceed
     /// its peak.
     ceiling: u64,
+    /// The lower of peak and ceiling: most changes are compared with this alone.
+    limit: u64,
+}
+
+impl Count {
+    const NEW: Self =
+        Self { current: 0, allocated: 0, at_reset: 0, peak: 0, ceiling: u64::MAX, limit: 0 };
+
+    fn freed(&self) -> u64 {
+        self.at_reset + self.allocated - self.current
+    }
+
+    fn set_ceiling(&mut self, ceiling: u64) {
+        self.ceiling = ceiling;
+        self.limit = ceiling.min(self.peak);
+    }
 }
 
 /// The counts of one region.
@@ -151,48 +193,62 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) fn new() -> Self {
-        let count = Count { stat: Stat::default(), ceiling: u64::MAX };
-        Self { counts: [count; COUNTS], above: false }
+        Self { counts: [Count::NEW; COUNTS], above: false }
     }
 
     /// Sets all ceilings to zero until the next [`settle`], because a region has been added to the sum.
     pub(crate) fn hold(&mut self) {
-        self.counts.iter_mut().for_each(|count| count.ceiling = 0);
+        self.counts.iter_mut().for_each(|count| count.set_ceiling(0));
     }
 
     #[inline]
     pub(crate) fn add(&mut self, quantity: Quantity, pool: Pool, amount: u64) {
-        for pool in [Pool::All, pool] {
-            let Count { stat, ceiling } = &mut self.counts[place(quantity, pool)];
-            stat.current += amount;
-            stat.allocated += amount;
-            stat.peak = stat.peak.max(stat.current);
-            self.above |= stat.current > *ceiling;
+        self.raise(place(quantity, Pool::All), amount);
+        if !quantity.is_of_regions() {
+            self.raise(place(quantity, pool), amount);
         }
+    }
+
+    #[inline]
+    fn raise(&mut self, place: usize, amount: u64) {
+        let count = &mut self.counts[place];
+        count.current += amount;
+        count.allocated += amount;
+        if count.current > count.limit {
+            self.exceed(place);
+        }
+    }
+
+    #[cold]
+    fn exceed(&mut self, place: usize) {
+        let count = &mut self.counts[place];
+        count.peak = count.peak.max(count.current);
+        self.above |= count.current > count.ceiling;
+        count.set_ceiling(count.ceiling);
     }
 
     #[inline]
     pub(crate) fn take(&mut self, quantity: Quantity, pool: Pool, amount: u64) {
-        for pool in [Pool::All, pool] {
-            let stat = &mut self.counts[place(quantity, pool)].stat;
-            stat.current -= amount;
-            stat.freed += amount;
+        self.counts[place(quantity, Pool::All)].current -= amount;
+        if !quantity.is_of_regions() {
+            self.counts[place(quantity, pool)].current -= amount;
         }
     }
 
-    /// Changes a count to `value`.
+    /// Changes a count of regions to `value`.
     #[inline]
-    pub(crate) fn set(&mut self, quantity: Quantity, pool: Pool, value: u64) {
-        let current = self.counts[place(quantity, pool)].stat.current;
-        match value.checked_sub(current) {
-            Some(0) => {}
-            Some(more) => self.add(quantity, pool, more),
-            None => self.take(quantity, pool, current - value),
+    pub(crate) fn set(&mut self, quantity: Quantity, value: u64) {
+        let place = place(quantity, Pool::All);
+        let current = self.counts[place].current;
+        if value > current {
+            self.raise(place, value - current);
+        } else {
+            self.counts[place].current = value;
         }
     }
 
     pub(crate) fn current(&self, quantity: Quantity) -> u64 {
-        self.counts[place(quantity, Pool::All)].stat.current
+        self.counts[place(quantity, Pool::All)].current
     }
 
     /// Returns whether a count has passed its ceiling since the last [`settle`].
@@ -205,14 +261,14 @@ impl Counts {
     pub(crate) fn raise_ceilings(&mut self, slack: &Slack) -> Places {
         let mut lacking = Places::default();
         for (place, count) in self.counts.iter_mut().enumerate() {
-            let current = count.stat.current;
-            if current > count.ceiling {
-                match slack.take(place, current - count.ceiling) {
-                    Some(taken) => count.ceiling += taken,
+            let Count { current, ceiling, .. } = *count;
+            if current > ceiling {
+                match slack.take(place, current - ceiling) {
+                    Some(taken) => count.set_ceiling(ceiling + taken),
                     None => lacking.insert(place),
                 }
-            } else if count.ceiling != u64::MAX {
-                count.ceiling -= slack.put_back(place, count.ceiling - current);
+            } else if ceiling != u64::MAX {
+                count.set_ceiling(ceiling - slack.put_back(place, ceiling - current));
             }
         }
         self.above = false;
@@ -220,12 +276,15 @@ impl Counts {
     }
 
     pub(crate) fn reset_peaks(&mut self) {
-        self.counts.iter_mut().for_each(|count| count.stat.peak = count.stat.current);
+        for count in &mut self.counts {
+            count.peak = count.current;
+            count.set_ceiling(count.ceiling);
+        }
     }
 
     pub(crate) fn reset_accumulated(&mut self) {
         for count in &mut self.counts {
-            (count.stat.allocated, count.stat.freed) = (0, 0);
+            (count.allocated, count.at_reset) = (0, count.current);
         }
     }
 }
@@ -278,7 +337,7 @@ impl Peaks {
 }
 
 fn sum(regions: &[&mut Counts], place: usize) -> u64 {
-    regions.iter().map(|counts| counts.counts[place].stat.current).sum()
+    regions.iter().map(|counts| counts.counts[place].current).sum()
 }
 
 /// Updates the peaks of some counts from the sums over the regions, and distributes the difference to the peaks as new
@@ -294,7 +353,7 @@ pub(crate) fn settle(
     let regions_len = regions.len() as u64;
     for place in places.iter() {
         let total = sum(regions, place);
-        let own = regions.iter().map(|counts| counts.counts[place].stat.peak).max().unwrap_or(0);
+        let own = regions.iter().map(|counts| counts.counts[place].peak).max().unwrap_or(0);
         let peak = peaks.0[place].max(total).max(own);
         peaks.0[place] = peak;
         // A quarter is distributed at once, the rest is slack. If one region has a share that it does not use, another
@@ -302,8 +361,8 @@ pub(crate) fn settle(
         let share = (peak - total) / (4 * regions_len.max(1));
         for counts in regions.iter_mut() {
             let count = &mut counts.counts[place];
-            let ceiling = count.stat.current + share;
-            count.ceiling = if regions_len == 1 { u64::MAX } else { ceiling };
+            let ceiling = count.current + share;
+            count.set_ceiling(if regions_len == 1 { u64::MAX } else { ceiling });
         }
         slack.left[place].store(peak - total - share * regions_len, Ordering::Release);
     }
@@ -351,10 +410,10 @@ impl Stats {
         let mut stats = [Stat::default(); COUNTS];
         for (place, stat) in stats.iter_mut().enumerate() {
             for counts in regions {
-                let own = counts.counts[place].stat;
+                let own = &counts.counts[place];
                 stat.current += own.current;
                 stat.allocated += own.allocated;
-                stat.freed += own.freed;
+                stat.freed += own.freed();
             }
             stat.peak = peaks.0[place];
         }
@@ -363,6 +422,9 @@ impl Stats {
 
     /// Returns the figures of one quantity in one pool.
     pub fn get(&self, quantity: Quantity, pool: Pool) -> Stat {
+        if quantity.is_of_regions() && pool == Pool::Small {
+            return Stat::default();
+        }
         self.stats[place(quantity, pool)]
     }
 

@@ -456,7 +456,7 @@ impl RegionState {
 
     fn count_memory(&mut self) {
         let reserved = self.region.as_ref().map_or(0, |region| region.reserved().get());
-        self.counts.set(Quantity::ReservedBytes, Pool::Large, reserved);
+        self.counts.set(Quantity::ReservedBytes, reserved);
         self.count_splits();
     }
 
@@ -473,7 +473,7 @@ impl RegionState {
                 region.reserved().get().saturating_sub(active),
             )
         };
-        self.counts.set(Quantity::InactiveSplit, Pool::Large, count);
-        self.counts.set(Quantity::InactiveSplitBytes, Pool::Large, bytes);
+        self.counts.set(Quantity::InactiveSplit, count);
+        self.counts.set(Quantity::InactiveSplitBytes, bytes);
     }
 }
