@@ -68,7 +68,7 @@ pub use token::{AllocationToken, TokenBlock};
 
 use crate::Bytes;
 use crate::device::{DeviceMemory, RegionId};
-use crate::policy::{RegionView, Request};
+use crate::policy::{First, RegionView, Request};
 use crate::stats::Stats;
 use crate::sync::{Arc, lock, thread_number};
 use acquire::Acquired;
@@ -257,12 +257,17 @@ impl FlexAllocator {
         reports.into_iter().map(|(_, report)| report).collect()
     }
 
-    /// Tries the thread's own region, if it has one, then all regions in the strategy's order.
+    /// Tries the thread's own region, if it has one, then the strategy's first region, then all in its order.
     fn search(&self, request: &Request) -> Option<Allocation> {
         if self.config().region.thread_home
             && let Some(allocation) = self.search_home(request)
         {
             return Some(allocation);
+        }
+        if let First::Slot(slot) = self.shared.first_region(request.size)
+            && let Some(block) = self.slots[slot].try_allocate(request)
+        {
+            return Some(Allocation::new(block));
         }
         self.search_in_order(request, Slot::try_allocate)
     }

@@ -21,6 +21,7 @@ pub use quick_fit::QUICK_FIT;
 
 use crate::Bytes;
 use crate::index::{Block, BlockKey, FreeIndex, StaleBlock};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Purpose of an allocation. A kind can have separate regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,11 +121,56 @@ pub struct RegionPolicy {
     /// Description in one line.
     pub summary: &'static str,
     /// Moves the regions worth trying for `size` bytes to the front, in order, and returns their number. The regions
-    /// are passed oldest first; ties must stay in that order.
+    /// are passed oldest first; ties stay in that order.
     pub order: fn(regions: &mut [RegionView], size: Bytes) -> usize,
+    /// Returns the first region of that order, from the free bytes of all slots; a slot without a region has none. It is
+    /// called for most requests, without the work of sorting.
+    pub(crate) first: fn(free: &[AtomicU64], size: Bytes) -> First,
     /// Whether each thread has its own region, tried before the others. A block that a thread frees in another thread's
     /// region is then freed by the other thread.
     pub thread_home: bool,
+}
+
+/// First region of an order, by its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    /// No region is worth trying.
+    None,
+    /// This region comes first.
+    Slot(usize),
+    /// Several regions have the same rank, and the oldest comes first.
+    Tie,
+}
+
+/// Rank of a region that is not worth trying.
+const LAST: u64 = u64::MAX;
+
+/// Order of regions by their free bytes.
+trait Rank {
+    /// Returns the rank of a region with `free` bytes for a request of `size` bytes, the lowest first, or [`LAST`].
+    fn rank(free: u64, size: u64) -> u64;
+
+    fn order(regions: &mut [RegionView], size: Bytes) -> usize {
+        let rank = |region: &RegionView| Self::rank(region.free.get(), size.get());
+        regions.sort_by_key(rank);
+        regions.iter().take_while(|region| rank(region) != LAST).count()
+    }
+
+    fn first(free: &[AtomicU64], size: Bytes) -> First {
+        let (mut slot, mut lowest, mut ties) = (0, LAST, false);
+        for (number, free) in free.iter().enumerate() {
+            let rank = Self::rank(free.load(Ordering::Relaxed), size.get());
+            if rank <= lowest {
+                ties = rank == lowest;
+                (slot, lowest) = (number, rank);
+            }
+        }
+        match lowest {
+            LAST => First::None,
+            _ if ties => First::Tie,
+            _ => First::Slot(slot),
+        }
+    }
 }
 
 /// All block strategies.

@@ -275,6 +275,16 @@ impl Counts {
         lacking
     }
 
+    /// Returns unused parts of the ceilings to the slack.
+    pub(crate) fn lower_ceilings(&mut self, slack: &Slack) {
+        for (place, count) in self.counts.iter_mut().enumerate() {
+            if count.ceiling > count.current && count.ceiling != u64::MAX {
+                slack.left[place].fetch_add(count.ceiling - count.current, Ordering::AcqRel);
+                count.set_ceiling(count.current);
+            }
+        }
+    }
+
     pub(crate) fn reset_peaks(&mut self) {
         for count in &mut self.counts {
             count.peak = count.current;

@@ -33,7 +33,7 @@ use super::tag::Tag;
 use crate::Bytes;
 use crate::device::{DeviceMemory, RegionHandle};
 use crate::index::{Block, BlockKey, Hole};
-use crate::policy::{Kind, RegionView, Request};
+use crate::policy::{First, Kind, RegionView, Request};
 use crate::stats::{self, Counters, Counts, Peaks, Places, Slack, Stats};
 use crate::sync::{
     Apart, Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, Weak, lock,
@@ -70,6 +70,9 @@ pub(crate) struct Shared {
     /// The slots, while the allocator exists; set once.
     slots: OnceLock<Weak<Slots>>,
     mail: Mail,
+    /// Free bytes of the slots' regions as of their last changes, 0 without a region; `None` if each thread has
+    /// its own region, since threads would share the cache lines.
+    free: Option<Box<[AtomicU64]>>,
     pub(crate) regions: Mutex<Regions>,
     /// Turn that is held while regions are acquired and released.
     turn: Turn,
@@ -84,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) journal: Journal,
     peaks: Apart<Mutex<Peaks>>,
     slack: Slack,
+    /// Slot of the most recent free.
+    last_freed: AtomicUsize,
     counters: Mutex<Counters>,
     pub(crate) streams: Streams<Waiting>,
     pub(crate) callbacks: Callbacks,
@@ -123,6 +128,8 @@ impl Shared {
             granule: device.granule().unwrap_or(Bytes::mib(2)),
             slots: OnceLock::new(),
             mail: (0..config.max_regions).map(|_| Mailbox::default()).collect(),
+            free: (!config.region.thread_home)
+                .then(|| (0..config.max_regions).map(|_| AtomicU64::new(0)).collect()),
             regions: Mutex::new(Regions { refused: false, segments, acquired: 0 }),
             turn: Turn::default(),
             changes: AtomicU64::new(0),
@@ -132,6 +139,7 @@ impl Shared {
             journal: Journal::new(config.history, clock),
             peaks: Apart::default(),
             slack: Slack::new(),
+            last_freed: AtomicUsize::new(0),
             counters: Mutex::default(),
             streams: Streams::new(events),
             callbacks: Callbacks::default(),
@@ -167,6 +175,17 @@ impl Shared {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
+    /// Returns the region to be tried first. A tie is reported if kinds have separate regions or threads have homes.
+    #[inline]
+    pub(crate) fn first_region(&self, size: Bytes) -> First {
+        match &self.free {
+            Some(free) if self.config.own_regions.is_empty() => {
+                (self.config.region.first)(free, size)
+            }
+            _ => First::Tie,
+        }
+    }
+
     pub(crate) fn count(&self, change: impl FnOnce(&mut Counters)) {
         change(&mut lock(&self.counters));
     }
@@ -177,6 +196,15 @@ impl Shared {
             self.with_all_counts(&slots, |counts, peaks| {
                 stats::settle(counts, peaks, &self.slack, places);
             });
+        }
+    }
+
+    /// Returns the unused ceilings of the slot of the most recent free to the slack.
+    fn spare_last_freed(&self) {
+        let slots = self.slots.get().and_then(Weak::upgrade);
+        let number = self.last_freed.load(Ordering::Relaxed);
+        if let Some(slot) = slots.as_ref().and_then(|slots| slots.get(number)) {
+            lock(&slot.state).region.counts.lower_ceilings(&self.slack);
         }
     }
 
@@ -422,8 +450,11 @@ impl Slot {
 
     /// Stores the free bytes of a locked region for readers that do not take the lock.
     pub(crate) fn publish(&self, state: &RegionState) {
-        let free = state.get().map_or(VACANT, |region| region.free_bytes().get());
-        self.free.store(free, Ordering::Relaxed);
+        let free = state.get().map(|region| region.free_bytes().get());
+        self.free.store(free.unwrap_or(VACANT), Ordering::Relaxed);
+        if let Some(all) = &self.shared.free {
+            all[self.number].store(free.unwrap_or(0), Ordering::Relaxed);
+        }
     }
 
     /// Unlocks the slot after a change, and updates the peaks that it may have raised.
@@ -437,8 +468,13 @@ impl Slot {
 
     #[cold]
     fn raise_peaks(&self, mut state: MutexGuard<'_, SlotState>) {
-        let lacking = state.region.counts.raise_ceilings(&self.shared.slack);
+        let mut lacking = state.region.counts.raise_ceilings(&self.shared.slack);
         drop(state);
+        if !lacking.is_empty() {
+            // In a program at its peak, the last free made the room.
+            self.shared.spare_last_freed();
+            lacking = lock(&self.state).region.counts.raise_ceilings(&self.shared.slack);
+        }
         if !lacking.is_empty() {
             self.shared.settle(lacking);
         }
@@ -447,6 +483,7 @@ impl Slot {
     pub(crate) fn leave_freed(self: &Arc<Self>, state: MutexGuard<'_, SlotState>) {
         let idle = state.region.is_idle();
         self.leave(state);
+        self.shared.last_freed.store(self.number, Ordering::Relaxed);
         if self.shared.is_closed() {
             self.shared.synchronize();
             drop(self.enter_swept());

@@ -1,11 +1,13 @@
 //! Thread home: each thread has its own region, so that threads do not wait for each other.
 
-use super::{RegionPolicy, load_balancing};
+use super::load_balancing::MostFree;
+use super::{Rank, RegionPolicy};
 
 /// After the thread's own region, the others are tried in the order of load balancing.
 pub(super) static THREAD_HOME: RegionPolicy = RegionPolicy {
     name: "thread-home",
     summary: "each thread's own region first; threads do not contend",
-    order: load_balancing::order,
+    order: MostFree::order,
+    first: MostFree::first,
     thread_home: true,
 };
