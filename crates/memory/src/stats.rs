@@ -150,7 +150,9 @@ impl Places {
     }
 
     fn iter(self) -> impl Iterator<Item = usize> {
-        (0..COUNTS).filter(move |place| self.0 >> place & 1 == 1)
+        let next = |left: &u32| Some(left & (left - 1)).filter(|&left| left != 0);
+        let places = std::iter::successors(Some(self.0).filter(|&left| left != 0), next);
+        places.map(|left| left.trailing_zeros() as usize)
     }
 }
 
@@ -188,12 +190,13 @@ impl Count {
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
     counts: [Count; COUNTS],
-    above: bool,
+    /// Counts that have passed their ceilings since the last [`settle`].
+    above: Places,
 }
 
 impl Counts {
     pub(crate) fn new() -> Self {
-        Self { counts: [Count::NEW; COUNTS], above: false }
+        Self { counts: [Count::NEW; COUNTS], above: Places::default() }
     }
 
     /// Sets all ceilings to zero until the next [`settle`], because a region has been added to the sum.
@@ -223,8 +226,11 @@ impl Counts {
     fn exceed(&mut self, place: usize) {
         let count = &mut self.counts[place];
         count.peak = count.peak.max(count.current);
-        self.above |= count.current > count.ceiling;
+        let above = count.current > count.ceiling;
         count.set_ceiling(count.ceiling);
+        if above {
+            self.above.insert(place);
+        }
     }
 
     #[inline]
@@ -253,31 +259,33 @@ impl Counts {
 
     /// Returns whether a count has passed its ceiling since the last [`settle`].
     pub(crate) fn is_above(&self) -> bool {
-        self.above
+        !self.above.is_empty()
     }
 
-    /// Raises the exceeded ceilings by taking slack, and returns the slack that other counts do not need. If there was
-    /// not enough slack, the caller has to [`settle`] the returned counts.
+    /// Raises the exceeded ceilings by taking slack. If there was not enough slack, the caller has to [`settle`] the
+    /// returned counts.
     pub(crate) fn raise_ceilings(&mut self, slack: &Slack) -> Places {
         let mut lacking = Places::default();
-        for (place, count) in self.counts.iter_mut().enumerate() {
-            let Count { current, ceiling, .. } = *count;
-            if current > ceiling {
-                match slack.take(place, current - ceiling) {
-                    Some(taken) => count.set_ceiling(ceiling + taken),
-                    None => lacking.insert(place),
-                }
-            } else if ceiling != u64::MAX {
-                count.set_ceiling(ceiling - slack.put_back(place, ceiling - current));
+        for place in std::mem::take(&mut self.above).iter() {
+            let count = &mut self.counts[place];
+            let Some(more) = count.current.checked_sub(count.ceiling) else { continue };
+            match slack.take(place, more) {
+                Some(taken) => count.set_ceiling(count.ceiling + taken),
+                None => lacking.insert(place),
             }
         }
-        self.above = false;
         lacking
     }
 
+    /// Notes that counts still exceed their ceilings.
+    pub(crate) fn lack(&mut self, places: Places) {
+        self.above = Places(self.above.0 | places.0);
+    }
+
     /// Returns unused parts of the ceilings to the slack.
-    pub(crate) fn lower_ceilings(&mut self, slack: &Slack) {
-        for (place, count) in self.counts.iter_mut().enumerate() {
+    pub(crate) fn lower_ceilings(&mut self, slack: &Slack, places: Places) {
+        for place in places.iter() {
+            let count = &mut self.counts[place];
             if count.ceiling > count.current && count.ceiling != u64::MAX {
                 slack.left[place].fetch_add(count.ceiling - count.current, Ordering::AcqRel);
                 count.set_ceiling(count.current);
@@ -319,17 +327,6 @@ impl Slack {
         let less = |left: u64| taken(left).map(|taken| left - taken);
         let before = self.left[place].fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         before.ok().and_then(taken)
-    }
-
-    /// Returns part of a count's unused ceiling to the slack, if the unused part is much larger than the slack. Returns
-    /// the amount.
-    fn put_back(&self, place: usize, spare: u64) -> u64 {
-        let left = self.left[place].load(Ordering::Relaxed);
-        let amount = if spare / 4 > left { spare / 2 } else { 0 };
-        if amount > 0 {
-            self.left[place].fetch_add(amount, Ordering::AcqRel);
-        }
-        amount
     }
 }
 
@@ -377,7 +374,7 @@ pub(crate) fn settle(
         slack.left[place].store(peak - total - share * regions_len, Ordering::Release);
     }
     if places == Places::ALL {
-        regions.iter_mut().for_each(|counts| counts.above = false);
+        regions.iter_mut().for_each(|counts| counts.above = Places::default());
     }
 }
 

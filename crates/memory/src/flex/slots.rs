@@ -200,11 +200,11 @@ impl Shared {
     }
 
     /// Returns the unused ceilings of the slot of the most recent free to the slack.
-    fn spare_last_freed(&self) {
+    fn spare_last_freed(&self, places: Places) {
         let slots = self.slots.get().and_then(Weak::upgrade);
         let number = self.last_freed.load(Ordering::Relaxed);
         if let Some(slot) = slots.as_ref().and_then(|slots| slots.get(number)) {
-            lock(&slot.state).region.counts.lower_ceilings(&self.slack);
+            lock(&slot.state).region.counts.lower_ceilings(&self.slack, places);
         }
     }
 
@@ -472,8 +472,10 @@ impl Slot {
         drop(state);
         if !lacking.is_empty() {
             // In a program at its peak, the last free made the room.
-            self.shared.spare_last_freed();
-            lacking = lock(&self.state).region.counts.raise_ceilings(&self.shared.slack);
+            self.shared.spare_last_freed(lacking);
+            let counts = &mut lock(&self.state).region.counts;
+            counts.lack(lacking);
+            lacking = counts.raise_ceilings(&self.shared.slack);
         }
         if !lacking.is_empty() {
             self.shared.settle(lacking);
