@@ -292,14 +292,22 @@ impl FreeIndex {
     #[inline]
     pub fn free_quick(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {
         let block = self.get(key).ok_or(StaleBlock)?;
-        self.retire(&block);
-        let evicted = self.quick.push(&mut self.blocks, key.id(), block.size.get() >> self.shift);
+        self.free_block_quick(&block);
+        Ok(block)
+    }
+
+    /// Frees a live block, as returned by [`get`](Self::get), like [`free_quick`](Self::free_quick).
+    #[inline]
+    pub(crate) fn free_block_quick(&mut self, block: &Block) {
+        debug_assert!(self.get(block.key).is_some(), "a live block is freed");
+        self.retire(block);
+        let units = block.size.get() >> self.shift;
+        let evicted = self.quick.push(&mut self.blocks, block.key.id(), units);
         if evicted != NONE {
             self.join_list(evicted);
         } else if self.quick.len() > quick::MOST {
             self.join_quick();
         }
-        Ok(block)
     }
 
     /// Merges all blocks on quick lists with adjacent free ranges.
@@ -394,10 +402,17 @@ impl FreeIndex {
     #[inline]
     pub fn free(&mut self, key: BlockKey) -> Result<Block, StaleBlock> {
         let block = self.get(key).ok_or(StaleBlock)?;
-        self.retire(&block);
-        let (start, units) = (block.offset.get() >> self.shift, block.size.get() >> self.shift);
-        self.join(key.id(), start, units);
+        self.free_block(&block);
         Ok(block)
+    }
+
+    /// Frees a live block, as returned by [`get`](Self::get).
+    #[inline]
+    pub(crate) fn free_block(&mut self, block: &Block) {
+        debug_assert!(self.get(block.key).is_some(), "a live block is freed");
+        self.retire(block);
+        let (start, units) = (block.offset.get() >> self.shift, block.size.get() >> self.shift);
+        self.join(block.key.id(), start, units);
     }
 
     /// Returns the live block that a key names.

@@ -20,7 +20,7 @@ pub use lifetime::LIFETIME;
 pub use quick_fit::QUICK_FIT;
 
 use crate::Bytes;
-use crate::index::{Block, BlockKey, FreeIndex, StaleBlock};
+use crate::index::{Block, FreeIndex};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Purpose of an allocation. A kind can have separate regions.
@@ -78,9 +78,9 @@ pub trait BlockStrategy: Send + fmt::Debug {
     /// index.
     fn place(&mut self, region: &mut FreeIndex, request: &Request, tag: u32) -> Option<Block>;
 
-    /// Frees a block of the region.
-    fn free(&mut self, region: &mut FreeIndex, key: BlockKey) -> Result<Block, StaleBlock> {
-        region.free(key)
+    /// Frees a live block of the region.
+    fn free(&mut self, region: &mut FreeIndex, block: &Block) {
+        region.free_block(block);
     }
 
     /// Learns of a block that its owner has freed and whose range only its own stream may take for now. The range is

@@ -183,7 +183,7 @@ impl Slot {
         let block = state.region.block(room);
         let stream = Tag::from_bits(block.tag).stream();
         self.record(Action::FreeRequested, state.region.region(), &block, stream);
-        self.give_back(&mut state.region, room);
+        self.give_back(&mut state.region, &block);
         self.leave_freed(state);
     }
 
@@ -227,8 +227,8 @@ impl Slot {
         if !self.mailbox().unless_arrived(key, forward) {
             return None;
         }
-        let (stream, moving) = state.region.move_out(key);
-        self.free_when_passed(&mut state.region, key, stream);
+        let (block, stream, moving) = state.region.move_out(key);
+        self.free_when_passed(&mut state.region, &block, stream);
         Some(moving)
     }
 }

@@ -242,9 +242,9 @@ impl RegionState {
 
     /// Removes a placed block that has no memory.
     fn remove_placed(&mut self, key: BlockKey) {
+        let block = self.block(key);
         let region = self.region_mut();
-        let freed = region.strategy.free(&mut region.index, key);
-        freed.expect("the block was placed just now");
+        region.strategy.free(&mut region.index, &block);
         self.notes.remove(&key);
     }
 
@@ -274,10 +274,10 @@ impl RegionState {
         Ok(block.key)
     }
 
-    /// Frees a block on behalf of its owner and returns its stream. The range stays in use until
+    /// Frees a block on behalf of its owner, and returns it with its stream. The range stays in use until
     /// [`give_back`](Self::give_back). A pinned block stays live until its last pin is gone; `None` is returned for it.
     #[inline]
-    pub(crate) fn let_go(&mut self, key: BlockKey) -> Result<Option<u32>, FreeError> {
+    pub(crate) fn let_go(&mut self, key: BlockKey) -> Result<Option<(Block, u32)>, FreeError> {
         let (block, tag) = self.owned(key)?;
         if let Some(note) = tag.is_noted().then(|| self.notes.get_mut(&key)).flatten()
             && note.pins > 0
@@ -289,7 +289,7 @@ impl RegionState {
         let pool = Pool::of(block.size);
         self.counts.take(Quantity::Allocation, pool, 1);
         self.counts.take(Quantity::AllocatedBytes, pool, block.size.get());
-        Ok(Some(stream))
+        Ok(Some((block, stream)))
     }
 
     /// Removes the note of a freed block, and returns the streams that use the block besides its own.
@@ -313,20 +313,17 @@ impl RegionState {
 
     /// Returns the range of a freed block to the region.
     #[inline]
-    pub(crate) fn give_back(&mut self, key: BlockKey) -> Block {
+    pub(crate) fn give_back(&mut self, block: &Block) {
         let region = self.region_mut();
-        let block = region.strategy.free(&mut region.index, key);
-        let block = block.expect("a block is given back once");
-        self.count_unused(&block);
-        block
+        region.strategy.free(&mut region.index, block);
+        self.count_unused(block);
     }
 
     /// Returns the range of a freed block to its stream, which may still access it.
     #[inline]
-    pub(crate) fn shelve(&mut self, key: BlockKey, stream: u32, epoch: Epoch) -> Block {
-        let block = self.region_mut().shelve(key, stream, epoch);
-        self.count_unused(&block);
-        block
+    pub(crate) fn shelve(&mut self, block: &Block, stream: u32, epoch: Epoch) {
+        self.region_mut().shelve(block, stream, epoch);
+        self.count_unused(block);
     }
 
     fn count_unused(&mut self, block: &Block) {
@@ -464,15 +461,12 @@ impl RegionState {
         let Some(region) = &mut self.region else { return };
         // Otherwise, the last freed block would be looked up twice: now to be counted, and later to be merged.
         region.index.join_waiting();
-        let active = self.counts.current(Quantity::ActiveBytes);
-        let (count, bytes) = if region.is_idle() {
-            (0, 0)
-        } else {
-            (
-                (region.index.holes() + region.shelf.len()) as u64,
-                region.reserved().get().saturating_sub(active),
-            )
-        };
+        let (mut count, mut bytes) = (0, 0);
+        if !region.is_idle() {
+            count = (region.index.holes() + region.shelf.len()) as u64;
+            let active = self.counts.current(Quantity::ActiveBytes);
+            bytes = region.reserved().get().saturating_sub(active);
+        }
         self.counts.set(Quantity::InactiveSplit, count);
         self.counts.set(Quantity::InactiveSplitBytes, bytes);
     }

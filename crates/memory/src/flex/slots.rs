@@ -303,7 +303,8 @@ impl Shared {
         let mut state = slot.enter();
         let closed = self.is_closed();
         let freed = if closed { Freed::ForAll } else { self.streams.free_own(stream) };
-        slot.give_back_in_order(&mut state.region, key, stream, freed);
+        let block = state.region.block(key);
+        slot.give_back_in_order(&mut state.region, &block, stream, freed);
         let idle = state.region.is_idle();
         slot.leave(state);
         idle
@@ -526,8 +527,8 @@ impl Slot {
     /// Frees a block on behalf of its owner: at once, when its pins are gone, or when its streams have passed.
     #[inline]
     fn let_go(self: &Arc<Self>, state: &mut RegionState, key: BlockKey) -> Result<(), FreeError> {
-        if let Some(stream) = state.let_go(key)? {
-            self.free_when_passed(state, key, stream);
+        if let Some((block, stream)) = state.let_go(key)? {
+            self.free_when_passed(state, &block, stream);
         }
         Ok(())
     }
@@ -537,22 +538,22 @@ impl Slot {
     pub(crate) fn free_when_passed(
         self: &Arc<Self>,
         state: &mut RegionState,
-        key: BlockKey,
+        block: &Block,
         stream: u32,
     ) {
         if self.shared.journal.is_kept() {
-            self.record(Action::FreeRequested, state.region(), &state.block(key), stream);
+            self.record(Action::FreeRequested, state.region(), block, stream);
         }
-        let (streams, others) = (&self.shared.streams, state.take_streams(key));
+        let (streams, others) = (&self.shared.streams, state.take_streams(block.key));
         let closed = self.shared.is_closed();
         let freed =
             if closed { streams.free_last(stream, others) } else { streams.free(stream, others) };
         match freed {
             Freed::After(others) => {
-                state.set_pending(key);
-                streams.wait_for(((Arc::clone(self), key), stream), others);
+                state.set_pending(block.key);
+                streams.wait_for(((Arc::clone(self), block.key), stream), others);
             }
-            freed => self.give_back_in_order(state, key, stream, freed),
+            freed => self.give_back_in_order(state, block, stream, freed),
         }
     }
 
@@ -561,16 +562,16 @@ impl Slot {
     fn give_back_in_order(
         &self,
         state: &mut RegionState,
-        key: BlockKey,
+        block: &Block,
         stream: u32,
         freed: Freed,
     ) {
         if let Freed::InOrder(epoch) = freed {
             self.sweep(state);
-            let block = state.shelve(key, stream, epoch);
-            self.record_freed(state, &block);
+            state.shelve(block, stream, epoch);
+            self.record_freed(state, block);
         } else {
-            self.give_back(state, key);
+            self.give_back(state, block);
         }
     }
 
@@ -584,9 +585,9 @@ impl Slot {
     }
 
     #[inline]
-    pub(crate) fn give_back(&self, state: &mut RegionState, key: BlockKey) {
-        let block = state.give_back(key);
-        self.record_freed(state, &block);
+    pub(crate) fn give_back(&self, state: &mut RegionState, block: &Block) {
+        state.give_back(block);
+        self.record_freed(state, block);
     }
 
     fn record_freed(&self, state: &mut RegionState, block: &Block) {

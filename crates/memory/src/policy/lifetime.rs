@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 use super::{BlockPolicy, BlockStrategy, Request};
 use crate::Bytes;
-use crate::index::{Block, BlockKey, Fit, FreeIndex, Hole, StaleBlock};
+use crate::index::{Block, BlockKey, Fit, FreeIndex, Hole};
 
 /// Lifetime: best fit, with blocks that are expected to die together beside each other.
 pub static LIFETIME: BlockPolicy = BlockPolicy {
@@ -137,10 +137,9 @@ impl BlockStrategy for Lifetime {
         Some(block)
     }
 
-    fn free(&mut self, region: &mut FreeIndex, key: BlockKey) -> Result<Block, StaleBlock> {
-        let block = region.free(key)?;
-        self.learn(&block);
-        Ok(block)
+    fn free(&mut self, region: &mut FreeIndex, block: &Block) {
+        region.free_block(block);
+        self.learn(block);
     }
 
     fn forget(&mut self, block: &Block) {
@@ -243,7 +242,7 @@ mod tests {
     }
 
     fn free(strategy: &mut Lifetime, region: &mut FreeIndex, block: Block) {
-        strategy.free(region, block.key).expect("the block is live");
+        strategy.free(region, &block);
     }
 
     /// Allocates and frees cohorts of six blocks of `size`, first in, first out.

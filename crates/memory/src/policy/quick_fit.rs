@@ -1,7 +1,7 @@
 //! Quick fit: the most recently freed block of this size, otherwise best fit.
 
 use super::{BlockPolicy, BlockStrategy, Request};
-use crate::index::{Block, BlockKey, FreeIndex, StaleBlock};
+use crate::index::{Block, FreeIndex};
 
 /// Quick fit: the block of the same size that was freed last, or else best fit.
 pub static QUICK_FIT: BlockPolicy = BlockPolicy {
@@ -23,7 +23,7 @@ impl BlockStrategy for QuickFit {
         region.allocate_aligned(crate::index::Fit::Best, request.size, request.alignment, tag)
     }
 
-    fn free(&mut self, region: &mut FreeIndex, key: BlockKey) -> Result<Block, StaleBlock> {
-        region.free_quick(key)
+    fn free(&mut self, region: &mut FreeIndex, block: &Block) {
+        region.free_block_quick(block);
     }
 }

@@ -54,15 +54,15 @@ impl RegionState {
         free.then_some(alignment)
     }
 
-    /// Frees a block that moves elsewhere, and returns its stream and the state that moves with it.
-    pub(crate) fn move_out(&mut self, key: BlockKey) -> (u32, Moving) {
+    /// Frees a block that moves elsewhere, and returns it with its stream and the state that moves.
+    pub(crate) fn move_out(&mut self, key: BlockKey) -> (Block, u32, Moving) {
         let (_, tag) = self.owned(key).expect("a movable block is live");
         let stream = self.stream(key, tag);
         let note = self.notes.remove(&key);
         self.set_tag(key, tag.without_note());
         let freed = self.let_go(key).expect("a movable block is live");
-        freed.expect("a movable block is not pinned");
-        (stream, Moving { tag, note })
+        let (block, _) = freed.expect("a movable block is not pinned");
+        (block, stream, Moving { tag, note })
     }
 
     pub(crate) fn move_in(&mut self, room: BlockKey, Moving { tag, note }: Moving) {

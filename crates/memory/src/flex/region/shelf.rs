@@ -18,6 +18,7 @@ use crate::policy::Request;
 pub(super) struct Shelf {
     /// Ranges of the streams that have any; programs use few streams.
     streams: Vec<StreamRanges>,
+    /// Length of all ranges together.
     bytes: Bytes,
     /// Number of passed events ([`Streams::passes`](crate::flex::stream::Streams::passes)) that the ranges take into
     /// account.
@@ -136,18 +137,16 @@ impl Shelf {
 
 impl Region {
     /// Puts the range of a freed block on the shelf of a stream.
-    pub(super) fn shelve(&mut self, key: BlockKey, stream: u32, epoch: Epoch) -> Block {
-        let block = self.index.get(key).expect("a block is freed once");
-        self.strategy.forget(&block);
+    pub(super) fn shelve(&mut self, block: &Block, stream: u32, epoch: Epoch) {
+        self.strategy.forget(block);
         let tag = Tag::from_bits(block.tag).without_note().shelved();
-        self.index.set_tag(key, tag.bits()).expect("the block is live");
+        self.index.set_tag(block.key, tag.bits()).expect("the block is live");
         self.shelf.bytes += block.size;
         if self.shelf.of(stream).is_none() {
             self.shelf.streams.push(StreamRanges::new(stream, epoch));
         }
         let ranges = self.shelf.of(stream).expect("it was added just now");
-        ranges.add(&mut self.index, &block, epoch);
-        block
+        ranges.add(&mut self.index, block, epoch);
     }
 
     /// Frees the ranges whose streams have passed. `passed` returns the last period that a stream has passed.
