@@ -304,7 +304,7 @@ impl Shared {
         let closed = self.is_closed();
         let freed = if closed { Freed::ForAll } else { self.streams.free_own(stream) };
         let block = state.region.block(key);
-        slot.give_back_in_order(&mut state.region, &block, stream, freed);
+        slot.give_back_in_order(&mut state.region, &block, stream, &freed);
         let idle = state.region.is_idle();
         slot.leave(state);
         idle
@@ -553,7 +553,7 @@ impl Slot {
                 state.set_pending(block.key);
                 streams.wait_for(((Arc::clone(self), block.key), stream), others);
             }
-            freed => self.give_back_in_order(state, block, stream, freed),
+            freed => self.give_back_in_order(state, block, stream, &freed),
         }
     }
 
@@ -564,9 +564,9 @@ impl Slot {
         state: &mut RegionState,
         block: &Block,
         stream: u32,
-        freed: Freed,
+        freed: &Freed,
     ) {
-        if let Freed::InOrder(epoch) = freed {
+        if let Freed::InOrder(epoch) = *freed {
             self.sweep(state);
             state.shelve(block, stream, epoch);
             self.record_freed(state, block);

@@ -40,6 +40,7 @@ pub(crate) type Epoch = u64;
 const MOST_EVENTS: usize = 256;
 
 /// Way in which a freed block becomes free.
+#[derive(Debug)]
 pub(crate) enum Freed {
     /// At once, for all streams.
     ForAll,
@@ -336,8 +337,7 @@ impl<T> Pending<T> {
     /// Returns the first event of the line at `at`, or of the next line with events, and moves `at` there.
     fn front_from(&self, at: &mut usize) -> Option<EventId> {
         let lines = self.lines.iter().enumerate().skip(*at);
-        let (found, event) =
-            lines.filter_map(|(at, line)| Some((at, line.events.front()?.0))).next()?;
+        let (found, event) = lines.find_map(|(at, line)| Some((at, line.events.front()?.0)))?;
         *at = found;
         Some(event)
     }

@@ -267,11 +267,11 @@ fn run_end(index: &mut FreeIndex, ranges: &StreamRanges, start: Bytes) -> Bytes 
 }
 
 impl RegionState {
-    /// Frees the ranges whose streams have passed, after `passes` events have passed. `passed` returns the last period
-    /// that a stream has passed.
-    pub(crate) fn sweep(&mut self, passes: u64, passed: impl Fn(u32) -> Option<Epoch>) {
+    /// Frees the ranges whose streams have passed, after `passes` events have passed. `last` returns the last period that
+    /// a stream has passed.
+    pub(crate) fn sweep(&mut self, passes: u64, last: impl Fn(u32) -> Option<Epoch>) {
         let Some(region) = &mut self.region else { return };
-        region.sweep(passed);
+        region.sweep(last);
         region.shelf.passes = passes;
         self.count_splits();
     }
@@ -279,8 +279,8 @@ impl RegionState {
     /// Returns whether ranges wait for streams, and events may have passed since they were last swept.
     #[inline]
     pub(crate) fn may_sweep(&self, passes: u64) -> bool {
-        let shelf = self.region.as_ref().map(|region| &region.shelf);
-        shelf.is_some_and(|shelf| !shelf.is_empty() && shelf.passes != passes)
+        let Some(region) = &self.region else { return false };
+        !region.shelf.is_empty() && region.shelf.passes != passes
     }
 
     /// Places a request in ranges of its own stream.
