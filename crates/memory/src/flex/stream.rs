@@ -336,7 +336,7 @@ impl<T> Pending<T> {
 
     /// Returns the first event of the line at `at`, or of the next line with events, and moves `at` there.
     fn front_from(&self, at: &mut usize) -> Option<EventId> {
-        let lines = self.lines.iter().enumerate().skip(*at);
+        let mut lines = self.lines.iter().enumerate().skip(*at);
         let (found, event) = lines.find_map(|(at, line)| Some((at, line.events.front()?.0)))?;
         *at = found;
         Some(event)
