@@ -3,7 +3,11 @@
 //! `pairs ROW COUNT` runs one row of the table with COUNT pairs on one thread, with 1,000 live blocks of 128 B to 256 KiB
 //! and best fit.
 
-#![expect(clippy::print_stdout, reason = "a bench prints")]
+#![expect(
+    clippy::print_stdout,
+    clippy::cast_possible_truncation,
+    reason = "a bench prints, and draws small numbers"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +20,10 @@ use cubeyard_memory::policy::Request;
 
 const LIVE: usize = 1000;
 
-/// Rows of the table: names and what they run.
-const ROWS: [(&str, fn(u64)); 7] = [
+/// A row of the table: its name, and the function that runs a number of pairs.
+type Row = (&'static str, fn(u64));
+
+const ROWS: [Row; 7] = [
     ("index", index),
     ("one-region", |count| whole("max_regions:1", 0, count)),
     ("two-streams", |count| whole("max_regions:1", 2, count)),

@@ -31,6 +31,10 @@ pub(crate) struct Region {
     /// Granules with memory; `None` for a region of fixed size, which is fully backed.
     granules: Option<Granules>,
     shelf: Shelf,
+    /// Streams for which memory was committed, in the order of their first requests.
+    streams: Vec<u32>,
+    /// Blocks for which memory is being committed, and the length of the part below that was their stream's already.
+    own_parts: BTreeMap<BlockKey, Bytes>,
     /// Start in the flat address space of snapshots and the segment table.
     pub(crate) base: u64,
 }
@@ -51,6 +55,8 @@ impl Region {
             strategy: (config.block.make)(),
             granules,
             shelf: Shelf::default(),
+            streams: Vec::new(),
+            own_parts: BTreeMap::new(),
             base,
         }
     }
@@ -207,11 +213,23 @@ impl RegionState {
         if placed.is_some_and(|placed| placed.backed) {
             return placed;
         }
-        let Some(run) = self.place_run(request) else { return placed };
-        if let Some(unbacked) = placed {
-            self.remove_placed(unbacked.key);
+        if let Some(run) = self.place_run(request) {
+            if let Some(unbacked) = placed {
+                self.remove_placed(unbacked.key);
+            }
+            return Some(PlacedBlock { key: run.key, backed: true });
         }
-        Some(PlacedBlock { key: run.key, backed: true })
+        if self.grows_for_several(request.stream) {
+            if let Some(unbacked) = placed {
+                self.remove_placed(unbacked.key);
+            }
+            let key = self.place_apart(request);
+            if let Some(key) = key {
+                return Some(PlacedBlock { key, backed: false });
+            }
+            return self.place_free(request);
+        }
+        placed
     }
 
     /// Places a request in the ranges that are free for all streams.

@@ -3,6 +3,7 @@
 use super::{Note, Region, RegionState};
 use crate::Bytes;
 use crate::device::RegionHandle;
+use crate::flex::stream::Freed;
 use crate::flex::tag::Tag;
 use crate::index::{Block, BlockKey, Extent};
 use crate::policy::Request;
@@ -51,23 +52,27 @@ impl RegionState {
     }
 
     /// Completes a block after `committed` was committed. If memory is still missing, the block is removed and `None`
-    /// returned.
+    /// returned; `free` returns when its range is free.
     pub(crate) fn finish_commit(
         &mut self,
         key: BlockKey,
         committed: &[(Bytes, Bytes)],
+        free: impl FnOnce(u32) -> Freed,
     ) -> Option<Block> {
         let block = self.block(key);
         let region = self.region_mut();
         let granules = region.granules.as_mut().expect("only growable regions commit");
         committed.iter().for_each(|&(offset, size)| granules.mark(offset, size, true));
         if region.is_backed(&block) {
+            region.own_parts.remove(&key);
             self.set_tag(key, Tag::from_bits(block.tag).coming(false));
             self.count_memory();
             self.count_placed(&block);
             return Some(block);
         }
-        self.remove_placed(key);
+        let stream = self.stream(key, Tag::from_bits(block.tag));
+        self.region_mut().free_placed(&block, &free(stream), stream);
+        self.notes.remove(&key);
         self.count_memory();
         None
     }

@@ -82,7 +82,8 @@ impl Slot {
     fn finish_commit(self: &Arc<Self>, key: BlockKey, committed: &[(Bytes, Bytes)]) -> bool {
         let mut state = self.enter();
         self.record_parts(Action::SegmentMap, state.region.region(), committed);
-        let placed = state.region.finish_commit(key, committed);
+        let free = |stream| self.shared.streams.free_own(stream);
+        let placed = state.region.finish_commit(key, committed, free);
         if let Some(block) = &placed {
             self.record_placed(&state.region, block);
         }
