@@ -99,6 +99,11 @@ pub trait DeviceMemory: Send + Sync {
     fn try_acquire(&self, size: Bytes) -> Option<RegionHandle>;
 
     /// Releases an acquired or reserved region, with all memory committed to it.
+    ///
+    /// While a program uses one stream, work that was submitted before the call may still access the region. A device
+    /// whose calls are not ordered after such work waits for it first, as `cudaFree` does. From the second stream on,
+    /// the allocator has waited (see [`StreamEvents`](crate::flex::StreamEvents)). The same holds for
+    /// [`decommit`](Self::decommit).
     fn release(&self, region: RegionHandle);
 
     /// Returns the device's free and total memory.

@@ -214,22 +214,15 @@ impl RegionState {
             return placed;
         }
         if let Some(run) = self.place_run(request) {
-            if let Some(unbacked) = placed {
-                self.remove_placed(unbacked.key);
-            }
+            self.remove_placed(placed);
             return Some(PlacedBlock { key: run.key, backed: true });
         }
-        if self.grows_for_several(request.stream) {
-            if let Some(unbacked) = placed {
-                self.remove_placed(unbacked.key);
-            }
-            let key = self.place_apart(request);
-            if let Some(key) = key {
-                return Some(PlacedBlock { key, backed: false });
-            }
-            return self.place_free(request);
+        if !self.grows_apart(request.stream) {
+            return placed;
         }
-        placed
+        self.remove_placed(placed);
+        let apart = self.place_apart(request).map(|key| PlacedBlock { key, backed: false });
+        apart.or_else(|| self.place_free(request))
     }
 
     /// Places a request in the ranges that are free for all streams.
@@ -258,8 +251,9 @@ impl RegionState {
         self.count_placed(block);
     }
 
-    /// Removes a placed block that has no memory.
-    fn remove_placed(&mut self, key: BlockKey) {
+    /// Removes a placed block that has no memory, since there is a better place.
+    fn remove_placed(&mut self, placed: Option<PlacedBlock>) {
+        let Some(PlacedBlock { key, .. }) = placed else { return };
         let block = self.block(key);
         let region = self.region_mut();
         region.strategy.free(&mut region.index, &block);

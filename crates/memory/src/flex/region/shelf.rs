@@ -380,12 +380,13 @@ impl RegionState {
         Some(block.key)
     }
 
-    /// Returns whether the region grows and several streams use it.
-    pub(super) fn grows_for_several(&mut self, stream: u32) -> bool {
+    /// Returns whether the region grows and ranges of other streams wait in it. (If streams pass at once, they share all
+    /// memory, and lie closer together.)
+    pub(super) fn grows_apart(&mut self, stream: u32) -> bool {
         let region = self.region.as_mut().filter(|region| region.is_growable());
         region.is_some_and(|region| {
             region.stream_number(stream);
-            region.streams.len() > 1
+            region.shelf.streams.iter().any(|ranges| ranges.stream != stream)
         })
     }
 

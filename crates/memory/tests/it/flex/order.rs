@@ -2,12 +2,13 @@
 //! state of every granule.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use cubeyard_memory::Bytes;
+use cubeyard_memory::device::{Card, CardSpec, DeviceMemory as _, RegionId};
 use cubeyard_memory::flex::{AllocateError, Allocation, EventId, FlexAllocator, StreamEvents};
-use cubeyard_memory::policy::Request;
+use cubeyard_memory::policy::{self, Request};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
@@ -358,4 +359,123 @@ fn ranges_go_to_streams_just_as_the_model_foretells() {
             );
         }
     }
+}
+
+/// Any configuration on a device with little memory: regions, growth, release, strategies.
+struct Anyhow {
+    allocator: FlexAllocator,
+    card: Arc<Card>,
+    device: Arc<Device>,
+    live: Vec<(Allocation, u32)>,
+    /// Streams of requests so far.
+    streams: BTreeSet<u32>,
+    /// Addresses that work accesses, with its stream and number.
+    uses: Vec<(RegionId, u64, u64, u32, u64)>,
+}
+
+impl Anyhow {
+    fn new(config: &str, memory: Bytes) -> Self {
+        let device = Arc::new(Device::default());
+        let card = Arc::new(Card::new(CardSpec::physical(memory)));
+        let builder = FlexAllocator::builder(card.clone()).config(config.parse().unwrap());
+        let allocator = builder.events(device.clone()).build().unwrap();
+        let (live, streams, uses) = (Vec::new(), BTreeSet::new(), Vec::new());
+        Self { allocator, card, device, live, streams, uses }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Allocate { stream, size } => {
+                let size = Bytes::new(size as u64 * size as u64 * 20_000);
+                let request = Request { stream, ..Request::new(size) };
+                self.streams.insert(stream);
+                let Ok(block) = self.allocator.allocate_for(&request) else { return };
+                self.is_safe(&block, stream);
+                self.access(&block, stream);
+                self.live.push((block, stream));
+                seen("placed");
+            }
+            Step::Free(pick) if !self.live.is_empty() => {
+                drop(self.live.remove(pick.index(self.live.len())));
+            }
+            Step::Use(pick) if !self.live.is_empty() => {
+                let (block, stream) = self.live.remove(pick.index(self.live.len()));
+                let other = (stream + 1) % STREAMS;
+                block.record_stream(other);
+                self.access(&block, other);
+                self.live.push((block, stream));
+            }
+            Step::Advance { stream, by } => self.device.advance(stream, by),
+            Step::Synchronize => drop(self.allocator.compact().commit()),
+            Step::Free(_) | Step::Use(_) => drop(self.allocator.trim()),
+        }
+        if self.streams.len() < 2 {
+            // While there is one stream, the device orders a release after the stream's work.
+            return;
+        }
+        let current = self.allocator.regions().iter().map(|region| region.id).collect::<Vec<_>>();
+        let state = self.device.state.lock().unwrap();
+        for &(region, _, _, stream, work) in &self.uses {
+            let kept = current.contains(&region);
+            assert!(kept || state.is_done(stream, work), "a released region is accessed");
+        }
+    }
+
+    fn access(&mut self, block: &Allocation, stream: u32) {
+        self.device.submit(stream);
+        let work = self.device.state.lock().unwrap().submitted(stream);
+        let (address, size) = (block.address(), block.size().get());
+        let start = address.offset.get();
+        self.uses.push((address.region_id, start, start + size, stream, work));
+    }
+
+    fn is_safe(&self, block: &Allocation, stream: u32) {
+        let (address, size) = (block.address(), block.size().get());
+        let start = address.offset.get();
+        let state = self.device.state.lock().unwrap();
+        for &(region, low, high, other, work) in &self.uses {
+            let apart = region != address.region_id || high <= start || start + size <= low;
+            assert!(
+                apart || other == stream || state.is_done(other, work),
+                "stream {other} still accesses the block of stream {stream}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_configuration_gives_a_stream_what_another_may_access() {
+    let regions: Vec<_> = policy::REGION.iter().map(|policy| policy.name).collect();
+    let blocks: Vec<_> = policy::BLOCK.iter().map(|policy| policy.name).collect();
+    let growth = vec!["fixed", "growable(1GiB)", "recycle(1GiB)", "recycle(64MiB)"];
+    let release = vec!["never", "when_idle(0)"];
+    let choices = (
+        prop::sample::select(regions),
+        prop::sample::select(blocks),
+        prop::sample::select(growth),
+        prop::sample::select(release),
+        16_u64..80,
+        steps(STREAMS),
+    );
+    let config =
+        ProptestConfig { cases: cases(600), failure_persistence: None, ..Default::default() };
+    SEEN.with_borrow_mut(BTreeMap::clear);
+    let outcome =
+        TestRunner::new(config).run(&choices, |(region, block, growth, release, memory, steps)| {
+            let config = format!(
+                "fallback_sizes:[32MiB;8MiB],max_regions:4,region:{region},block:{block},\
+                 growth:{growth},release:{release}"
+            );
+            let mut anyhow = Anyhow::new(&config, Bytes::mib(memory));
+            steps.into_iter().for_each(|step| anyhow.step(step));
+            let Anyhow { allocator, card, live, .. } = anyhow;
+            drop(live);
+            allocator.synchronize();
+            allocator.trim();
+            assert_eq!(card.info().free, Bytes::mib(memory), "everything comes back");
+            Ok(())
+        });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    let seen = SEEN.take();
+    assert!(seen["placed"] > u64::from(cases(3000)), "{seen:?}");
 }
