@@ -16,7 +16,7 @@ use crate::policy::Request;
 /// The ranges of one region that wait for their streams.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
-    /// Ranges of the streams that have any; programs use few streams.
+    /// Ranges of every stream that has had any; programs use few streams.
     streams: Vec<StreamRanges>,
     /// Length of all ranges together.
     bytes: Bytes,
@@ -118,8 +118,9 @@ impl Shelf {
         self.streams.iter().map(|stream| stream.by_start.len()).sum()
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.streams.is_empty()
+        self.bytes.is_zero()
     }
 
     pub(super) fn bytes(&self) -> Bytes {
@@ -128,10 +129,6 @@ impl Shelf {
 
     fn of(&mut self, stream: u32) -> Option<&mut StreamRanges> {
         self.streams.iter_mut().find(|ranges| ranges.stream == stream)
-    }
-
-    fn forget_empty(&mut self) {
-        self.streams.retain(|ranges| !ranges.by_start.is_empty());
     }
 }
 
@@ -168,7 +165,6 @@ impl Region {
             }
             ranges.oldest = epoch + 1;
         }
-        self.shelf.forget_empty();
     }
 
     /// Places a request on the shelf of its stream: the smallest range that fits.
@@ -192,7 +188,6 @@ impl Region {
 
     fn hand_over(&mut self, key: BlockKey, size: Bytes, request: &Request, tag: Tag) -> Block {
         self.shelf.bytes -= size;
-        self.shelf.forget_empty();
         let block = self.index.reassign(key, request.size, tag.bits());
         self.strategy.adopt(request, &block);
         block
@@ -386,7 +381,9 @@ impl RegionState {
         let region = self.region.as_mut().filter(|region| region.is_growable());
         region.is_some_and(|region| {
             region.stream_number(stream);
-            region.shelf.streams.iter().any(|ranges| ranges.stream != stream)
+            let waits =
+                |ranges: &StreamRanges| ranges.stream != stream && !ranges.by_start.is_empty();
+            region.shelf.streams.iter().any(waits)
         })
     }
 
