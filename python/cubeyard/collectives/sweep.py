@@ -50,7 +50,7 @@ class SweepRow:
     differing: int | None = None
     """Number of results that should be equal on all ranks but differ in their bits."""
     memories: int | None = None
-    """Number of memories used for message slots in a second check of the results, run beside other traffic."""
+    """Number of slot memories (TCM, SRAM, HBM) in which the results passed a second check, beside other traffic."""
     failed: str | None = field(default=None, metadata=OPTIONAL)
     """Reason why the run failed: simulated memory or time ran out."""
 
