@@ -164,7 +164,7 @@ class _Uses:
         return found if found is not None and found.name in names else None
 
     def spread(self, value: int) -> tuple[int, list[Operation]]:
-        """Returns the value before changes of shape, and the operations that changed it. Stops at values with other uses."""
+        """Returns the value before its changes of shape, and these operations. Stops at a value with other uses."""
         passed: list[Operation] = []
         while (found := self.of(value, *_SHAPES)) is not None and self.uses.get(value) == 1:
             passed.append(found)

@@ -132,7 +132,7 @@ def _pointed(argument: Any) -> Any:
 
     storage = argument.untyped_storage()
     if not isinstance(storage, torch.UntypedStorage):
-        raise InputError(f"an argument of {type(argument).__name__}: expected a tensor, or an object with a tensor's storage")
+        raise InputError(f"an argument of {type(argument).__name__}: expected a tensor, or an object with its storage")
     offset = (argument.data_ptr() - storage.data_ptr()) // argument.dtype.itemsize
     return torch.empty(0, dtype=argument.dtype, device=storage.device).set_(storage, offset, (1,), (1,))
 
