@@ -93,7 +93,7 @@ class ReduceOp(enum.StrEnum):
 
 @dataclass(frozen=True)
 class CollectiveCall:
-    """Performed collective."""
+    """Collective that the machine performed."""
 
     operation: str
     ranks: tuple[int, ...]

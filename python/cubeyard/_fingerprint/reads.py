@@ -47,7 +47,7 @@ class Reads:
     writes: str | None = None
     """Name of an outer variable or attribute that the function writes, or None."""
     texts: set[str] = field(default_factory=set)
-    """String constants."""
+    """String constants in the code."""
 
 
 @lru_cache(maxsize=1024)

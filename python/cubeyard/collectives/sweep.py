@@ -27,7 +27,7 @@ class FabricBound:
     side: str
     """Ranks on one side of the limiting links."""
     links: str
-    """Limiting links."""
+    """Links that set the bound."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ class Stat:
     """Four values of one statistic."""
 
     current: int
-    """Current value."""
+    """Value at this moment."""
     peak: int
     """Highest value since the last reset."""
     allocated: int

@@ -43,7 +43,7 @@ class Bench:
     description: str
     """One-line description of the computation."""
     function: Callable[..., object]
-    """Decorated function."""
+    """Function that the decorator received."""
 
     def __init__(
         self, function: Callable[..., object], name: str, description: str, place: tuple[str, int] | None = None

@@ -103,7 +103,7 @@ class LaunchedKernel(Kernel):
 
 
 class Program:
-    """Compiled kernel."""
+    """Compiled kernel, ready for launches."""
 
     def __init__(self, name: str, data: bytes) -> None:
         """Reads a kernel. Operations without a counterpart raise at the first launch."""

@@ -24,7 +24,7 @@ COMMUNICATION = "#e69f00"
 
 @dataclass(frozen=True)
 class Record:
-    """Performed collective."""
+    """Collective that the machine performed."""
 
     operation: str
     """Name of the operation, with its reduction operator and root."""
