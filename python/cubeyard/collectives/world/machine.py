@@ -132,7 +132,7 @@ def from_environment(size: int) -> Machine:
     if size > sips:
         source = os.environ.get("CUBEYARD_TOPOLOGY", "").strip() or "the default machine"
         raise InputError(
-            f"the world has {size} ranks, and a rank is a SIP: {source} has {sips}. Set CUBEYARD_SIPS={size}, or "
+            f"the world has {size} ranks, one per SIP, but {source} has only {sips}. Set CUBEYARD_SIPS={size}, or "
             f"CUBEYARD_TOPOLOGY to a topology file with at least {size} SIPs, or start at most {sips} ranks"
         )
     ccl = os.environ.get("CUBEYARD_CCL", "").strip()
