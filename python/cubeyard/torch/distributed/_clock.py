@@ -13,8 +13,8 @@ __all__ = ["Clock"]
 class Clock:
     """Simulated time of a rank's work, in picoseconds.
 
-    Work on CPU tensors uses the rank's clock. If the device is loaded, this is the host's clock. Ranks that are threads
-    share a host, so each has a clock of its own. Work on device tensors uses the current stream.
+    Work on CPU tensors uses the rank's clock. This is the host's clock if the device is loaded and no other rank is a thread
+    of this process; otherwise the rank has a clock of its own. Work on device tensors uses the current stream.
     """
 
     def __init__(self, *, is_alone: bool) -> None:
