@@ -265,7 +265,7 @@ class _Parser(Tokens):
             self.expect("<")
             text = self.past(">")[0]
         if text[0] in '["':
-            raise CubeyardError(f"expected a constant with one value, found several: {' '.join(self.until('loc'))[:60]}")
+            raise CubeyardError(f"expected a constant with one value, found several elements {' '.join(self.until('loc'))[:60]}")
         types = [self.type()] if self.accept(":") else [Type("i1")]
         made.attributes["value"] = _literal(text, types[0].element)
         return types
