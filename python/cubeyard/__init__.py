@@ -1,4 +1,4 @@
-"""The memory system of an AI accelerator: an allocator to ship, and a machine to simulate."""
+"""Memory system of an AI accelerator: a production allocator and a machine simulator."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # Names are imported at their first use: `import torch` looks into this package for its device `ahbm`, and must not
-    # wait for the simulator.
+    # Names are imported on first use: `import torch` loads this package for its device `ahbm`, and must not wait for the
+    # simulator.
     _HOMES = {
         "_native": ("__version__",),
         "errors": ("CubeyardError",),

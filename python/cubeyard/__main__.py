@@ -1,4 +1,4 @@
-"""The `cubeyard` command, as a part of the package."""
+"""Entry point of the `cubeyard` command."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from cubeyard import _native
 
 
 def main() -> int:
-    """Runs the command with the arguments of the process; returns its exit code."""
-    # As in the binary: Ctrl-C ends the process, and a closed pipe is no error.
+    """Runs the command with the arguments of the process. Returns its exit code."""
+    # As in the binary: Ctrl-C ends the process, and a closed pipe is not an error.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _native.run_command(["cubeyard", *sys.argv[1:]])
 

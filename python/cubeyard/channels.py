@@ -1,4 +1,4 @@
-"""Channels between PEs; they are defined in `cubeyard.tensors.channels`."""
+"""Channels between PEs. The definitions are in `cubeyard.tensors.channels`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Process groups in the manner of `torch.distributed`, with the backend `ahbm`.
+"""Process groups in the style of `torch.distributed`, with the backend `ahbm`.
 
-Ranks are SIPs. A worker reads as in a DDP script; `spawn` runs one for each rank, and their collectives go through the
+Each rank is a SIP. A worker looks like a DDP script. `spawn` runs one worker per rank, and their collectives run on the
 simulated fabric:
 
 >>> import numpy as np
@@ -18,8 +18,8 @@ simulated fabric:
 >>> [call.operation for call in report.calls]
 ['all_reduce sum']
 
-Ranks are cooperative tasks: one runs at a time, until it waits for a call that others have not made. If they wait for
-each other for good, every rank is stopped and the error says who waits in which line.
+Ranks are cooperative tasks. One rank runs at a time, until it waits for a call that other ranks have not made. In a
+deadlock, every rank is stopped, and the error names the line at which each rank waits.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _here = threading.local()
 
 
 class ReduceOp(enum.StrEnum):
-    """Combination of the values of all ranks."""
+    """Reduction operator over the values of all ranks."""
 
     SUM = "sum"
     PRODUCT = "prod"
@@ -93,27 +93,27 @@ class ReduceOp(enum.StrEnum):
 
 @dataclass(frozen=True)
 class CollectiveCall:
-    """A collective that was performed."""
+    """Collective that the machine performed."""
 
     operation: str
     ranks: tuple[int, ...]
     algorithm: str
     bytes: int
-    """Size as `cubeyard ccl` counts it: the larger of a rank's input and output."""
+    """Larger of a rank's input and output sizes, as in `cubeyard ccl`."""
     kernel_ns: float
-    """Time from the start of the first PE to the end of the last."""
+    """Time from the first PE's start to the last PE's end."""
     host_ns: float
-    """Time from the launches of the host until it has all completions."""
+    """Time from the host's launches until the host has received all completions."""
 
 
 @dataclass(frozen=True)
 class CollectiveReport(Result):
-    """The collectives of a run, in the order in which they were performed."""
+    """Collectives of a run, in the order of execution."""
 
     calls: tuple[CollectiveCall, ...]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns a row for each collective."""
+        """Returns one row per collective."""
         return [{**vars(call), "ranks": len(call.ranks)} for call in self.calls]
 
     def _draw(self, axes: Any) -> None:
@@ -123,7 +123,7 @@ class CollectiveReport(Result):
 
 @dataclass(frozen=True)
 class Group:
-    """Some ranks of the world, made by `new_group`."""
+    """Subset of the world's ranks, made by `new_group`."""
 
     ranks: tuple[int, ...]
     number: int
@@ -134,11 +134,11 @@ class Group:
 
 
 class _Stopped(BaseException):
-    """Ends a rank that waits when the run is over."""
+    """Ends a waiting rank when the run is over."""
 
 
 class _World:
-    """The ranks of a run, and the process groups that they share."""
+    """Ranks of a run, and the process groups that they share."""
 
     def __init__(self, context: Context, ccl: tuple[str, str], ranks: int | None) -> None:
         self.context = context
@@ -187,7 +187,7 @@ class _World:
         return CollectiveReport(tuple(self.calls))
 
     def close(self) -> None:
-        """Stops all ranks, and gives back what their groups hold."""
+        """Stops all ranks and releases the resources of their groups."""
         for rank in self.ranks:
             rank.stop()
         _native.interrupt(False)
@@ -198,7 +198,7 @@ class _World:
         self.open.clear()
 
     def round(self) -> None:
-        """Runs each rank until it waits or returns, then performs the calls that match."""
+        """Runs each rank until it waits or returns, then performs the matching calls."""
         for rank in self.ranks:
             if not rank.ended:
                 if self.members:
@@ -212,7 +212,7 @@ class _World:
 
 
 class _Rank:
-    """A rank, on a thread that runs only between `resume` and its next wait."""
+    """Rank on a thread that runs only between `resume` and its next wait."""
 
     def __init__(self, world: _World, rank: int) -> None:
         self.world = world
@@ -244,7 +244,7 @@ class _Rank:
             self.back.release()
 
     def resume(self) -> None:
-        """Runs the rank until it waits or ends; raises its exception."""
+        """Runs the rank until it waits or ends. Raises the rank's exception, if any."""
         self.turn.release()
         self.back.acquire()
         if self.error is not None:
@@ -255,14 +255,14 @@ class _Rank:
             self.world.native.returned(self.rank)
 
     def wait(self) -> None:
-        """Lets the others run; called by the rank itself."""
+        """Lets the other ranks run. Called by the rank itself."""
         self.back.release()
         self.turn.acquire()
         if self.stopping:
             raise _Stopped
 
     def stop(self) -> None:
-        """Ends the rank, if it still waits."""
+        """Ends the rank if it is still waiting."""
         self.stopping = True
         if self.thread is not None and self.thread.is_alive():
             self.turn.release()
@@ -270,7 +270,7 @@ class _Rank:
 
 
 class Work:
-    """A call that was made; `wait` returns when it is done."""
+    """Handle of a posted call. `wait` returns when the call is done."""
 
     def __init__(self, rank: _Rank, native: _native.Work, operation: str, ranks: tuple[int, ...]) -> None:
         self._rank = rank
@@ -279,18 +279,18 @@ class Work:
         self._ranks = ranks
 
     def is_completed(self) -> bool:
-        """Returns whether the call is done; raises if it has failed."""
+        """Returns whether the call is done. Raises if the call failed."""
         return self._native.is_done()
 
     def wait(self) -> None:
-        """Waits until every rank concerned has made the call and it is done."""
+        """Waits until every participating rank has made the call and the call is done."""
         if getattr(_here, "rank", None) is not self._rank:
-            raise DistributedError(f"{self._operation}: another rank than the one that called it waits for it")
+            raise DistributedError(f"{self._operation}: only the rank that made the call may wait for it")
         while not self._native.is_done():
             self._rank.wait()
 
     def _settle(self) -> bool:
-        """Takes in the report, once there is one; the first rank of a call does so for all."""
+        """Records the report, if available. The first rank of a call records it for all ranks."""
         report = self._native.report()
         if report is None:
             return False
@@ -311,23 +311,23 @@ def spawn(
     ccl: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     context: Context | None = None,
 ) -> CollectiveReport:
-    """Calls `fn(rank, *args)` for each rank, as `torch.multiprocessing.spawn`, and returns when all have returned.
+    """Calls `fn(rank, *args)` for each rank, as `torch.multiprocessing.spawn` does, and waits until all ranks return.
 
     Args:
         fn: the worker.
-        args: its further arguments.
-        nprocs: number of ranks, at most that of SIPs; by default that of `ccl`, else that of SIPs.
-        topology: the machine, as of `Context`.
-        data: whether numbers are computed; without them only times are simulated.
-        ccl: a `ccl.yaml` with the algorithms to use, or a dictionary in its structure.
-        context: a context to run on, instead of one of its own; it stays open. In a bench, that of the bench.
+        args: further arguments of the worker.
+        nprocs: number of ranks, at most the number of SIPs. By default, the number in `ccl`, else the number of SIPs.
+        topology: the machine; see `Context`.
+        data: whether to compute values. If False, only times are simulated.
+        ccl: path of a `ccl.yaml` that selects algorithms, or a dictionary of the same structure.
+        context: an existing context to run on, which stays open. By default, the context of the running bench or a new one.
 
     Raises:
-        Exception: the first exception of a rank, with a note that names the rank; the others are stopped.
-        DistributedError: ranks wait for each other for good.
+        Exception: the first exception of a rank, with a note that names the rank. The other ranks are stopped.
+        DistributedError: the ranks deadlock.
     """
     if getattr(_here, "rank", None) is not None:
-        raise DistributedError("spawn inside of a rank: ranks are spawned by the program that owns the machine")
+        raise DistributedError("spawn called inside a rank: call it from the program that owns the machine")
     given = ("ccl.yaml", "") if ccl is None else inputs.text_of("ccl", ccl)
     context = context or current.get()
     if context is not None:
@@ -339,7 +339,7 @@ def spawn(
 def _current(call: str) -> _Rank:
     rank: _Rank | None = getattr(_here, "rank", None)
     if rank is None:
-        raise DistributedError(f"{call}: no rank is running here; call it in a function given to spawn")
+        raise DistributedError(f"{call}: not called by a rank; call it in a function given to spawn")
     return rank
 
 
@@ -355,16 +355,16 @@ def _member(call: str) -> _Rank:
 def init_process_group(
     backend: str = BACKEND, *, world_size: int | None = None, rank: int | None = None, **ignored: Any
 ) -> None:
-    """Joins the group of all ranks; the first to call installs its channels through the fabric.
+    """Joins the group of all ranks. The first caller installs the group's channels through the fabric.
 
-    `world_size`, `rank` and further arguments of PyTorch are taken and ignored (ADR-0047 D2).
+    `world_size`, `rank` and further arguments of PyTorch are accepted and ignored (ADR-0047 D2).
     """
     here = _current("init_process_group")
     here.world.init(here.rank, backend)
 
 
 def destroy_process_group() -> None:
-    """Leaves the group; the last to leave removes its channels."""
+    """Leaves the group. The last rank to leave removes the group's channels."""
     here = _member("destroy_process_group")
     here.world.destroy(here.rank)
 
@@ -376,7 +376,7 @@ def is_initialized() -> bool:
 
 
 def get_rank(group: Group | None = None) -> int:
-    """Returns the number of this rank; in a group, its place there, or -1."""
+    """Returns the number of this rank: in the world, or within `group`, or -1 if it is not a member."""
     rank = _member("get_rank").rank
     if group is None:
         return rank
@@ -384,36 +384,36 @@ def get_rank(group: Group | None = None) -> int:
 
 
 def get_world_size(group: Group | None = None) -> int:
-    """Returns the number of ranks."""
+    """Returns the number of ranks in the world or in `group`."""
     here = _member("get_world_size")
     return len(here.world.ranks) if group is None else group.size()
 
 
 def get_backend() -> str:
-    """Returns `ahbm`."""
+    """Returns the name of the backend, `ahbm`."""
     _member("get_backend")
     return BACKEND
 
 
 def context() -> Context:
-    """Returns the context of all ranks, which poses as the module `torch`."""
+    """Returns the context shared by all ranks, which a script can use in place of the module `torch`."""
     return _current("context").world.context
 
 
 def set_device(device: int) -> None:
-    """Selects the SIP of `placement`; by default that of the rank."""
+    """Selects the SIP for `placement`; by default, the rank's own SIP."""
     here = _member("set_device")
     here.world.native.set_device(here.rank, device)
 
 
 def placement() -> Placement:
-    """Returns a placement row by row over all PEs of this rank's SIP."""
+    """Returns a row-wise placement over all PEs of this rank's SIP."""
     here = _member("placement")
     return Placement(cube="row_wise", pe="row_wise", sips=[here.world.native.device(here.rank)])
 
 
 def new_group(ranks: Sequence[int]) -> Group:
-    """Makes a group of some ranks. Every rank calls it, whether it is a member or not."""
+    """Makes a group of some ranks. Every rank must call it, members and others."""
     here = _member("new_group")
     return Group(tuple(ranks), here.world.native.new_group(here.rank, list(ranks)))
 
@@ -421,43 +421,43 @@ def new_group(ranks: Sequence[int]) -> Group:
 def all_reduce(
     tensor: Tensor, op: str = ReduceOp.SUM, group: Group | None = None, async_op: bool = False
 ) -> Work | None:
-    """Replaces every rank's tensor by the combination of all."""
+    """Replaces the tensor of every rank with the reduction over all ranks."""
     return _call("all_reduce", [tensor], group, async_op, op=op)
 
 
 def reduce(
     tensor: Tensor, dst: int, op: str = ReduceOp.SUM, group: Group | None = None, async_op: bool = False
 ) -> Work | None:
-    """Replaces the tensor of rank `dst` by the combination of all."""
+    """Replaces the tensor of rank `dst` with the reduction over all ranks."""
     return _call("reduce", [tensor], group, async_op, op=op, peer=dst)
 
 
 def broadcast(tensor: Tensor, src: int, group: Group | None = None, async_op: bool = False) -> Work | None:
-    """Replaces every rank's tensor by that of rank `src`."""
+    """Replaces the tensor of every rank with the tensor of rank `src`."""
     return _call("broadcast", [tensor], group, async_op, peer=src)
 
 
 def all_gather(output: Tensor, input: Tensor, group: Group | None = None, async_op: bool = False) -> Work | None:
-    """Sets `output` to all ranks' inputs: in each PE, those of the same PE of each rank one after the other."""
+    """Gathers all inputs into `output`: each PE concatenates the parts that the same PE of each rank holds."""
     return _call("all_gather", [input, output], group, async_op)
 
 
 def reduce_scatter(
     output: Tensor, input: Tensor, op: str = ReduceOp.SUM, group: Group | None = None, async_op: bool = False
 ) -> Work | None:
-    """Sets `output` to this rank's part of the combined inputs, in each PE."""
+    """Sets `output` to this rank's part of the reduced inputs, in each PE."""
     return _call("reduce_scatter", [input, output], group, async_op, op=op)
 
 
 def all_to_all(output: Tensor, input: Tensor, group: Group | None = None, async_op: bool = False) -> Work | None:
-    """Sets `output` to this rank's part of every input, in each PE."""
+    """Sets `output` to this rank's parts of all inputs, in each PE."""
     return _call("all_to_all", [input, output], group, async_op)
 
 
 def gather(
     output: Tensor, input: Tensor, dst: int, group: Group | None = None, async_op: bool = False
 ) -> Work | None:
-    """Sets the output of rank `dst` to all inputs, in each PE."""
+    """Gathers all inputs into the output of rank `dst`, in each PE."""
     return _call("gather", [input, output], group, async_op, peer=dst)
 
 
@@ -469,17 +469,17 @@ def scatter(
 
 
 def send(tensor: Tensor, dst: int, group: Group | None = None, async_op: bool = False) -> Work | None:
-    """Sends a tensor to a rank that receives it."""
+    """Sends a tensor to rank `dst`, which must receive it."""
     return _call("send", [tensor], group, async_op, peer=dst)
 
 
 def recv(tensor: Tensor, src: int, group: Group | None = None, async_op: bool = False) -> Work | None:
-    """Receives a tensor that a rank sends."""
+    """Receives a tensor sent by rank `src`."""
     return _call("recv", [tensor], group, async_op, peer=src)
 
 
 def barrier(group: Group | None = None, async_op: bool = False) -> Work | None:
-    """Waits for all ranks, also in simulated time."""
+    """Waits for all ranks, in simulated time as well."""
     return _call("barrier", [], group, async_op)
 
 
@@ -503,7 +503,7 @@ def _call(
 
 
 def _line() -> str:
-    """Returns file and line of the caller outside of this module."""
+    """Returns the file and line of the nearest caller outside this module."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back

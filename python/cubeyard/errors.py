@@ -1,7 +1,7 @@
-"""The exceptions of the package.
+"""Exceptions of the package.
 
-Every error is a `CubeyardError`. Its text names the argument, file, key or line and what was expected; `details` holds
-the numbers of the error by name, such as `requested` and `largest_free` of an `OutOfMemory`.
+Every error is a `CubeyardError`. Its text names the argument, file, key or line, and the expected value. `details` holds
+the error's numbers by name, such as `requested` and `largest_free` of an `OutOfMemory`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class CubeyardError(Exception):
-    """Base of all errors of the package."""
+    """Base class of all errors of the package."""
 
     details: dict[str, Any]
 
@@ -39,27 +39,27 @@ class CubeyardError(Exception):
 
 
 class InputError(CubeyardError, ValueError):
-    """An argument, a file or a value is not what was expected."""
+    """An argument, a file or a value is invalid."""
 
 
 class VersionError(InputError):
-    """A record was made by a version with another format."""
+    """A record has the format of another version."""
 
 
 class OutOfMemory(CubeyardError, MemoryError):
-    """Memory of the machine or of an allocator has run out, or a run would need more of the host's than allowed."""
+    """The machine or an allocator is out of memory, or a run would exceed the host memory limit."""
 
 
 class OutOfTime(CubeyardError, RuntimeError):
-    """Simulated time has run out, or a launch was not done within its limit."""
+    """Simulated time has run out, or a launch exceeded its time limit."""
 
 
 class KernelError(CubeyardError, RuntimeError):
-    """A kernel has failed; the text names its line."""
+    """A kernel has failed. The text names its line."""
 
 
 class StalledError(CubeyardError, RuntimeError):
-    """Launches or transfers wait for each other for good; the text says who waits for what."""
+    """Launches or transfers deadlock. The text states who waits for what."""
 
 
 class MachineError(CubeyardError, RuntimeError):
@@ -67,32 +67,32 @@ class MachineError(CubeyardError, RuntimeError):
 
 
 class NoDataError(CubeyardError, RuntimeError):
-    """Values were asked of a context that simulates time only."""
+    """Values were requested from a context that simulates only time."""
 
 
 class ClosedError(CubeyardError, RuntimeError):
-    """The context was closed."""
+    """The context or the channels are closed."""
 
 
 class BusyError(CubeyardError, RuntimeError):
-    """The object is in use: by a kernel that runs on it, or by another thread to which it belongs."""
+    """The object is in use by a kernel that runs on it, or belongs to another thread."""
 
 
 class DeviceError(CubeyardError, RuntimeError):
-    """A device failed to give or take back memory."""
+    """A device failed to provide or take back memory."""
 
 
 class TorchDeviceError(CubeyardError, RuntimeError):
-    """PyTorch's device of this package cannot be used; the text says why, and what to do."""
+    """The PyTorch device of this package cannot be used. The text gives the reason and the remedy."""
 
 
 class DistributedError(CubeyardError, RuntimeError):
-    """A collective cannot run: ranks disagree, or wait for each other for good."""
+    """A collective cannot run: the ranks disagree or deadlock."""
 
 
 class InternalError(CubeyardError, RuntimeError):
-    """A mistake of this package. Please report it with the script that shows it."""
+    """A bug in this package. Please report it with a script that reproduces it."""
 
 
 class MachineWarning(UserWarning):
-    """A machine has something that no traffic can use, such as bandwidth behind a slower link."""
+    """A machine has a resource that no traffic can use, such as bandwidth behind a slower link."""

@@ -1,4 +1,4 @@
-"""Kernels in Python, and the types of their arguments; they are defined in `cubeyard.kernels.kernel`."""
+"""Python kernels and the types of their arguments. The definitions are in `cubeyard.kernels.kernel`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The licences of the libraries that are linked into the package: `python -m cubeyard.licences` prints them."""
+"""Licences of the libraries linked into the package; `python -m cubeyard.licences` prints them."""
 
 from __future__ import annotations
 

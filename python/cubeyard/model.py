@@ -1,4 +1,4 @@
-"""Steps of language models: time, tokens per second, memory of each PE."""
+"""Inference steps of language models: time, tokens per second, and memory per PE."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepPart:
 
     part: str
     count: int
-    """Number of times that the part runs in a step."""
+    """Number of times the part runs in a step."""
     each_us: float
     total_us: float
     bytes: int
@@ -37,7 +37,7 @@ class StepPart:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Use of memory: of the PE that has most, of the mean PE, and of all."""
+    """Memory usage: maximum over the PEs, mean over the PEs, and total."""
 
     most_bytes: int
     mean_bytes: int
@@ -46,7 +46,7 @@ class MemoryUse:
 
 @dataclass(frozen=True)
 class StepMemory:
-    """Memory of the PEs."""
+    """Memory usage of the PEs, by purpose."""
 
     capacity_bytes: int
     weights: MemoryUse
@@ -57,7 +57,7 @@ class StepMemory:
 
 @dataclass(frozen=True)
 class Step(Printed):
-    """Measurement of a step of a model. The table has a row for each part."""
+    """Measurement of one step of a model. The table has one row per part."""
 
     model: str
     parameters: int
@@ -68,9 +68,9 @@ class Step(Printed):
     dtype: str
     weights: str
     experts_used: int | None
-    """Number of distinct experts that the tokens of a step use; None if the model is dense."""
+    """Number of distinct experts used by the tokens of a step; None if the model is dense."""
     expert_places: int | None
-    """Number of places among which experts are divided."""
+    """Number of parts of the machine over which the experts are distributed; None if the model is dense."""
     sips: int
     cubes: int
     pes: int
@@ -87,9 +87,9 @@ class Step(Printed):
     positions_run: int
     positions: int
     all_reduces: tuple[str, ...]
-    """Algorithms of the all-reduces: one, or another one for sequences left over in prefill."""
+    """Algorithms of the all-reduces: one, or a second one for the leftover sequences in prefill."""
     placement: tuple[str, ...]
-    """Dimensions that are padded, replicated or divided unevenly."""
+    """Remarks about dimensions that are padded, replicated or divided unevenly."""
     notes: tuple[str, ...]
     """Features of the model that are not simulated."""
     memory_per_pe: StepMemory
@@ -98,7 +98,7 @@ class Step(Printed):
     _types: ClassVar[Mapping[str, str]] = arrow_types(StepPart)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns a row for each part."""
+        """Returns one row per part."""
         rows: list[dict[str, Any]] = plain(self.parts)
         return rows
 
@@ -138,28 +138,27 @@ def step(
 ) -> Step:
     """Measures a step of a language model, as `cubeyard model` does.
 
-    All weights and caches are allocated over all SIPs, and a step is simulated with one of the model's layers, which
-    are all alike.
+    All weights and caches are allocated over all SIPs. The step is simulated with one layer of the model, since all layers
+    are alike.
 
     Args:
-        model: Name of a known model, see `names()`; or a model of your own, as a path (`pathlib.Path`) of a YAML file
-            or a dictionary with the keys name, layers, hidden, ffn, heads, kv_heads, head_dim and vocab. Keys that are
-            left out are as in llama-8b.
-        hf: Configuration of Hugging Face in place of `model`: a path of its `config.json`, or a dictionary such as that
-            of `to_dict()` of a configuration of `transformers`.
+        model: Name of a known model (see `names()`), the path (`pathlib.Path`) of a YAML file, or a dictionary with the
+            keys name, layers, hidden, ffn, heads, kv_heads, head_dim and vocab. Missing keys have the values of llama-8b.
+        hf: Hugging Face configuration instead of `model`: the path of a `config.json`, or a dictionary, e.g. from
+            `to_dict()` of a `transformers` configuration.
         phase: "decode" (one new token per sequence) or "prefill" (whole prompts, in chunks).
         batch: Number of sequences.
-        context: Number of tokens of each sequence.
-        chunk: Number of tokens in a step of prefill, over all sequences.
-        dtype: Element type of activations, caches and weights; if None, f16, or as `hf` says.
-        weights: Element type of the weights of layers, with a scale for each column: "fp8", "int8", "fp8_e5m2", or
-            that of activations, also if None.
-        experts: Placement of experts: each divided over all PEs ("split"), or experts of their own for each SIP ("sip")
-            or each cube or group of cubes ("cube").
+        context: Number of tokens in each sequence.
+        chunk: Number of tokens in a prefill step, over all sequences.
+        dtype: Element type of activations, caches and weights; if None, the type in `hf`, else f16.
+        weights: Element type of the layers' weights, with one scale per column: "fp8", "int8" or "fp8_e5m2". None, or the
+            type of the activations, stores them without scales.
+        experts: Placement of experts: each divided over all PEs ("split"), or different experts for each SIP ("sip") or
+            for each cube or group of cubes ("cube").
         layers: Number of layers to simulate, one after the other.
-        positions: Largest number of positions at which attention of prefill is simulated; 9 if None.
+        positions: Maximum number of positions at which prefill attention is simulated; 9 if None.
         topology: The machine; see `Topology`.
-        progress: Whether to show a bar, which needs tqdm.
+        progress: Whether to show a progress bar, which needs tqdm.
 
     >>> import cubeyard
     >>> tiny = {"name": "tiny", "layers": 2, "hidden": 512, "ffn": 1024, "heads": 8, "kv_heads": 1, "vocab": 4096}
@@ -167,8 +166,8 @@ def step(
     1
 
     Raises:
-        InputError: An argument is not what was expected, or the model does not divide over the machine.
-        OutOfMemory: The model does not fit into the machine, or the run not into the host's memory.
+        InputError: An argument is invalid, or the model cannot be divided over the machine.
+        OutOfMemory: The model needs more memory than the machine has, or the run more than the host has.
     """
     if phase not in ("decode", "prefill"):
         raise InputError(f"phase={phase!r}: expected 'decode' or 'prefill'")
@@ -188,7 +187,7 @@ def step(
 
 @dataclass(frozen=True)
 class Configuration:
-    """A model as a configuration of Hugging Face describes it."""
+    """Model described by a Hugging Face configuration."""
 
     name: str
     parameters: int
@@ -200,30 +199,29 @@ class Configuration:
     head_dim: int
     vocab: int
     experts: int | None
-    """Number of experts of a layer; None if it is dense."""
+    """Number of experts per layer, or None if the layer is dense."""
     active_experts: int | None
-    """Number of experts that each token uses."""
+    """Number of experts used by each token."""
     dtype: str | None
     notes: tuple[str, ...]
     """Keys whose effect is not simulated."""
 
 
 def _configuration(hf: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, str]:
-    """Returns the name and text of a configuration: of its file, or of a dictionary as the file would have it."""
+    """Returns the name and JSON text of a configuration, from its file or from a dictionary."""
     if not isinstance(hf, Mapping):
         return text_of("hf", hf)
     try:
         return "hf", json.dumps(dict(hf))
     except (TypeError, ValueError) as error:
-        raise InputError(f"hf: expected what JSON can hold: {error}") from None
+        raise InputError(f"hf: expected a dictionary of JSON values: {error}") from None
 
 
 def read(hf: str | os.PathLike[str] | Mapping[str, Any]) -> Configuration:
-    """Reads a configuration of Hugging Face, of the model types llama, mistral, mixtral, qwen2, qwen3, gemma2 and phi3.
+    """Reads a Hugging Face configuration of type llama, mistral, mixtral, qwen2, qwen3, gemma2 or phi3.
 
     Args:
-        hf: A path of its `config.json`, or a dictionary such as that of `to_dict()` of a configuration of
-            `transformers`.
+        hf: Path of a `config.json`, or a dictionary, e.g. from `to_dict()` of a `transformers` configuration.
 
     >>> keys = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "vocab_size": 128256}
     >>> heads = {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
@@ -231,7 +229,7 @@ def read(hf: str | os.PathLike[str] | Mapping[str, Any]) -> Configuration:
     8030261248
 
     Raises:
-        InputError: A key is missing, or its value is not what was expected.
+        InputError: A key is missing or has an invalid value.
     """
     return build(Configuration, native.model_read(_configuration(hf)))
 

@@ -1,4 +1,4 @@
-"""Reports of contexts; they are defined in `cubeyard.tensors.reports`."""
+"""Reports of contexts. The definitions are in `cubeyard.tensors.reports`."""
 
 from __future__ import annotations
 

@@ -228,9 +228,9 @@ def test_files_that_cannot_be_run_are_refused_with_their_line(tmp_path: Path) ->
         "empty.py": ("x = 1\n", "empty.py has no bench"),
         "twice.py": (
             "import cubeyard\n@cubeyard.bench(name='a')\ndef f(torch): ...\n@cubeyard.bench(name='a')\ndef g(torch): ...\n",
-            "twice.py:4: two benches are called 'a'; the other is at twice.py:2",
+            "twice.py:4: two benches have the name 'a'; the other is at twice.py:2",
         ),
-        "nothing.py": ("import cubeyard\n@cubeyard.bench\ndef f(): ...\n", "nothing.py:2: a bench takes the context first"),
+        "nothing.py": ("import cubeyard\n@cubeyard.bench\ndef f(): ...\n", "nothing.py:2: expected the context as the bench's first parameter"),
         "default.py": ("import cubeyard\n@cubeyard.bench\ndef f(torch, n): ...\n", "parameter 'n': expected a default"),
         "kind.py": ("import cubeyard\n@cubeyard.bench\ndef f(torch, n=[1]): ...\n", "expected a default of type int, float"),
     }
@@ -239,7 +239,7 @@ def test_files_that_cannot_be_run_are_refused_with_their_line(tmp_path: Path) ->
         done = command("run", name, cwd=tmp_path)
         assert done.returncode == 2 and expected in done.stderr, done.stderr
     done = command("run", "missing.py", cwd=tmp_path)
-    assert done.returncode == 2 and "there is no such file" in done.stderr
+    assert done.returncode == 2 and "the file does not exist" in done.stderr
 
 
 def test_device_and_live_reach_the_bench(folder: Path) -> None:

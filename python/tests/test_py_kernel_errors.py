@@ -249,7 +249,7 @@ def test_a_tiled_operation_is_issued_once(context: cubeyard.Context) -> None:
         ((lambda x, tl: None,), {}, "launched with 0 arguments: missing a required argument: 'x'"),
         ((lambda tl: None, 1), {}, "launched with 1 arguments"),
         ((3,), {}, "kernel=3: expected a kernel or a function, found int"),
-        (("name",), {}, "expected a function after the name of a kernel"),
+        (("name",), {}, "expected a function after the kernel's name"),
         ((lambda x: None, 1), {}, "expected a parameter named tl"),
         ((lambda x, tl: None, 2**127), {}, "argument `x`: expected a whole number of at most 127 bits"),
         ((lambda x, tl: None, "one"), {}, "argument `x`: expected a tensor or a number, found str"),

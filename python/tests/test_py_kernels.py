@@ -427,7 +427,7 @@ def test_types_of_elements_have_the_names_of_numpy_too() -> None:
 
 
 def test_a_live_kernel_is_an_async_function() -> None:
-    with pytest.raises(errors.InputError, match=r"kernel f, .*test_py_kernels.py:\d+: a live kernel is an `async def`"):
+    with pytest.raises(errors.InputError, match=r"kernel f, .*test_py_kernels.py:\d+: expected an `async def` for a live kernel"):
 
         @cubeyard.jit(live=True)
         def f(tl):

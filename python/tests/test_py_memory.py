@@ -210,7 +210,7 @@ def test_configurations_are_texts_mappings_and_keywords():
         (lambda: FlexAllocator(block="worst-fit"), "`block:worst-fit`: expected one of first-fit, best-fit"),
         (lambda: FlexAllocator(max_regions=0), "`max_regions:0`: expected a number from 1 to 64"),
         (lambda: FlexAllocator(alignment=1.5), "alignment is 1.5: expected a number"),
-        (lambda: FlexAllocator(None, 7), "config is 7: expected a text such as"),
+        (lambda: FlexAllocator(None, 7), "config is 7: expected a string such as"),
         (lambda: FlexAllocator(Shelf(), growth="growable(1GiB)"), "cannot commit memory in granules"),
         (lambda: FlexAllocator("gpu"), "device is 'gpu': expected a Card"),
         (lambda: FlexAllocator(streams=3), "streams is 3: expected Streams"),

@@ -100,7 +100,7 @@ def test_a_trace_is_that_of_the_command(tmp_path):
     [
         ({"case": "pe-dma"}, r'case="pe-dma": expected one of .*pe-dma-local'),
         ({"case": 5}, "case=5: expected a name or several, found int"),
-        ({"case": "pe-dma-local", "pattern": [LOCAL]}, "case='pe-dma-local': expected None beside a pattern"),
+        ({"case": "pe-dma-local", "pattern": [LOCAL]}, "case='pe-dma-local': expected None with a pattern"),
         ({"pattern": 5}, "pattern=5: expected a path, a dictionary or a list"),
         ({"pattern": "no/such.yaml"}, "pattern: no/such.yaml: No such file"),
         ({"pattern": [LOCAL | {"op": "copy"}]}, r"pattern:1: transfers\[0\].op: expected one of read, write"),

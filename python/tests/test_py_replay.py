@@ -225,13 +225,13 @@ def test_a_policy_that_holds_no_number_is_refused():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: replay.compare(), "sources: nothing to replay"),
+        (lambda: replay.compare(), "sources is empty: expected a file"),
         (lambda: replay.compare("no/such/file"), "no/such/file: No such file or directory"),
         (lambda: replay.compare(TRACES.parent), "no file in this folder is named like a trace"),
         (lambda: replay.compare(b"{}"), "trace: byte 0: this is JSON, which holds no trace"),
         (lambda: replay.compare(b""), "trace: byte 0: the file is empty"),
         (lambda: replay.compare({"segments": 3}), "trace: snapshot, "),
-        (lambda: replay.compare({"a": lambda: 3}), "a dictionary that cannot be pickled"),
+        (lambda: replay.compare({"a": lambda: 3}), "found one that cannot be pickled"),
         (lambda: replay.compare({"segments": [], "device_traces": []}), "the snapshot holds no allocation"),
         (lambda: replay.compare(3), "source is 3: expected a file, bytes"),
         (lambda: replay.compare(b"free a"), "trace: script, line 1"),
@@ -239,8 +239,8 @@ def test_a_policy_that_holds_no_number_is_refused():
         (lambda: replay.compare(b"alloc a 1", memory_limit="much"), "memory_limit is 'much'"),
         (lambda: replay.compare(replay.example(), policies="best-fot"), "did you mean `best-fit`?"),
         (lambda: replay.compare(replay.example(), policies=[]), "policies is empty"),
-        (lambda: replay.compare(replay.example(), policies=[int]), "expected a name, or a class derived from"),
-        (lambda: replay.compare(replay.example(), policies=[replay.Policy]), "Policy.name: expected a text"),
+        (lambda: replay.compare(replay.example(), policies=[int]), "expected a name, or a subclass of"),
+        (lambda: replay.compare(replay.example(), policies=[replay.Policy]), "Policy.name: expected a string"),
     ],
 )
 def test_bad_input_names_what_was_wrong(call, text):

@@ -178,7 +178,7 @@ def test_a_column_of_mixed_values_is_refused(value):
         def rows(self):
             return [{"x": 1}, {"x": value}]
 
-    with pytest.raises(InputError, match="column x: expected numbers, text or truth values alone, found"):
+    with pytest.raises(InputError, match="column x: expected only numbers, only text or only booleans, found"):
         pyarrow.table(Mixed(()))
 
 

@@ -186,7 +186,7 @@ def test_keys_with_dots_are_values_of_the_machine() -> None:
     assert slow == cubeyard.run("vector-add", elements=65536, topology=machine).record()
     by_function = serial(lambda elements, topology: cubeyard.run("vector-add", elements=elements, topology=topology), grid)
     assert [record.figures for record in by_function.records] == [slow.figures, fast.figures]
-    with pytest.raises(errors.InputError, match="takes no argument topology"):
+    with pytest.raises(errors.InputError, match="expected a function with a parameter topology"):
         serial(figures, {"n": [1], "hbm.channel_bandwidth_gbs": [16]})
     with pytest.raises(errors.InputError, match="nearest"):
         serial("vector-add", {"hbm.channel_bandwidth": [16]})
@@ -395,7 +395,7 @@ def test_the_command_runs_on_a_scheduler(tmp_path: Path) -> None:
         ("grid: {n: [1]}\n", "bench"),
         ("bench: vector-add\ngrid:\n  elements: 5\n", "grid.yaml:3: grid.elements: expected a list of values, found 5"),
         ("bench: vector-add\ngrid: {elements: [1024]}\nuot: x\n", "grid.yaml:3: expected a known key, found `uot`"),
-        ("bench: vector-add\ngrid: {elements: [1024]}\n", "expected a key out"),
+        ("bench: vector-add\ngrid: {elements: [1024]}\n", "expected the key out"),
         ("bench: vector-ad\ngrid: {elements: [1024]}\nout: x\n", "the nearest is `vector-add`"),
         ("bench: [\n", "grid.yaml:"),
     ],

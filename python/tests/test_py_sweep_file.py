@@ -99,7 +99,7 @@ def test_a_bench_that_cannot_be_compared_is_run_again_and_says_so(swept: Path) -
     (swept / "scaled.py").write_text(BENCH.replace("x = torch.ones", "open(__file__).close()\n    x = torch.ones"))
     for _ in range(2):
         done = command(swept)
-        assert "kept nothing from earlier: the bench reads open, which cannot be compared" in done.stderr, done.stderr
+        assert "kept no earlier records: the bench reads open, which cannot be compared" in done.stderr, done.stderr
 
 
 SLOW = """

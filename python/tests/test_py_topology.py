@@ -100,7 +100,7 @@ def test_overrides_are_laid_over_a_machine():
         ({"hbm": {5: 1}}, r"hbm: expected text as a key, found 5"),
         ({"pe.routers": b"r0c0"}, r"pe.routers"),
         ("no/such.yaml", r"topology: no/such.yaml: No such file"),
-        ("cubes: {w: 2}", r"a text of YAML is read by Topology.from_yaml"),
+        ("cubes: {w: 2}", r"to read YAML text, use Topology.from_yaml"),
         ("a\0b", r"topology: "),
         (7, r"topology=7: expected None, a path, a dictionary or a Topology"),
         ([1], r"topology=\[1\]: expected None"),

@@ -116,9 +116,9 @@ def test_descriptors_before_the_token_are_refused(world: World) -> None:
     [
         ({"call": 1}, "has sent a malformed call"),
         ({"memory": 1, "size": 100}, "has sent memory without a descriptor"),
-        ({"leave": 1, "spans": 5}, "has sent a message whose spans is no list"),
-        ({"other": 1}, "has sent a message of no kind"),
-        ([1], "has sent a message that is no object"),
+        ({"leave": 1, "spans": 5}, "has sent a message whose spans is not of type list"),
+        ({"other": 1}, "has sent an unknown message"),
+        ([1], "has sent a message that is not an object"),
     ],
 )
 def test_a_rank_that_sends_something_malformed_is_lost_by_name(sent: Any, named: str) -> None:

@@ -121,7 +121,7 @@ def test_copies_and_atomic_operations_on_several_sips():
 
 @pytest.mark.parametrize("sips", [(), (0, 0), (-1,), ("a",)])
 def test_sips_that_are_none_are_refused(sips):
-    with pytest.raises(cubeyard.errors.InputError, match="different numbers of SIPs"), cubeyard.triton.record(sips=sips):
+    with pytest.raises(cubeyard.errors.InputError, match="distinct numbers of SIPs"), cubeyard.triton.record(sips=sips):
         pass
 
 

@@ -185,7 +185,7 @@ def first_programs(x_ptr, n, BLOCK: tl.constexpr):
 
 
 def test_a_program_that_returns_early(rng):
-    # Triton has jumps for it, which were unknown: "a form that is not known: ^bb1:".
+    # Triton has jumps for it, which were unknown: "unknown form: ^bb1:".
     x, out = rng.standard_normal((6, 16)).astype(np.float32), np.zeros((6, 16), np.float32)
     returning[(6,)](x, np.array([0, 1, 2, 3, 1, 0], np.int32), out, 5, 7, BLOCK=16)
     assert (out == np.stack([x[0] + 7, x[1] * 0 - 1, x[2] * 2 + 8, x[3] - 7, x[4] * 0 - 1, x[5] * 0])).all()

@@ -1,1 +1,1 @@
-"""Parts that every floor uses: element types, checks of arguments, inputs, results and progress."""
+"""Building blocks for every layer: element types, argument checks, inputs, results and progress bars."""

@@ -1,4 +1,4 @@
-"""Checks of arguments: shapes, numbers and arrays."""
+"""Argument checks for shapes, numbers and arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["count", "elements", "flat", "number", "shape", "steps"]
 
 
 def count(argument: str, value: Any, most: int = 2**64 - 1, least: int = 0) -> int:
-    """Returns a whole number from `least` to `most`.
+    """Returns `value` as an integer, which must lie between `least` and `most` inclusive.
 
     >>> count("seed", 7)
     7
@@ -32,7 +32,7 @@ def count(argument: str, value: Any, most: int = 2**64 - 1, least: int = 0) -> i
 
 
 def number(argument: str, value: Any) -> float:
-    """Returns a real number; a whole number that is no 64-bit float is refused.
+    """Returns `value` as a float. An integer must be exactly representable in 64 bits.
 
     >>> number("value", 2)
     2.0
@@ -42,12 +42,12 @@ def number(argument: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{argument}={_cut(value)}: expected a number") from None
     if isinstance(value, int) and int(found) != value:
-        raise InputError(f"{argument}={value}: expected a number that a 64-bit float holds; from_numpy takes any")
+        raise InputError(f"{argument}={value}: expected a number that a 64-bit float holds exactly; from_numpy takes any")
     return found
 
 
 def shape(value: Any, argument: str = "shape") -> list[int]:
-    """Returns the dimensions of a shape, given as a number or as several.
+    """Returns the dimensions of a shape, given as one integer or as a sequence.
 
     >>> shape(3), shape((2, 4))
     ([3], [2, 4])
@@ -58,7 +58,7 @@ def shape(value: Any, argument: str = "shape") -> list[int]:
 
 
 def steps(start: float, stop: float, step: float) -> int:
-    """Returns the number of values from `start` on, `step` apart, before `stop`.
+    """Returns the number of values in a range, as `len(range(start, stop, step))` does for integers.
 
     >>> steps(0, 1, 0.25), steps(3, 0, -2), steps(3, 0, 1)
     (4, 2, 0)
@@ -69,7 +69,7 @@ def steps(start: float, stop: float, step: float) -> int:
 
 
 def elements(array: Any, argument: str = "array") -> np.ndarray[Any, Any]:
-    """Returns an array whose elements lie one after the other; a strided one is copied for it."""
+    """Returns the array itself if it is C-contiguous, else a contiguous copy."""
     import numpy as np
 
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
@@ -84,7 +84,7 @@ def elements(array: Any, argument: str = "array") -> np.ndarray[Any, Any]:
 
 
 def flat(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns the bytes of a contiguous array, without a copy."""
+    """Returns the bytes of a contiguous array without copying them."""
     import numpy as np
 
     return array.reshape(-1).view(np.uint8)

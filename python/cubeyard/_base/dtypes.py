@@ -1,9 +1,9 @@
-"""Element types: their names, the NumPy types that hold them, and elements as native kernels read them.
+"""Element types: their names, their NumPy types, and their bytes for native kernels.
 
 | name | NumPy |
 |---|---|
-| `f16`, `f32`, `f64`, `i8` … `i64`, `u8` … `u64`, `bool` | the type of that kind and size |
-| `bf16`, `fp8_e4m3`, `fp8_e5m2` | those of `ml_dtypes` where it is installed, else the bits as `uint16` or `uint8` |
+| `f16`, `f32`, `f64`, `i8` … `i64`, `u8` … `u64`, `bool` | the type of the same kind and size |
+| `bf16`, `fp8_e4m3`, `fp8_e5m2` | the `ml_dtypes` type if that package is installed, else the bits as `uint16` or `uint8` |
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["array", "bits_type", "bools", "dtype_name", "holds", "name_of", "numpy_type", "of_bits"]
 
-# Name, NumPy's name, and the name of ml_dtypes where NumPy has no such type.
+# Cubeyard's names and NumPy's names. Types that NumPy lacks have the names of ml_dtypes.
 _TYPES = {
     "f16": "float16",
     "bf16": "bfloat16",
@@ -41,7 +41,7 @@ _BITS = {"bf16": "uint16", "fp8_e4m3": "uint8", "fp8_e5m2": "uint8"}
 
 
 def name_of(dtype: Any, argument: str = "dtype") -> str:
-    """Returns the name of an element type, given by its name, by a NumPy type, or by a Python type.
+    """Returns the Cubeyard name of an element type, given as a name, a NumPy type or a Python type.
 
     >>> name_of("f32"), name_of("float16"), name_of(float), name_of("<i2")
     ('f32', 'f16', 'f64', 'i16')
@@ -59,12 +59,12 @@ def name_of(dtype: Any, argument: str = "dtype") -> str:
         raise KeyError(dtype)
     except (TypeError, KeyError):
         expected = ", ".join(_TYPES)
-        raise InputError(f"{argument}={dtype!r}: expected one of {expected}, or the NumPy type of one") from None
+        raise InputError(f"{argument}={dtype!r}: expected one of {expected}, or its NumPy type") from None
 
 
 @cache
 def numpy_type(name: str) -> np.dtype[Any]:
-    """Returns the NumPy type that holds elements of a type.
+    """Returns the NumPy type for elements of a type, from `ml_dtypes` if needed and installed.
 
     >>> numpy_type("f32").name
     'float32'
@@ -82,7 +82,7 @@ def numpy_type(name: str) -> np.dtype[Any]:
 
 
 def bits_type(name: str) -> np.dtype[Any]:
-    """Returns the NumPy type of the elements of a type, or that of their bits where NumPy itself has no such type.
+    """Returns NumPy's own type for elements of a type, or an unsigned integer type for their bits.
 
     >>> bits_type("f32").name, bits_type("bf16").name
     ('float32', 'uint16')
@@ -93,7 +93,7 @@ def bits_type(name: str) -> np.dtype[Any]:
 
 
 def holds(held: np.dtype[Any], name: str) -> bool:
-    """Returns whether an array of a NumPy type holds elements of a type, or their bits.
+    """Returns whether a NumPy type stores elements of a type, either directly or as bits.
 
     >>> import numpy as np
     >>> holds(np.dtype("uint8"), "fp8_e4m3"), holds(np.dtype("uint8"), "i8")
@@ -103,7 +103,7 @@ def holds(held: np.dtype[Any], name: str) -> bool:
 
 
 def of_bits(held: np.dtype[Any], dtype: Any) -> str:
-    """Returns the name of an element type whose bits, or whose elements, an array holds.
+    """Returns the name of `dtype` after checking that an array stores its elements or their bits.
 
     >>> import numpy as np
     >>> of_bits(np.dtype("uint16"), "bf16")
@@ -117,14 +117,14 @@ def of_bits(held: np.dtype[Any], dtype: Any) -> str:
 
 
 def array(dtype: str, data: bytes, shape: tuple[int, ...]) -> Any:
-    """Makes an array of the elements of a tile."""
+    """Returns the bytes of a tile as a NumPy array."""
     import numpy as np
 
     return np.frombuffer(data, numpy_type(dtype)).reshape(shape)
 
 
 def bools(mask: Any) -> tuple[tuple[int, ...], bytes] | None:
-    """Returns shape and bytes of an array of bools; None if it is none."""
+    """Returns the shape and bytes of a boolean array, or None for any other array."""
     import numpy as np
 
     array = np.asarray(mask)
@@ -132,7 +132,7 @@ def bools(mask: Any) -> tuple[tuple[int, ...], bytes] | None:
 
 
 def dtype_name(dtype: Any) -> str | None:
-    """Returns the name of an element type; None if there is none of that kind."""
+    """Returns the name of an element type, or None if the type is unknown."""
     try:
         return name_of(dtype)
     except InputError:

@@ -1,4 +1,4 @@
-"""Files that may be given as a path or as plain data."""
+"""Input files, given as a path or as plain data."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cubeyard.errors import InputError
 __all__ = ["LONGEST", "name", "names", "read", "text_of"]
 
 LONGEST = 1 << 26
-"""Largest file of text that is read, in bytes."""
+"""Maximum size of a text file, in bytes."""
 
 
 def name(argument: str, given: Any) -> str:
-    """Returns a name.
+    """Checks that an argument is a string and returns it.
 
     Raises:
-        InputError: It is no text.
+        InputError: `given` is not a string.
     """
     if not isinstance(given, str):
         raise InputError(f"{argument}={given!r}: expected a name, found {type(given).__name__}")
@@ -27,13 +27,13 @@ def name(argument: str, given: Any) -> str:
 
 
 def names(argument: str, given: Any) -> list[str]:
-    """Returns the names in a list, or the only one.
+    """Returns a list of names, from None, one name or several.
 
     >>> names("case", None), names("case", "a"), names("case", ("a", "b"))
     ([], ['a'], ['a', 'b'])
 
     Raises:
-        InputError: It is something else.
+        InputError: `given` is neither None, a string nor an iterable of strings.
     """
     if given is None or isinstance(given, str):
         return [] if given is None else [given]
@@ -43,13 +43,13 @@ def names(argument: str, given: Any) -> list[str]:
 
 
 def text_of(argument: str, given: Any) -> tuple[str, str]:
-    """Returns the name and text of a YAML file: of a path, or of a dictionary or list in its structure.
+    """Returns the name and text of a YAML input: a file's path, or a dictionary or list of the same structure.
 
     >>> text_of("pattern", {"transfers": [{"op": "read", "bytes": "16 KiB"}]})
     ('pattern', '{transfers: [{op: read, bytes: 16384}]}')
 
     Raises:
-        InputError: `given` is something else, or the file cannot be read.
+        InputError: `given` has another type, or the file cannot be read.
     """
     if isinstance(given, (str, os.PathLike)):
         return os.fspath(given), read(argument, os.fspath(given))
@@ -59,16 +59,16 @@ def text_of(argument: str, given: Any) -> tuple[str, str]:
 
 
 def read(argument: str, path: str, hint: str = "") -> str:
-    """Returns the text of a file.
+    """Reads a UTF-8 text file.
 
     Raises:
-        InputError: It cannot be read, or is too long; the text ends with the hint.
+        InputError: The file cannot be read or is too long. The message ends with `hint`.
     """
     try:
         with open(path, "rb") as file:
             text = file.read(LONGEST + 1)
         if len(text) > LONGEST:
-            raise ValueError(f"expected a file of at most {LONGEST >> 20} MiB, found a longer one")
+            raise ValueError(f"expected a file of at most {LONGEST >> 20} MiB, found a larger one")
         return text.decode("utf-8")
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or str(error)

@@ -1,4 +1,4 @@
-"""Progress of long calls, shown by tqdm."""
+"""Progress bars for long calls, drawn by tqdm."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cubeyard.errors import CubeyardError
 __all__ = ["Progress", "shown", "tqdm"]
 
 Progress = Callable[[int, int, str], None]
-"""Called with the number of parts that are done, of all parts, and the name of the next."""
+"""Callback that receives the number of finished parts, the total, and the name of the next part."""
 
 
 @contextmanager
 def shown(progress: bool) -> Iterator[Progress | None]:
-    """Gives a callback that moves a bar of tqdm, or None if `progress` is false.
+    """Yields a callback that advances a tqdm bar, or None if `progress` is false.
 
     Raises:
         CubeyardError: tqdm is not installed.
@@ -39,13 +39,13 @@ def shown(progress: bool) -> Iterator[Progress | None]:
 
 
 def tqdm(wanted: bool | None) -> Any:
-    """Returns the class of tqdm's bars, or None where no bar is wanted.
+    """Returns the tqdm class, or None if no bar is wanted.
 
     Args:
-        wanted: Whether to show one; if None, where standard error is a terminal and tqdm is installed.
+        wanted: Whether to show a bar. With None, one is shown if standard error is a terminal and tqdm is installed.
 
     Raises:
-        CubeyardError: One is wanted, and tqdm is not installed.
+        CubeyardError: A bar is wanted, but tqdm is not installed.
     """
     if wanted is False or (wanted is None and not (sys.stderr is not None and sys.stderr.isatty())):
         return None

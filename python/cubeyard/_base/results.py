@@ -1,4 +1,4 @@
-"""Results: frozen dataclasses that are plain data, tables, pages and pictures."""
+"""Results: frozen dataclasses that convert to plain data, tables, HTML pages and plots."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from cubeyard.errors import CubeyardError, InputError
 __all__ = ["HIDDEN", "OPTIONAL", "Printed", "Result", "arrow_types", "build", "columns", "new_axes", "plain", "table", "write"]
 
 HIDDEN: Mapping[str, Any] = {"hidden": True}
-"""Metadata of a dataclass field that `to_dict()` leaves out."""
+"""Metadata of a dataclass field that `to_dict()` omits."""
 
 OPTIONAL: Mapping[str, Any] = {"optional": True}
-"""Metadata of a dataclass field that `to_dict()` leaves out if it is None."""
+"""Metadata of a dataclass field that `to_dict()` omits if its value is None."""
 
 Made = TypeVar("Made")
 
 HEIGHT = 640
-"""Height of a page in a notebook, in pixels. It can be dragged."""
+"""Initial height of a page in a notebook, in pixels. The user can resize the frame."""
 
 
 class Result(ABC):
-    """Base of results.
+    """Base class of results.
 
-    A derived class is a frozen dataclass. Its fields are named as in the JSON of the command; a trailing underscore
-    (`from_`) is left out there.
+    A subclass is a frozen dataclass. Its fields have the names of the keys in the command's JSON. A trailing underscore,
+    as in `from_`, is removed in the JSON.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -51,25 +51,25 @@ class Result(ABC):
     """
 
     _title: ClassVar[str] = ""
-    """Title of the page; the name of the class if empty."""
+    """Title of the page; by default, the name of the class."""
     _types: ClassVar[Mapping[str, str]] = {}
-    """Arrow types of columns whose values may all be missing: `bool`, `int64`, `float64` or `utf8`."""
+    """Arrow types of columns that may hold no value at all: `bool`, `int64`, `float64` or `utf8`."""
 
     def to_dict(self) -> Any:
-        """Returns plain data, equal to what the command prints with `--format json` beside version and hash of the machine."""
+        """Returns the plain data that `--format json` prints, without the version and the hash of the machine."""
         return plain(self)
 
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the table: a dictionary of plain values for each row."""
+        """Returns the table as one dictionary of plain values per row."""
 
     def page(self) -> str:
-        """Returns the report as a self-contained HTML page."""
+        """Returns a self-contained HTML report."""
         title = self._title or type(self).__name__
         return _native.table_page(title, self._summary(), self._tables())
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the page of `page()` to a file and returns its path.
+        """Writes the HTML report to a file and returns the path.
 
         Raises:
             InputError: The file cannot be written.
@@ -80,7 +80,7 @@ class Result(ABC):
         """Draws the result with matplotlib and returns the axes.
 
         Args:
-            axes: Axes of matplotlib to draw on; those of a new figure if None.
+            axes: matplotlib axes to draw on; by default, the axes of a new figure.
 
         Raises:
             CubeyardError: matplotlib is not installed.
@@ -91,15 +91,15 @@ class Result(ABC):
         return axes
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Exports the table as an Arrow stream, which pandas, polars and pyarrow read.
+        """Exports the table as an Arrow stream for pandas, polars and pyarrow.
 
-        A requested schema is not applied, which the protocol permits.
+        The requested schema is ignored, which the protocol permits.
         """
         rows = self.rows()
         return _native.arrow_stream(columns(rows, self._types), len(rows))
 
     def _repr_html_(self) -> str:
-        """Shows the page in a notebook, in a frame so that its style stays inside."""
+        """Shows the page in a notebook. An iframe isolates its style."""
         page = html.escape(self.page())
         style = f"width:100%;height:{HEIGHT}px;border:0;resize:vertical"
         return f'<iframe srcdoc="{page}" style="{style}"></iframe>'
@@ -109,27 +109,27 @@ class Result(ABC):
         return ""
 
     def _tables(self) -> list[tuple[str, list[str], list[list[tuple[str, bool]]]]]:
-        """Returns the tables of the page, made by `table`."""
+        """Returns the tables of the page, each made by `table`."""
         return [table("Results", self.rows())]
 
     @abstractmethod
     def _draw(self, axes: Any) -> None:
-        """Draws the result on axes of matplotlib."""
+        """Draws the result on matplotlib axes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Printed(Result):
-    """Base of results with the tables that the command prints."""
+    """Base class of results that include the text tables of the command."""
 
     text: str = dataclasses.field(kw_only=True, repr=False, compare=False, metadata=HIDDEN)
-    """Tables of the command."""
+    """Text tables that the command prints."""
 
     def __str__(self) -> str:
         return self.text
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as JSON has it: dataclasses are dictionaries and tuples are lists."""
+    """Converts a value to JSON types: dataclasses become dictionaries, tuples become lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {name.rstrip("_"): plain(item) for name, item in _shown(value)}
     if isinstance(value, Mapping):
@@ -140,7 +140,7 @@ def plain(value: Any) -> Any:
 
 
 def _shown(value: Any) -> Iterable[tuple[str, Any]]:
-    """Returns the names and values of fields that are neither hidden nor left out."""
+    """Yields the name and value of each field that `to_dict()` includes."""
     for field in dataclasses.fields(value):
         item = getattr(value, field.name)
         if not (field.metadata.get("hidden") or (field.metadata.get("optional") and item is None)):
@@ -148,7 +148,7 @@ def _shown(value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def build(made: type[Made], data: Mapping[str, Any], **hidden: Any) -> Made:
-    """Makes a dataclass of the data that its `to_dict()` would return, and of its hidden fields.
+    """Builds a dataclass from the data that its `to_dict()` returns, plus the values of its hidden fields.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Hop:
@@ -167,14 +167,14 @@ def build(made: type[Made], data: Mapping[str, Any], **hidden: Any) -> Made:
 
 @functools.cache
 def _parts(made: Any) -> dict[str, Any]:
-    """Returns the fields of a dataclass that are not hidden, with the dataclass in the type of each."""
+    """Returns the visible fields of a dataclass, each with the dataclass in its type annotation, or None."""
     hints = get_type_hints(made)
     fields = [field.name for field in dataclasses.fields(made) if not field.metadata.get("hidden")]
     return {name: next(filter(dataclasses.is_dataclass, _types_in(hints[name])), None) for name in fields}
 
 
 def _types_in(hint: Any) -> Iterable[Any]:
-    """Returns a type and the types that it is made of."""
+    """Returns a type followed by all of its type arguments, recursively."""
     return [hint, *(inner for argument in get_args(hint) for inner in _types_in(argument))]
 
 
@@ -185,11 +185,11 @@ def _built(value: Any, of: type | None) -> Any:
 
 
 ARROW = {bool: "bool", int: "int64", float: "float64", str: "utf8"}
-"""Arrow types of values."""
+"""Arrow type of each Python type."""
 
 
 def arrow_types(made: Any) -> dict[str, str]:
-    """Returns the Arrow types of the fields of a dataclass that are numbers, texts or truth values; they may be missing.
+    """Returns the Arrow types of the scalar fields of a dataclass: numbers, strings and booleans, optional or not.
 
     >>> @dataclasses.dataclass
     ... class Row:
@@ -205,13 +205,13 @@ def arrow_types(made: Any) -> dict[str, str]:
 
 
 def _present(hint: Any) -> Any:
-    """Returns the type of a value that is not missing: `int` of `int | None`."""
+    """Returns the type without None, e.g. `int` for `int | None`."""
     kinds = [kind for kind in get_args(hint) if kind is not NoneType]
     return kinds[0] if isinstance(hint, UnionType) and len(kinds) == 1 else hint
 
 
 def columns(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> list[tuple[str, str, list[Any]]]:
-    """Returns the columns of a table: name, Arrow type and values. `types` names those of missing values.
+    """Returns the columns of a table as (name, Arrow type, values). `types` overrides the inferred types.
 
     >>> columns([{"name": "a", "ns": 1}, {"name": "b", "ns": 0.5, "ok": None}], {"ok": "bool"})
     [('name', 'utf8', ['a', 'b']), ('ns', 'float64', [1, 0.5]), ('ok', 'bool', [None, None])]
@@ -225,7 +225,7 @@ def columns(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> list
 
 
 def _type(name: str, values: Iterable[Any]) -> str:
-    """Returns the Arrow type of a column."""
+    """Infers the Arrow type of a column from its values."""
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return "bool"
@@ -236,17 +236,17 @@ def _type(name: str, values: Iterable[Any]) -> str:
     if kinds <= {str}:
         return "utf8"
     kind = ", ".join(sorted(kind.__name__ for kind in kinds))
-    raise InputError(f"column {name}: expected numbers, text or truth values alone, found {kind}")
+    raise InputError(f"column {name}: expected only numbers, only text or only booleans, found {kind}")
 
 
 def table(title: str, rows: Sequence[Mapping[str, Any]]) -> tuple[str, list[str], list[list[tuple[str, bool]]]]:
-    """Returns a table of a page: its title, the names of its columns, its cells."""
+    """Returns a table for a page: its title, column names and cells."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return title, names, [[_cell(row.get(name)) for name in names] for row in rows]
 
 
 def _cell(value: Any) -> tuple[str, bool]:
-    """Returns the text of a cell, and whether it is a number.
+    """Returns the text of a cell, and whether the value is a number.
 
     >>> _cell(1234567), _cell(0.123456), _cell(True), _cell(None)
     (('1,234,567', True), ('0.1235', True), ('yes', False), ('', False))
@@ -266,7 +266,7 @@ def write(path: str | os.PathLike[str], data: bytes) -> Path:
     """Writes a file and returns its path.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: The file cannot be written.
     """
     path = Path(path)
     try:
@@ -277,7 +277,7 @@ def write(path: str | os.PathLike[str], data: bytes) -> Path:
 
 
 def new_axes() -> Any:
-    """Returns the axes of a new figure of matplotlib.
+    """Returns the axes of a new matplotlib figure.
 
     Raises:
         CubeyardError: matplotlib is not installed.

@@ -1,19 +1,19 @@
-"""Fingerprints of functions: equal where calling again does the same.
+"""Fingerprints of functions: equal fingerprints imply equal behaviour.
 
-A recording of a kernel is reused only where recording again would give the same program, and the record of a sweep
-only where running again would give the same figures. Beside the arguments, which the callers compare, that depends on
-everything that the function can reach. A fingerprint holds
+A recording of a kernel is reused only if recording again would produce the same program. The record of a sweep is
+reused only if another run would produce the same figures. Both depend on the arguments, which the callers compare, and on
+everything that the function can reach. A fingerprint contains
 
-- plain immutable values by value, with their types,
-- functions by their code, defaults, captured variables, attributes, and the global variables that the code names,
-- modules by the attributes that are read of them: those that follow their names directly or, for a module that is
-  passed on, all whose names any code here reads,
-- classes by their methods, descriptors and special attributes, and by all others whose names any code here reads,
-- nothing else: a function that reads or writes anything mutable or unknown has no fingerprint.
+- plain immutable values, with their types,
+- functions: their code, defaults, captured variables, attributes, and the global variables that the code names,
+- modules: the attributes that the code reads. If a module is passed to other code, all of its attributes count whose
+  names any visited code reads,
+- classes: their methods, descriptors and special attributes, and all other attributes whose names any visited code reads.
 
-`fingerprint` is for recordings. `Source` has the same for records in files: a hash that is equal in other processes. It
-takes mutable values by their contents, some modules by their versions, and files whose names are written in the code
-by their bytes.
+A function that reads or writes any other value, mutable or unknown, has no fingerprint.
+
+`fingerprint` serves recordings. `Source` serves records in files: its hash is the same in every process. `Source` also
+includes the contents of mutable values, the versions of some modules, and the bytes of files that string constants name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Source", "fingerprint"]
 
 
 def fingerprint(function: Any) -> Hashable | None:
-    """Returns a value that is equal where a function would issue the same commands; None where that is unknown.
+    """Returns the fingerprint of a function, or None if its behaviour may change unnoticed.
 
     >>> def scale(x, tl):
     ...     return factor * x
@@ -55,16 +55,16 @@ def fingerprint(function: Any) -> Hashable | None:
 
 @dataclass(frozen=True)
 class Source:
-    """A function as records name it."""
+    """Identity of a function in the records of a sweep."""
 
     hash: str
-    """16 hexadecimal digits, equal in every process where the function would do the same, if nothing is unknown."""
+    """16 hexadecimal digits. If nothing is unknown, equal hashes imply equal behaviour, in any process."""
     unknown: str | None
-    """Something that the function reads and that may change without being noticed; None if there is nothing."""
+    """Name of something that the function reads and that may change unnoticed, or None."""
 
     @staticmethod
     def of(function: Any) -> Source:
-        """Makes the hash of everything that a function reads; of its code alone, where something is unknown."""
+        """Hashes everything that a function reads. If a part is unknown, hashes only the code."""
         try:
             return Source(_hash(settled(function, True)), None)
         except Unknown as error:

@@ -1,4 +1,4 @@
-"""Contents of mutable values and of files, for digests."""
+"""Fingerprints of mutable values and of files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cubeyard._fingerprint.trust import Unknown
 __all__ = ["file_of", "mutable"]
 
 LARGEST = 1 << 26
-"""Largest file that is read, in bytes."""
+"""Maximum size of a file to hash, in bytes."""
 
 
 class Walk(Protocol):
-    """The walk that compares the parts of a value."""
+    """Walk that computes the fingerprints of the parts of a value."""
 
     def value(self, value: Any) -> Hashable:
         """Returns the fingerprint of a value."""
@@ -29,7 +29,7 @@ class Walk(Protocol):
         ...
 
     def named(self, values: dict[str, Any]) -> list[Hashable]:
-        """Returns the fingerprints of values with their names."""
+        """Returns (name, fingerprint) of each value."""
         ...
 
 
@@ -37,7 +37,7 @@ def mutable(walk: Walk, value: Any) -> Hashable:
     """Returns the fingerprint of the contents of a container, an array or an object.
 
     Raises:
-        Unknown: It has contents that cannot be seen.
+        Unknown: Part of the contents is not accessible.
     """
     kind = type(value)
     if kind is list:
@@ -61,17 +61,17 @@ def _is_array(value: Any) -> bool:
 
 
 def _is_plain(kind: type) -> bool:
-    """Returns whether all that instances of a class hold is in their dictionaries."""
+    """Returns whether instances of a class keep all their state in `__dict__`."""
     own = [vars(scope) for scope in kind.__mro__ if scope is not object]
     return all("__dict__" in held or "__slots__" not in held for held in own) and kind.__basicsize__ == _Object.__basicsize__
 
 
 class _Object:
-    """An object with a dictionary and nothing else."""
+    """Object with a `__dict__` and no other state."""
 
 
 def file_of(text: str) -> str | None:
-    """Returns the hash of a file that a text names, as `FILE` or `FILE::NAME`; None if there is no such file.
+    """Returns the hash of the file that a string names as `FILE` or `FILE::NAME`, or None if no such file exists.
 
     Raises:
         Unknown: The file is too large, or cannot be read.

@@ -1,4 +1,4 @@
-"""Names that the code of a function reads and writes, from its instructions."""
+"""Names that a function reads and writes, collected from its bytecode."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["WHOLE", "Reads", "Use", "reads"]
 
 @dataclass(frozen=True)
 class Use:
-    """The part of a variable that code reads: the attributes that follow it directly, or all of it."""
+    """Part of a variable that code reads: certain attributes, or the whole value."""
 
     whole: bool = False
-    """Whether the variable itself goes elsewhere, such as to a function that reads other attributes of it."""
+    """Whether the value itself is passed on, e.g. to a function that may read any attribute."""
     attributes: tuple[tuple[str, Use], ...] = ()
-    """Attributes that are read, with their own uses."""
+    """Attributes that are read directly, with their own uses."""
 
     def __or__(self, other: Use) -> Use:
         both = dict(self.attributes)
@@ -32,27 +32,27 @@ WHOLE = Use(whole=True)
 
 @dataclass
 class Reads:
-    """Names that a function and the functions within it use."""
+    """Names that a function and its nested functions use."""
 
     globals: dict[str, Use] = field(default_factory=dict)
     """Global variables and builtins."""
     captured: dict[str, Use] = field(default_factory=dict)
     """Variables of enclosing functions."""
     imports: dict[str, Use] = field(default_factory=dict)
-    """Modules that are imported, by their full names; a relative import has an empty name."""
+    """Imported modules by full name. A relative import has an empty name."""
     attributes: set[str] = field(default_factory=set)
-    """Names of all attributes that are read of anything."""
+    """Names of all attributes that are read, of any object."""
     stores: set[str] = field(default_factory=set)
-    """Names of all attributes that are written or deleted."""
+    """Names of all attributes that are written or deleted, of any object."""
     writes: str | None = None
-    """A variable outside of the function that it writes."""
+    """Name of an outer variable or attribute that the function writes, or None."""
     texts: set[str] = field(default_factory=set)
-    """Texts among the constants."""
+    """String constants in the code."""
 
 
 @lru_cache(maxsize=1024)
 def reads(code: types.CodeType) -> Reads:
-    """Returns the names that code and the code within it use."""
+    """Returns the names that a code object and its nested code objects use."""
     found = Reads()
     _collect(code, frozenset(code.co_freevars), found)
     return found
@@ -97,7 +97,7 @@ def _add(uses: dict[str, Use], name: str, use: Use) -> None:
 
 
 def _use(steps: list[dis.Instruction], at: int, found: Reads) -> Use:
-    """Returns the use of a value that the instruction before `at` has loaded."""
+    """Returns the use of the value that the instruction before `at` loaded."""
     step = steps[at]
     if step.opname in _ATTRIBUTES:
         return Use(attributes=((step.argval, _use(steps, at + 1, found)),))
@@ -107,7 +107,7 @@ def _use(steps: list[dis.Instruction], at: int, found: Reads) -> Use:
 
 
 def _import(steps: list[dis.Instruction], at: int, found: Reads) -> None:
-    """Adds a module: all of it, or the names that `from` takes."""
+    """Records an import: the whole module, or the names after `from … import`."""
     name = steps[at].argval
     if steps[at - 2].argval != 0:
         name = ""
@@ -124,7 +124,7 @@ def _taken(steps: list[dis.Instruction], at: int) -> Iterator[str]:
 
 
 def _names_in_patterns(code: types.CodeType) -> Iterator[str]:
-    """Returns the names of attributes in patterns such as `Point(x=0)`, which are constants."""
+    """Yields attribute names from class patterns such as `Point(x=0)`, which the bytecode stores in constant tuples."""
     for constant in code.co_consts:
         if isinstance(constant, tuple):
             yield from (name for name in constant if isinstance(name, str))

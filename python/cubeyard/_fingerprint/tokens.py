@@ -1,4 +1,4 @@
-"""Parts of a fingerprint that stand for objects and for code; their texts are the same in every process."""
+"""Fingerprint parts for objects and code. Their `repr` is the same in every process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Code", "Same"]
 
 
 class Same:
-    """An object, equal to itself alone; its text is the same in other processes."""
+    """Object compared by identity, with a `repr` that is the same in every process."""
 
     __slots__ = ("of", "text")
 
@@ -28,7 +28,7 @@ class Same:
 
 
 class Code:
-    """The code of a function. Its text leaves out lines, so that an edit elsewhere in the file does not count."""
+    """Code of a function. Its `repr` omits line numbers, so edits elsewhere in the file do not change it."""
 
     __slots__ = ("of",)
 
@@ -49,7 +49,7 @@ class Code:
 
 
 def _constants(constants: Iterable[Any]) -> list[Any]:
-    """Returns constants of code, of which each has the same text in every process."""
+    """Converts code constants to values whose `repr` is the same in every process."""
     return [
         Code(value) if isinstance(value, types.CodeType)
         else sorted(_constants(value), key=repr) if isinstance(value, frozenset)

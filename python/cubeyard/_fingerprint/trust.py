@@ -1,4 +1,4 @@
-"""Modules of others whose contents a fingerprint need not compare, and names that it cannot follow."""
+"""Third-party and standard modules that need no comparison, and names that a fingerprint cannot follow."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 
 __all__ = ["CLASSES", "ATTRIBUTES", "BUILTINS", "SETTERS", "Unknown", "check", "home", "is_standard", "trusted", "version"]
 
-# Modules without state that a function could observe.
+# Modules without observable state.
 _PURE = frozenset(
     ["abc", "builtins", "cmath", "collections", "dataclasses", "enum", "functools", "itertools", "math", "numpy"]
     + ["operator", "typing"]
 )
-# Modules whose versions stand for them in a digest: what they return depends on their arguments, a clock or a seed.
+# Modules represented by their version in a hash: their results depend only on arguments, a clock or a seed.
 _VERSIONED = frozenset(
     ["bisect", "contextlib", "copy", "cubeyard", "datetime", "decimal", "fractions", "hashlib", "heapq", "json", "numbers"]
     + ["random", "re", "statistics", "string", "struct", "textwrap", "time", "types", "warnings"]
 )
-# Names of NumPy's that read files, settings or memory without contents, or whose results depend on earlier calls.
+# NumPy names that read files, settings or uninitialised memory, or whose results depend on earlier calls.
 _OF_NUMPY = frozenset(
     ["DataSource", "array2string", "array_repr", "array_str", "core", "ctypeslib", "empty", "empty_like", "f2py"]
     + ["fromfile", "fromregex", "genfromtxt", "get_printoptions", "getbufsize", "geterr", "geterrcall", "lib", "load"]
@@ -29,29 +29,29 @@ _OF_NUMPY = frozenset(
 )
 _OF_TYPING = frozenset(["get_overloads", "get_type_hints"])
 _RANDOM = "random"
-# Functions whose results depend on more than their arguments.
+# Builtins whose results depend on more than their arguments.
 BUILTINS = frozenset(
     ["__import__", "breakpoint", "compile", "delattr", "dir", "eval", "exec", "getattr", "globals", "hasattr"]
     + ["id", "input", "locals", "memoryview", "open", "setattr", "vars"]
 )
-# Attributes through which code reads names that are not written in it.
+# Attributes that let code read names that do not appear in the code.
 ATTRIBUTES = frozenset(
     ["__builtins__", "__closure__", "__code__", "__dict__", "__getattribute__", "__getstate__", "__globals__"]
     + ["__reduce__", "__reduce_ex__", "__subclasses__", "cell_contents", "f_builtins", "f_globals", "f_locals"]
     + ["format", "format_map"]
 )
-# Attributes through which code writes such names; constructors call them for the object that they make.
+# Attributes that let code write such names. Constructors may use them on the new object.
 SETTERS = frozenset(["__delattr__", "__setattr__", "__setstate__"])
 # Classes whose instances read such names.
 CLASSES = frozenset([operator.attrgetter, operator.methodcaller])
 
 
 class Unknown(Exception):
-    """A value that may change without being noticed; the text names it."""
+    """Signals a value that may change unnoticed. The message names the value."""
 
 
 def trusted(module: str, versions: bool) -> bool:
-    """Returns whether a module stands for itself; `versions` if a change of its version is noticed."""
+    """Returns whether a module needs no comparison. `versions` also admits modules that a version represents."""
     top, _, rest = module.partition(".")
     if is_standard(top):
         top = top.lstrip("_")
@@ -61,15 +61,15 @@ def trusted(module: str, versions: bool) -> bool:
 
 
 def is_standard(module: str) -> bool:
-    """Returns whether a module belongs to Python."""
+    """Returns whether a module is part of the standard library."""
     return module.partition(".")[0] in sys.stdlib_module_names
 
 
 def check(module: str, name: str, versions: bool) -> None:
-    """Checks a name of a trusted module.
+    """Checks that a name of a trusted module is deterministic.
 
     Raises:
-        Unknown: Its results depend on more than its arguments.
+        Unknown: The results of the named object depend on more than its arguments.
     """
     top = module.partition(".")[0].lstrip("_")
     dynamic = {"numpy": _OF_NUMPY, "builtins": BUILTINS, "typing": _OF_TYPING}.get(top, frozenset())
@@ -78,7 +78,7 @@ def check(module: str, name: str, versions: bool) -> None:
 
 
 def home(function: types.FunctionType) -> str:
-    """Returns the module in which a function was written, whatever `functools.wraps` has made of its attributes."""
+    """Returns the module that defines a function. Attributes changed by `functools.wraps` are ignored."""
     name = function.__globals__.get("__name__", "")
     module = sys.modules.get(name) if isinstance(name, str) else None
     return name if module is not None and vars(module) is function.__globals__ else ""
@@ -86,7 +86,7 @@ def home(function: types.FunctionType) -> str:
 
 @lru_cache(maxsize=256)
 def version(module: str) -> str:
-    """Returns the version of a module's package; for the standard library, the version of Python."""
+    """Returns the version of a module's package, or Python's version for the standard library."""
     top = module.partition(".")[0]
     if is_standard(top):
         return ".".join(map(str, sys.version_info[:3]))

@@ -1,4 +1,4 @@
-"""Variables outside of a function that it reads."""
+"""Outer variables that a function reads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["captured", "variables"]
 
 
 def variables(function: types.FunctionType, read: Reads) -> Iterator[tuple[str, Any, Use]]:
-    """Returns the variables outside of a function that it reads, with their uses."""
+    """Yields the outer variables that a function reads, as (name, value, use)."""
     for name, use in read.imports.items():
         yield name, _imported(name, use), use
     for name, value in captured(function).items():
-        # `super()` reads the class without naming it.
+        # `super()` reads `__class__` without naming it.
         if name in read.captured or name == "__class__":
             yield name, value, read.captured.get(name, WHOLE)
     for name, use in read.globals.items():
@@ -42,7 +42,7 @@ def _content(cell: types.CellType) -> Any:
 
 
 class _Empty:
-    """A variable without a value."""
+    """Placeholder for an unassigned variable."""
 
 
 def _imported(name: str, use: Use) -> Any:

@@ -1,4 +1,4 @@
-"""The walk over everything that a function can reach."""
+"""Traversal of everything that a function can reach."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["settled"]
 
 
 class _Fields(NamedTuple):
-    """A tuple with a field; all such fields share one class."""
+    """Named tuple with one field, for the type of its field descriptors."""
 
     of: int
 
 
-# Methods and fields of classes that are not written in Python.
+# Types of methods and fields of classes that are not written in Python.
 _DESCRIPTORS = (
     types.ClassMethodDescriptorType,
     types.GetSetDescriptorType,
@@ -36,7 +36,7 @@ _DESCRIPTORS = (
     type(_Fields.of),
 )
 _PLAIN = (type(None), bool, int, str, bytes, types.EllipsisType, types.NotImplementedType, range)
-# Special attributes that describe a class and that nothing reads without naming them.
+# Special attributes that only describe a class. Code reads them only by name.
 _DESCRIPTIONS = frozenset(
     ["__abstractmethods__", "__annotate__", "__annotate_func__", "__annotations__", "__annotations_cache__"]
     + ["__dataclass_fields__", "__dataclass_params__", "__dict__", "__doc__", "__firstlineno__", "__module__"]
@@ -46,7 +46,7 @@ _DESCRIPTIONS = frozenset(
 
 
 def settled(function: Any, contents: bool) -> Hashable:
-    """Walks until no code that is met reads or writes a name that the walk before did not look for."""
+    """Repeats the walk until the visited code reads and writes only attribute names that the walk already expected."""
     names = stored = frozenset[str]()
     if isinstance(function, types.FunctionType):
         names, stored = frozenset(reads(function.__code__).attributes), frozenset(reads(function.__code__).stores)
@@ -59,19 +59,19 @@ def settled(function: Any, contents: bool) -> Hashable:
 
 
 class _Walk:
-    """A walk over everything that a function can read."""
+    """One walk over everything that a function can reach."""
 
     def __init__(self, names: frozenset[str], stored: frozenset[str], contents: bool) -> None:
-        # Names of attributes that are read and written, as far as they were known before; and those that were met.
+        # Attribute names that earlier walks found. `read` and `wrote` collect the names of this walk.
         self.names, self.stored, self.contents = names, stored, contents
         self.read: set[str] = set()
         self.wrote: set[str] = set()
-        # Objects that were met, by identity; they are kept, so that no identity is reused.
+        # Visited objects by identity. `kept` keeps them alive, so that no identity is reused.
         self.met: dict[tuple[int, Use], int] = {}
         self.kept: list[Any] = []
 
     def value(self, value: Any, use: Use = WHOLE) -> Hashable:
-        """Returns the fingerprint of a value of which code uses a part."""
+        """Returns the fingerprint of a value, limited to the part that the code uses."""
         kind = type(value)
         if kind in _PLAIN:
             file = file_of(value) if self.contents and kind is str else None
@@ -89,7 +89,7 @@ class _Walk:
         return self.meet(value, WHOLE) or self.object(value)
 
     def meet(self, value: Any, use: Use) -> Hashable | None:
-        """Returns a reference to something that was met before; otherwise remembers it."""
+        """Returns a back-reference if the value was visited before; otherwise records the visit and returns None."""
         key = (id(value), use)
         if key in self.met:
             return ("met", self.met[key])
@@ -102,7 +102,7 @@ class _Walk:
         return [self.value(value) for value in values]
 
     def named(self, values: dict[str, Any]) -> list[Hashable]:
-        """Returns the fingerprints of values with their names."""
+        """Returns (name, fingerprint) of each value, sorted by name."""
         return [(name, self.value(values[name])) for name in sorted(values)]
 
     def object(self, value: Any) -> Hashable:
@@ -129,7 +129,7 @@ class _Walk:
         return self.instance(value)
 
     def instance(self, value: Any) -> Hashable:
-        """Returns the fingerprint of an object that cannot change, or of its contents."""
+        """Returns the fingerprint of an immutable object or, if contents count, of a mutable one."""
         kind = type(value)
         if self.stored & getattr(value, "__dict__", {}).keys():
             raise Unknown(f"an attribute of an object of class {kind.__qualname__} that is written")
@@ -165,7 +165,7 @@ class _Walk:
         return Same(value, f"{owner.__name__}.{value.__name__}")
 
     def module(self, module: types.ModuleType, use: Use) -> Hashable:
-        """Returns the fingerprint of the parts of a module that are used."""
+        """Returns the fingerprint of the used attributes of a module."""
         uses = dict(use.attributes)
         if use.whole:
             uses |= dict.fromkeys(self.names, WHOLE)
@@ -193,11 +193,11 @@ class _Walk:
             return Same(value, f"{module.__name__}.{name}")
 
     def version(self, module: str) -> str:
-        """Returns the text by which a digest names a module or its members."""
+        """Returns the name and version of a trusted module, or an empty string for any other module."""
         return f"{module} {trust.version(module)}" if trust.trusted(module, self.contents) else ""
 
     def class_(self, class_: type) -> Hashable:
-        """Returns the fingerprint of a class and those that it inherits from."""
+        """Returns the fingerprint of a class and of its base classes."""
         if class_ in trust.CLASSES:
             raise Unknown(f"{class_.__module__}.{class_.__qualname__}")
         parts: list[Hashable] = []
@@ -212,7 +212,7 @@ class _Walk:
         return ("class", *parts, *([] if self.is_trusted(type(class_)) else [self.value(type(class_))]))
 
     def held(self, scope: type) -> dict[str, Any]:
-        """Returns the attributes of a class that code can reach: by their names, or without naming them."""
+        """Returns the class attributes that code can reach, by name or implicitly."""
         members = scope.__members__ if issubclass(scope, enum.Enum) else {}
         found = {name: value for name, value in vars(scope).items() if name not in members}
         reached = {name: value for name, value in found.items() if name in self.names or _is_implicit(name, value)}
@@ -221,7 +221,7 @@ class _Walk:
         return reached
 
     def is_trusted(self, class_: type) -> bool:
-        """Returns whether a class is what a trusted module has under its name."""
+        """Returns whether a trusted module defines this class."""
         if not trust.trusted(class_.__module__, self.contents):
             return False
         found: Any = sys.modules.get(class_.__module__)
@@ -230,7 +230,7 @@ class _Walk:
         return found is class_ or not class_.__flags__ & _HEAP
 
     def function(self, function: types.FunctionType) -> Hashable:
-        """Returns the fingerprint of a function in Python."""
+        """Returns the fingerprint of a function written in Python."""
         home = trust.home(function)
         if trust.trusted(home, self.contents) or _is_recursive_repr(function, home):
             return self.trusted_function(function, home)
@@ -250,26 +250,26 @@ class _Walk:
         return ("function", Code(function.__code__), *parts)
 
     def attributes(self, function: types.FunctionType) -> list[Hashable]:
-        """Returns the fingerprints of the attributes of a function that code reads."""
+        """Returns the fingerprints of those function attributes whose names the code reads."""
         held = {name: value for name, value in vars(function).items() if name in self.names}
         if self.stored & held.keys():
             raise Unknown(f"an attribute of function {function.__qualname__} that is written")
         return self.named(held)
 
     def trusted_function(self, function: types.FunctionType, home: str) -> Hashable:
-        """Returns the fingerprint of a function of a trusted module, which may wrap another function."""
+        """Returns the fingerprint of a function of a trusted module, including the functions that it wraps."""
         trust.check(home, function.__name__, self.contents)
         wrapped = self.named({name: value for name, value in captured(function).items() if name != _RUNNING})
         return ("function", Same(function.__code__, f"{self.version(home)} {function.__qualname__}"), *wrapped)
 
 
 _HEAP = 1 << 9
-# Values of a trusted module that do not stand for themselves where they have no fingerprint.
+# Types of module attributes that always need a fingerprint of their own, even in a trusted module.
 _CHECKED = (types.FunctionType, types.ModuleType, type, list, dict, set, bytearray, memoryview)
 
 
 def _is_of_numpy(value: Any, *classes: str) -> bool:
-    """Returns whether a value is an instance of a class of NumPy, which need not be loaded."""
+    """Returns whether a value is an instance of one of NumPy's classes. Does not import NumPy."""
     numpy = sys.modules.get("numpy")
     if numpy is None:
         return False
@@ -278,7 +278,7 @@ def _is_of_numpy(value: Any, *classes: str) -> bool:
 
 
 def _is_implicit(name: str, value: Any) -> bool:
-    """Returns whether code can reach an attribute of a class by a call, an operator or `super`, without its name."""
+    """Returns whether a call, an operator or `super` can reach a class attribute without naming it."""
     is_special = name.startswith("__") and name.endswith("__")
     return name not in _DESCRIPTIONS and (is_special or callable(value) or hasattr(type(value), "__get__"))
 
@@ -287,5 +287,5 @@ _RUNNING = "repr_running"
 
 
 def _is_recursive_repr(function: types.FunctionType, home: str) -> bool:
-    """Returns whether a function is what Python wraps around a `__repr__`: it holds a set that is empty between calls."""
+    """Returns whether a function is Python's wrapper of a `__repr__`. Its captured set is empty between calls."""
     return home in ("dataclasses", "reprlib") and _RUNNING in function.__code__.co_freevars

@@ -1,1 +1,1 @@
-"""Collectives: their measurement over sizes, algorithms in Python, and the machine that the ranks of a world share; the door is `cubeyard.distributed`."""
+"""Collectives: sweeps, Python algorithms, and the machine of a world. Use them through `cubeyard.distributed`."""

@@ -1,4 +1,4 @@
-"""Algorithms of collectives that are modules of Python (ADR-0047 D3)."""
+"""Collective algorithms implemented as Python modules (ADR-0047 D3)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ KINDS = {"ring_1d": 0, "torus_2d": 1, "mesh_2d_no_wrap": 2}
 
 
 class Algorithm:
-    """A module with `kernel(tensor, *arguments, rank, kind, w, h, tl)` and `kernel_args(ranks, elements, cube_w, cube_h)`.
+    """Module with `kernel(tensor, *arguments, rank, kind, w, h, tl)` and `kernel_args(ranks, elements, cube_w, cube_h)`.
 
-    It may have `wires(ranks)` for channels of its own, and `order(ranks)` for the order of its additions.
+    The module may define `wires(ranks)` for its own channels, and `order(ranks)` for the order of its additions.
     """
 
     def __init__(self, module: ModuleType, cube_w: int, cube_h: int) -> None:
@@ -30,16 +30,16 @@ class Algorithm:
         self.cubes = (cube_w, cube_h)
 
     def wires(self, ranks: int) -> list[tuple[int, int, int, int]] | None:
-        """Returns the channels that the module's `wires(ranks)` names, as ranks and ports; None if it has none."""
+        """Returns the channels of the module's `wires(ranks)` as (rank, port, rank, port), or None if it has none."""
         wires = getattr(self.module, "wires", None)
         if wires is None:
             return None
         return [(a, port_number(out), b, port_number(into)) for a, out, b, into in wires(ranks)]
 
     def order(self, ranks: int) -> list[Any] | None:
-        """Returns the trees of the module's `order(ranks)`, one for each of equal parts of a PE's elements.
+        """Returns the reduction trees of the module's `order(ranks)`, one per equal part of a PE's elements.
 
-        A tree is a rank or a pair of trees. None if the module states no order: it is then simulated with values.
+        A tree is a rank or a pair of trees. None if the module states no order; the algorithm is then simulated with values.
         """
         order = getattr(self.module, "order", None)
         if order is None:
@@ -48,7 +48,7 @@ class Algorithm:
         return stated if isinstance(stated, list) else [stated]
 
     def body(self, grid: Sequence[int], wraps: Sequence[bool]) -> Callable[..., None]:
-        """Returns the kernel as the process group launches it: input, output, and the numbers of its ranks."""
+        """Returns the kernel that the process group launches, with input, output and rank numbers as arguments."""
         ranks = 1
         for length in grid:
             ranks *= length
@@ -69,7 +69,7 @@ class Algorithm:
 
 
 def finder(cube_w: int, cube_h: int) -> Callable[[str], Algorithm | None]:
-    """Returns a function that finds an algorithm by the name of its module."""
+    """Returns a function that finds an algorithm by its module name."""
 
     def find(name: str) -> Algorithm | None:
         try:

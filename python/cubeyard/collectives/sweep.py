@@ -19,7 +19,7 @@ __all__ = ["CollectiveSweep", "FabricBound", "Refusal", "SweepRow", "Winner", "s
 
 @dataclass(frozen=True)
 class FabricBound:
-    """Bound that the links of the fabric set."""
+    """Upper bound on bandwidth, set by the links of the fabric."""
 
     kind: str
     busbw_gbs: float
@@ -27,7 +27,7 @@ class FabricBound:
     side: str
     """Ranks on one side of the limiting links."""
     links: str
-    """The limiting links."""
+    """Links that set the bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,26 +38,26 @@ class SweepRow:
     bytes: int
     count: int
     time_us: float | None = field(default=None, metadata=OPTIONAL)
-    """Time from the start of the first PE to the end of the last; None if the run failed."""
+    """Time from the first PE's start to the last PE's end; None if the run failed."""
     host_us: float | None = field(default=None, metadata=OPTIONAL)
     algbw_gbs: float | None = field(default=None, metadata=OPTIONAL)
     busbw_gbs: float | None = field(default=None, metadata=OPTIONAL)
     share_of_bound: float | None = None
     estimate_us: float | None = None
-    """Estimate of the cost model."""
+    """Time predicted by the cost model."""
     wrong: int | None = None
-    """Number of wrong results, if they were computed."""
+    """Number of wrong results, or None if results were not computed."""
     differing: int | None = None
-    """Number of results that should be the same on all ranks, and have other bits on some."""
+    """Number of results that should be equal on all ranks but differ in their bits."""
     memories: int | None = None
-    """Number of memories in which message slots were, beside other traffic, when results were checked once more."""
+    """Number of slot memories (TCM, SRAM, HBM) in which the results passed a second check, beside other traffic."""
     failed: str | None = field(default=None, metadata=OPTIONAL)
-    """Reason for which simulated memory or time has run out."""
+    """Reason why the run failed: simulated memory or time ran out."""
 
 
 @dataclass(frozen=True)
 class Winner:
-    """Range of sizes for which one algorithm is the fastest."""
+    """Range of sizes in which one algorithm is the fastest."""
 
     algorithm: str
     from_bytes: int
@@ -66,7 +66,7 @@ class Winner:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An algorithm that was left out."""
+    """Algorithm that was left out, and the reason."""
 
     algorithm: str
     why: str
@@ -74,7 +74,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class CollectiveSweep(Printed):
-    """Measurements of a collective. The table has a row for each size and algorithm."""
+    """Measurements of a collective. The table has one row per size and algorithm."""
 
     operation: str
     description: str
@@ -84,19 +84,19 @@ class CollectiveSweep(Printed):
     pes_per_rank: int
     grid: Any
     bound: FabricBound | None
-    """None for a single rank."""
+    """Bound set by the fabric, or None for a single rank."""
     rows_: tuple[SweepRow, ...]
     winners: tuple[Winner, ...]
     refused: tuple[Refusal, ...]
     right: bool
-    """Whether all checked results are right."""
+    """Whether all checked results are correct."""
     html: str = field(kw_only=True, repr=False, compare=False, metadata=HIDDEN)
-    """Page of the command."""
+    """HTML page of the command."""
 
     _types: ClassVar[Mapping[str, str]] = arrow_types(SweepRow)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data, equal to what `cubeyard ccl --format json` prints."""
+        """Returns the plain data that `cubeyard ccl --format json` prints."""
         data: dict[str, Any] = plain(self)
         for row, shown in zip(self.rows_, data["rows"], strict=True):
             if row.failed is not None:
@@ -105,12 +105,12 @@ class CollectiveSweep(Printed):
         return data
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns a row for each size and algorithm."""
+        """Returns one row per size and algorithm."""
         rows: list[dict[str, Any]] = plain(self.rows_)
         return rows
 
     def page(self) -> str:
-        """Returns the page of `cubeyard ccl --plot`: bus bandwidth over size."""
+        """Returns the page of `cubeyard ccl --plot`, a chart of bus bandwidth over size."""
         return self.html
 
     def _draw(self, axes: Any) -> None:
@@ -141,21 +141,20 @@ def sweep(
 ) -> CollectiveSweep:
     """Measures a collective over sizes and algorithms, as `cubeyard ccl` and nccl-tests do.
 
-    Each size and algorithm is run on a fresh machine and compared with the bound that the links of the fabric set.
+    Each combination runs on a fresh machine and is compared with the fabric's bound.
 
     Args:
         op: all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather or scatter.
-        algorithm: "all" that support the operation, "auto" for the fastest or the one that ccl.yaml selects, or one
-            of ccl.yaml by name.
-        sizes: Bytes, as a number, a range such as "256:1M" or "1K:1M:4" (each size 2 or 4 times the one before), or a
-            list of both.
+        algorithm: "all" algorithms that support the operation, "auto" for the fastest or ccl.yaml's choice, or the name of
+            one algorithm in ccl.yaml.
+        sizes: Sizes in bytes: a number, a range, or a list of both. "256:1M" doubles from 256, "1K:1M:4" multiplies by 4.
         dtype: Element type of the tensors.
         reduce: Reduction operator: sum, prod, min, max, avg, band, bor or bxor.
         root: Root rank of reduce, broadcast, gather and scatter.
-        ranks: Unit of the machine that forms a rank; from ccl.yaml if None.
-        world: Number of ranks; from ccl.yaml if None, or as many as the machine has.
-        config: Groups and algorithms laid over the default ccl.yaml: a path, or a dictionary in its structure.
-        check: Whether results are computed and checked for "small" sizes, up to 64 KiB, or for "all".
+        ranks: Hardware unit that forms a rank; taken from ccl.yaml if None.
+        world: Number of ranks; taken from ccl.yaml if None, else all ranks of the machine.
+        config: Groups and algorithms that override the default ccl.yaml: a path, or a dictionary of the same structure.
+        check: Whether to compute and check results for "small" sizes, up to 64 KiB, or for "all" sizes.
         topology: The machine; see `Topology`.
 
     >>> from cubeyard import distributed
@@ -164,8 +163,8 @@ def sweep(
     (True, 16)
 
     Raises:
-        InputError: An argument is not what was expected.
-        OutOfMemory: The run does not fit into the host's memory.
+        InputError: An argument is invalid.
+        OutOfMemory: The run needs more memory than the host has.
     """
     if check not in ("small", "all"):
         raise InputError(f"check={check!r}: expected 'small' or 'all'")

@@ -1,6 +1,6 @@
-"""Ready-made kernels in Rust, launched like those in Python.
+"""Ready-made kernels written in Rust, launched like Python kernels.
 
-`python/examples/kernels.py` has the same kernels in Python, which issue the same commands and take the same time.
+`python/examples/kernels.py` implements the same kernels in Python, with the same commands and timing.
 
 >>> import cubeyard, numpy as np
 >>> from cubeyard import kernels
@@ -30,30 +30,33 @@ __all__ = [
 ]
 
 vector_add = RustKernel("vector_add")
-"""z = x + y. Arguments: x, y, z, and the elements per block."""
+"""z = x + y. Arguments: x, y, z, and the number of elements per block."""
 
 softmax = RustKernel("softmax")
-"""Softmax of each row. Arguments: x, y, and the rows per tile."""
+"""Softmax of each row. Arguments: x, y, and the number of rows per tile."""
 
 layer_norm = RustKernel("layer_norm")
-"""Layer norm of each row. Arguments: x, gamma, beta, y, and the rows per tile."""
+"""Layer norm of each row. Arguments: x, gamma, beta, y, and the number of rows per tile."""
 
 rms_norm = RustKernel("rms_norm")
-"""RMS norm of each row. Arguments: x, gamma, y, and the rows per tile."""
+"""RMS norm of each row. Arguments: x, gamma, y, and the number of rows per tile."""
 
 gemm = RustKernel("gemm")
-"""c = a b on one PE, by one tiled operation. Arguments: a, b, c, and M, K and N."""
+"""c = a b on one PE, as one tiled operation. Arguments: a, b, c, and the sizes M, K and N."""
 
 gemm_blocked = RustKernel("gemm_blocked")
-"""c = a b on one PE, block by block. Arguments: a, b, c, and M, K and N of a block."""
+"""c = a b on one PE, block by block. Arguments: a, b, c, and the block sizes M, K and N."""
 
 flash_attention = RustKernel("flash_attention")
-"""Attention for the heads of each PE. Arguments: Q, K, V and the output; the head dimension; the tokens per block of Q, and
-of K and V; and 1 for causal masking."""
+"""Attention over the heads of each PE.
+
+Arguments: Q, K, V, the output, the head dimension, the tokens per block of Q, the tokens per block of K and V, and 1 for
+causal masking.
+"""
 
 
 def ring_all_reduce(ranks: int, piece: int) -> RustKernel:
-    """Returns the sum over a ring of PEs, whose channels are those of `cubeyard.channels.ring`.
+    """Returns a kernel that sums over a ring of PEs, connected by the channels of `cubeyard.channels.ring`.
 
     Arguments of the kernel: input, output, the rank of the first PE, and the rank increments per cube and per PE.
 

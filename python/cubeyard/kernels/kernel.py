@@ -1,8 +1,8 @@
-"""Kernels: functions in Python that run on the PEs of a machine.
+"""Kernels: Python functions that run on the PEs of a machine.
 
-A kernel gets the arguments of its launch, each tensor as the part that its PE holds, and `tl`, with which it loads,
-computes and stores tiles. It runs once for each PE and is recorded; launches with the same arguments reuse the
-recording. A kernel that reads elements of tiles runs live, step by step with its PE.
+A kernel receives the arguments of its launch and `tl`. A tensor argument is the part of the tensor that the PE owns.
+`tl` loads, computes and stores tiles. The function runs once per PE and is recorded; launches with the same arguments
+reuse the recording. A kernel that reads elements of tiles runs live, step by step with its PE.
 
 >>> import cubeyard, numpy as np
 >>> @cubeyard.jit
@@ -45,10 +45,10 @@ __all__ = [
     "launch",
 ]
 
-# Fingerprints of a kernel whose recordings are kept.
+# Maximum number of fingerprints per kernel whose recordings are kept.
 _MOST_KEYS = 16
 
-# Attributes of every kernel that are the function, or follow from it.
+# Attributes that are the function itself or derive from it.
 _OWN = frozenset(["function", "__wrapped__", "_signature", "_keys"])
 
 
@@ -59,9 +59,9 @@ class LaunchReport:
     kernel: str
     """Name of the kernel."""
     made_ps: int
-    """Time at which the host made the launch."""
+    """Time at which the host issued the launch."""
     started_ps: int
-    """Common start of all PEs."""
+    """Start time, common to all PEs."""
     done_ps: int
     """Time at which the host received the completion."""
     mean_ps: int
@@ -69,7 +69,7 @@ class LaunchReport:
     max_ps: int
     """Longest working time of a PE."""
     pes: dict[str, int]
-    """Working time of each PE."""
+    """Working time of each PE, by the PE's name."""
 
     @property
     def max_ns(self) -> float:
@@ -83,13 +83,13 @@ class LaunchReport:
 
     @property
     def duration_ps(self) -> int:
-        """Time from the launch to its completion, as the host sees it."""
+        """Time from the launch to its completion, observed by the host."""
         return self.done_ps - self.made_ps
 
 
 @dataclass(frozen=True)
 class _Program:
-    """A kernel as the native launch reads it."""
+    """Kernel in the form that the native launch reads."""
 
     key: _native.KernelKey
     name: str
@@ -99,18 +99,18 @@ class _Program:
 
 
 class Kernel:
-    """A function as a kernel; `jit` makes it.
+    """Kernel made from a Python function, usually by `jit`.
 
-    It is launched by `Context.launch`. Calling it calls the function, so that one kernel can be a part of another.
+    `Context.launch` launches it. Calling the kernel calls the function, so one kernel can call another.
     """
 
     def __init__(self, function: Callable[..., Any], *, live: bool = False, name: str | None = None) -> None:
-        """Checks a function and makes a kernel of it.
+        """Checks a function and makes it a kernel.
 
         Args:
-            function: a function of the arguments of a launch, and of `tl`, its last parameter.
-            live: whether the kernel runs step by step with its PE, so that it may read elements; it is an `async def` then.
-            name: name in reports; by default that of the function.
+            function: a function of the launch arguments, whose last parameter is `tl`.
+            live: whether the kernel runs step by step with its PE and may read elements. The function is then an `async def`.
+            name: name in reports; by default, the name of the function.
         """
         if not inspect.isfunction(function):
             raise InputError(f"kernel={function!r}: expected a function, found {type(function).__name__}")
@@ -123,24 +123,24 @@ class Kernel:
         self._keys: dict[Hashable, _native.KernelKey] = {}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Calls the function, within another kernel."""
+        """Calls the function from another kernel."""
         return self.function(*arguments, **named)
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}{' (live)' if self.live else ''}>"
 
     def __fingerprint__(self) -> Any:
-        """Returns the function and the other attributes, which identify this kernel in others that read it."""
+        """Returns the function and the other attributes, which identify this kernel to kernels that call it."""
         others = {name: value for name, value in vars(self).items() if name not in _OWN}
         return (self.function, *sorted(others.items(), key=lambda item: item[0]))
 
     def _program(self, arguments: int) -> _Program:
-        """Returns the kernel for a launch with this number of arguments."""
+        """Returns the program for a launch with this number of arguments."""
         names = _bind(self, arguments)
         return _Program(self._key(), self.name, self.function, names, self.live)
 
     def _key(self) -> _native.KernelKey:
-        """Returns the identity of recordings that may be reused now; a new one where that is unknown."""
+        """Returns the key of the reusable recordings, or a new key if the function's behaviour may have changed."""
         of = None if self.live else fingerprint(self.function)
         if of is None:
             return _native.KernelKey()
@@ -152,10 +152,10 @@ class Kernel:
 
 
 class RustKernel:
-    """A kernel of the library in Rust; `cubeyard.kernels` has them."""
+    """Kernel of the Rust library; see `cubeyard.kernels`."""
 
     def __init__(self, name: str, numbers: tuple[int, ...] = ()) -> None:
-        """Finds a kernel by its name; `numbers` are its own parameters, if it has any."""
+        """Finds a kernel by name. `numbers` are its parameters, if it has any."""
         self._native = _native.RustKernel(name, list(numbers))
         self._numbers = numbers
 
@@ -166,11 +166,11 @@ class RustKernel:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of its arguments."""
+        """Names of the kernel's arguments."""
         return tuple(self._native.parameters)
 
     def __fingerprint__(self) -> Any:
-        """Returns the name and the numbers, which say everything about the kernel."""
+        """Returns the name and the numbers, which identify the kernel."""
         return (self.name, self._numbers)
 
     def __repr__(self) -> str:
@@ -184,12 +184,12 @@ def jit(*, live: bool = False, name: str | None = None) -> Callable[[Callable[..
 def jit(
     function: Callable[..., Any] | None = None, /, *, live: bool = False, name: str | None = None
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
-    """Makes a kernel of a function; a decorator, with or without arguments.
+    """Makes a function a kernel. Usable as a decorator, with or without arguments.
 
     Args:
-        function: a function of the arguments of a launch, and of `tl`, its last parameter.
-        live: whether the kernel runs step by step with its PE, so that it may read elements; it is an `async def` then.
-        name: name in reports; by default that of the function.
+        function: a function of the launch arguments, whose last parameter is `tl`.
+        live: whether the kernel runs step by step with its PE and may read elements. The function is then an `async def`.
+        name: name in reports; by default, the name of the function.
 
     >>> import cubeyard, numpy as np
     >>> @cubeyard.jit(live=True)
@@ -217,20 +217,20 @@ def launch(
     cubes: int | Iterable[int] | None = None,
     pes: int | Iterable[int] | None = None,
 ) -> LaunchReport:
-    """Launches a kernel on the PEs of a SIP and waits for it; see `Context.launch`.
+    """Launches a kernel on PEs of one SIP and waits for its completion; see `Context.launch`.
 
     Args:
-        context: the machine.
-        kernel: a kernel, or a function that is made one; or a name followed by a function.
-        arguments: native tensors and numbers, which keep their type: a kernel gets 2.0 as a float and True as a bool.
-        sip: the SIP that runs it.
-        cubes: cubes of the SIP, by number; all by default.
-        pes: PEs of each cube, by number; all by default.
+        context: the machine's context.
+        kernel: a kernel or a plain function, or a name followed by a function.
+        arguments: native tensors and numbers. Numbers keep their type: 2.0 stays a float and True a bool.
+        sip: number of the SIP that runs the kernel.
+        cubes: numbers of the cubes in the SIP; all by default.
+        pes: numbers of the PEs in each cube; all by default.
     """
     name = None
     if isinstance(kernel, str):
         if not arguments:
-            raise InputError(f"launch({kernel!r}): expected a function after the name of a kernel")
+            raise InputError(f"launch({kernel!r}): expected a function after the kernel's name")
         name, (kernel, *rest) = kernel, arguments
         arguments = tuple(rest)
     target = (_numbers("sip", sip)[0], _numbers("cubes", cubes), _numbers("pes", pes))
@@ -244,7 +244,7 @@ def launch(
 def launch_together(
     context: _native.Context, kernel: Kernel, tensors: list[_native.Tensor], sips: tuple[int, ...], cubes: Any, pes: Any
 ) -> LaunchReport:
-    """Launches a kernel on several SIPs at the same time; its last argument, which is not given, is the position of a SIP."""
+    """Launches a kernel on several SIPs at once. The kernel's last argument is the index of its SIP in `sips`."""
     targets = [(sip, _numbers("cubes", cubes), _numbers("pes", pes)) for sip in sips]
     program = kernel._program(len(tensors) + 1)
     times = _native.launch_together(context, program, tensors, targets)
@@ -270,7 +270,7 @@ def _report(kernel: str, times: tuple[int, int, int, int, int, list[tuple[str, i
 
 
 def _kernel(kernel: Any, name: str | None) -> Kernel:
-    """Returns the kernel to launch: the given one, or one of a plain function."""
+    """Returns the given kernel, or a kernel made from a plain function."""
     if isinstance(kernel, Kernel):
         if name is None or name == kernel.name:
             return kernel
@@ -279,7 +279,7 @@ def _kernel(kernel: Any, name: str | None) -> Kernel:
         function, live = kernel, False
     if not inspect.isfunction(function):
         raise InputError(f"kernel={kernel!r}: expected a kernel or a function, found {type(kernel).__name__}")
-    # The function keeps its kernels, so that they are dropped together.
+    # The function owns its kernels, so they are dropped together.
     kept: dict[str | None, Kernel] = vars(function).setdefault("__cubeyard_kernels__", {})
     if name not in kept:
         kept[name] = Kernel(function, live=live, name=name)
@@ -292,16 +292,16 @@ def _checked(function: Callable[..., Any], name: str, live: bool) -> inspect.Sig
     signature = inspect.signature(function)
     own = signature.parameters.get("tl")
     if own is None or own.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
-        raise InputError(f"{where}: expected a parameter named tl after those of the launch, found {signature}")
+        raise InputError(f"{where}: expected a parameter named tl after the launch arguments, found {signature}")
     if live and not inspect.iscoroutinefunction(function):
-        raise InputError(f"{where}: a live kernel is an `async def`, so that it can wait for values; found a `def`")
+        raise InputError(f"{where}: expected an `async def` for a live kernel, so that it can await values; found a `def`")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InputError(f"{where}: a kernel has no `yield`")
+        raise InputError(f"{where}: expected a function without `yield`")
     return signature
 
 
 def _bind(kernel: Kernel, arguments: int) -> list[str]:
-    """Returns the name of the parameter of each argument of a launch."""
+    """Returns the parameter name of each launch argument."""
     try:
         bound = kernel._signature.bind(*range(arguments), tl=None)
     except TypeError as error:
@@ -315,11 +315,11 @@ def _bind(kernel: Kernel, arguments: int) -> list[str]:
 
 
 def _numbers(name: str, of: int | Iterable[int] | None) -> list[int]:
-    """Reads numbers of cubes or PEs; none are all."""
+    """Returns the given numbers of cubes or PEs as a list. An empty list selects all."""
     numbers = [] if of is None else [of] if isinstance(of, int) else list(of)
     for number in numbers:
         if not isinstance(number, int) or not 0 <= number < 2**32:
-            raise InputError(f"{name}={of!r}: expected a number or several, each 0 or more")
+            raise InputError(f"{name}={of!r}: expected one number or several, each 0 or more")
     if of is not None and not numbers:
-        raise InputError(f"{name}={of!r}: expected at least one number; None stands for all")
+        raise InputError(f"{name}={of!r}: expected at least one number, or None for all")
     return numbers

@@ -1,1 +1,1 @@
-"""Machines: their values, measurements of their fabric, and checks against known figures."""
+"""Machines: their topology, measurements of their fabric, and validation against known figures."""

@@ -22,14 +22,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Parts of a latency."""
+    """Components of a latency."""
 
     overhead_ns: float
     wire_ns: float
     serialisation_ns: float
     service_ns: float
     wait_ns: float
-    """Time by which the latency exceeds that on an idle machine."""
+    """Excess of the latency over the latency on an idle machine."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Measurement:
 
     bytes: int
     formula_ns: float
-    """Latency on an idle machine, by a closed form."""
+    """Latency on an idle machine, from a closed form."""
     latency_ns: float
     breakdown: Breakdown
     bandwidth_gbs: float
     bottleneck_gbs: float
     """Bandwidth of the slowest link or memory on the route."""
     utilisation: float
-    """Bandwidth as a fraction of the bottleneck's."""
+    """Bandwidth as a fraction of the bottleneck's bandwidth."""
 
     def _row(self) -> dict[str, Any]:
         row: dict[str, Any] = {name: getattr(self, name) for name in ("bytes", "formula_ns", "latency_ns")}
@@ -55,7 +55,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Hop:
-    """A link on the route of the data, and the node at its end."""
+    """Link on the route of the data, and the node at its end."""
 
     node: str
     bandwidth_gbs: float
@@ -68,19 +68,19 @@ class Hop:
 
 @dataclass(frozen=True)
 class PathStep:
-    """A step of a critical path."""
+    """Step of a critical path."""
 
     start_ns: float
     duration_ns: float
     what: str
     where: str
     behind: int | None
-    """Number of the transfer that was waited for."""
+    """Number of the transfer that this step waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedCase(Measurement):
-    """Measurements of one transfer on a fresh machine, at 32 KiB and at the sizes of `sweep`."""
+    """Measurements of one transfer on a fresh machine, at 32 KiB and at the sizes in `sweep`."""
 
     name: str
     category: str
@@ -89,7 +89,7 @@ class ProbedCase(Measurement):
     route: tuple[Hop, ...]
     sweep: tuple[Measurement, ...]
     explain: tuple[PathStep, ...] | None = field(default=None, metadata=OPTIONAL)
-    """Critical path at 32 KiB, if it was asked for. Its durations add up to the latency."""
+    """Critical path at 32 KiB, if requested. Its durations add up to the latency."""
 
     def _rows(self) -> list[dict[str, Any]]:
         about = {"case": self.name, "category": self.category, "from": self.from_, "to": self.to}
@@ -98,7 +98,7 @@ class ProbedCase(Measurement):
 
 @dataclass(frozen=True)
 class Invariant:
-    """A property that holds on any sound machine."""
+    """Property that holds on every sound machine."""
 
     claim: str
     evidence: str
@@ -107,7 +107,7 @@ class Invariant:
 
 @dataclass(frozen=True)
 class Wait:
-    """A wait for a link behind another transfer."""
+    """Wait for a link that another transfer occupies."""
 
     link: str
     behind: int | None
@@ -127,7 +127,7 @@ class Transfer(Measurement):
     held_up: Wait | None
     """Longest wait of a flit behind another transfer."""
     explain: tuple[PathStep, ...] | None = field(default=None, metadata=OPTIONAL)
-    """Critical path, if it was asked for."""
+    """Critical path, if requested."""
 
     def _row(self) -> dict[str, Any]:
         about = {"op": self.op, "from": self.from_, "to": self.to, "offset": self.offset, "at_ns": self.at_ns}
@@ -138,7 +138,7 @@ class Transfer(Measurement):
 
 @dataclass(frozen=True)
 class LinkUse:
-    """Time for which a link carried flits."""
+    """Time during which a link carried flits."""
 
     link: str
     busy_ns: float

@@ -1,4 +1,4 @@
-"""Measurements of a machine's fabric."""
+"""Latency and bandwidth measurements of a machine's fabric."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Table = tuple[str, list[str], list[list[tuple[str, bool]]]]
 
 @dataclass(frozen=True)
 class ProbeResult(Printed):
-    """Measurements of cases: one transfer each, on a fresh machine. The table has a row for each case and size."""
+    """Measurements of single transfers, each on a fresh machine. The table has one row per case and size."""
 
     cases: tuple[ProbedCase, ...]
     invariants: tuple[Invariant, ...]
@@ -30,14 +30,14 @@ class ProbeResult(Printed):
 
     @property
     def ok(self) -> bool:
-        """Whether all properties hold."""
+        """Whether all invariants hold."""
         return all(invariant.holds for invariant in self.invariants)
 
     def case(self, name: str) -> ProbedCase:
-        """Returns the case of a name.
+        """Returns the case with the given name.
 
         Raises:
-            KeyError: No such case was measured.
+            KeyError: No case with this name was measured.
         """
         for case in self.cases:
             if case.name == name:
@@ -45,7 +45,7 @@ class ProbeResult(Printed):
         raise KeyError(name)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns a row for each case and size."""
+        """Returns one row per case and size."""
         return [row for case in self.cases for row in case._rows()]
 
     def _tables(self) -> list[Table]:
@@ -68,21 +68,21 @@ class ProbeResult(Printed):
 
 @dataclass(frozen=True)
 class PatternResult(Printed):
-    """Measurements of a pattern: transfers that run together on one machine. The table has a row for each."""
+    """Measurements of a pattern: transfers that run together on one machine. The table has one row per transfer."""
 
     makespan_ns: float
     """Time from the first request to the last completion."""
     transfers: tuple[Transfer, ...]
     links: tuple[LinkUse, ...]
-    """The links that were used, those in use for the longest first."""
+    """Links in use, sorted by busy time, longest first."""
     order_hash: str
-    """Hash of the order of events, the same for the same input."""
+    """Hash of the order of events; equal inputs give equal hashes."""
 
     _title: ClassVar[str] = "Transfers"
     _types: ClassVar[Mapping[str, str]] = {"held_up_link": "utf8", "held_up_behind": "int64"}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns a row for each transfer."""
+        """Returns one row per transfer."""
         return [{"transfer": number} | transfer._row() for number, transfer in enumerate(self.transfers)]
 
     def _summary(self) -> str:
@@ -135,11 +135,11 @@ def probe(
 
     Args:
         case: Names of cases, such as "pe-dma-local"; all cases if None. `probe_cases()` lists them.
-        pattern: Transfers that run together, in place of the cases: a file of them, or a list of dictionaries with
-            `op`, `from`, `to`, `bytes`, and optionally `at_ns` and `offset`.
+        pattern: Transfers that run together, instead of the cases. Either a path, or a list of dictionaries with `op`,
+            `from`, `to`, `bytes`, and optionally `at_ns` and `offset`.
         topology: The machine; see `Topology`.
         explain: Whether to compute the critical path of each transfer.
-        trace: File for a trace of one case or of the pattern, which ui.perfetto.dev shows (1 ps as 1 ns).
+        trace: Path of a Perfetto trace to write, for one case or the pattern. In ui.perfetto.dev, 1 ns stands for 1 ps.
 
     >>> import cubeyard
     >>> cubeyard.probe("pe-dma-local").cases[0].latency_ns
@@ -149,15 +149,15 @@ def probe(
     77.02
 
     Raises:
-        InputError: A case, a transfer or the machine is not what was expected.
-        StalledError: Transfers wait for each other for good, which finite buffers permit.
+        InputError: A case, a transfer or the machine is invalid.
+        StalledError: Transfers deadlock, which finite buffers permit.
     """
     machine, path = native_of(topology), None if trace is None else os.fspath(trace)
     if pattern is None:
         data, text = native.probe_cases(machine, names("case", case), bool(explain), path)
         return build(ProbeResult, data, text=text)
     if case is not None:
-        raise InputError(f"case={case!r}: expected None beside a pattern, which has transfers of its own")
+        raise InputError(f"case={case!r}: expected None with a pattern, which lists its own transfers")
     is_list = isinstance(pattern, Sequence) and not isinstance(pattern, str)
     name, yaml = text_of("pattern", {"transfers": pattern} if is_list else pattern)
     data, text = native.probe_pattern(machine, name, yaml.encode(), bool(explain), path)

@@ -1,4 +1,4 @@
-"""Topologies: the values of a machine."""
+"""Topologies: the configuration of a machine."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from cubeyard.errors import InputError, MachineWarning
 __all__ = ["DEFAULT", "Topology", "TopologyFigures", "TopologyLike", "native_of", "resolve"]
 
 DEFAULT: str = native.DEFAULT_TOPOLOGY
-"""The topology file of the default machine, with the meaning, unit and source of every value."""
+"""Topology file of the default machine, with the meaning, unit and source of every value."""
 
 LEVELS = ("system", "sip", "cube", "pe")
 
 
 class Topology:
-    """Values of a machine, checked.
+    """Validated configuration of a machine.
 
-    It is made of nothing (the default machine), a path of a topology file, a dictionary in the structure of such a
-    file, or a dictionary by keys with dots. All are laid over the default machine, whose file is `DEFAULT`.
+    The source is None (the default machine), the path of a topology file, a dictionary with the structure of such a file, or a
+    dictionary with dotted keys. Every source overrides values of the default machine, whose file is `DEFAULT`.
 
     >>> from cubeyard import Topology
     >>> slow = Topology({"hbm.channel_bandwidth_gbs": 16, "hbm.link.length_mm": 2})
@@ -50,7 +50,7 @@ class Topology:
 
     @classmethod
     def from_yaml(cls, text: str, name: str = "topology") -> Topology:
-        """Reads the text of a topology file, which errors call `name`.
+        """Reads the text of a topology file. Error messages refer to it as `name`.
 
         >>> Topology.from_yaml("cubes: {w: 2, h: 1}")["cubes"]
         {'w': 2, 'h': 1}
@@ -60,9 +60,9 @@ class Topology:
         return cls._of(native.Topology.read(name, text))
 
     def with_(self, overrides: Mapping[str, Any]) -> Topology:
-        """Returns this machine with other values: by keys with dots, or in the structure of the file.
+        """Returns a copy of this machine with other values, given by dotted keys or in the structure of the file.
 
-        The grid of the SIPs is kept only if their number and topology are.
+        The grid of the SIPs is kept only if their number and their topology stay the same.
 
         >>> Topology().with_({"sips.count": 4, "cubes": {"w": 1}}).hash == Topology().hash
         False
@@ -71,12 +71,12 @@ class Topology:
 
     @property
     def hash(self) -> str:
-        """Hash of the values in 32 hexadecimal digits, equal for files that say the same in other notations."""
+        """Hash of the values, in 32 hexadecimal digits. Files that differ only in notation have equal hashes."""
         return self._native.content_hash()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Bandwidth that no traffic can reach."""
+        """Warnings about bandwidth that no traffic can reach."""
         return tuple(self._native.warnings())
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Topology:
         return self._native.yaml() + "\n"
 
     def figures(self) -> TopologyFigures:
-        """Returns the counts, capacities and bandwidths of the machine, as `cubeyard topology` shows them.
+        """Returns the counts, capacities and bandwidths that `cubeyard topology` prints.
 
         >>> Topology().figures().hbm_bytes_per_s_per_pe
         256000000000
@@ -97,11 +97,11 @@ class Topology:
         return build(TopologyFigures, self._native.figures())
 
     def draw(self, level: Literal["system", "sip", "cube", "pe"] = "system") -> str:
-        """Returns a picture of one level of the machine as SVG."""
+        """Returns an SVG drawing of one level of the machine."""
         return self._native.draw(level)
 
     def __getitem__(self, key: str) -> Any:
-        """Returns the value of a key with dots."""
+        """Returns the value of a dotted key."""
         value: Any = self.to_dict()
         for name in key.split("."):
             if not isinstance(value, dict) or name not in value:
@@ -115,7 +115,7 @@ class Topology:
         return self._native.is_same(other._native)
 
     def __hash__(self) -> int:
-        # Equal machines have equal figures, also where one file says what another leaves out.
+        # Equal machines have equal figures, even if one file spells out a default that another omits.
         return hash(self._native.text())
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class Topology:
         return self._native.text()
 
     def __fingerprint__(self) -> Any:
-        """Returns the hash of the values, which identifies them in functions that read them."""
+        """Returns the hash of the values, which identifies them in a function's fingerprint."""
         return self.hash
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -148,11 +148,11 @@ class Topology:
 
 
 TopologyLike = Topology | Mapping[str, Any] | str | os.PathLike[str] | None
-"""Everything that a machine can be given as."""
+"""Types accepted as a machine."""
 
 
 def resolve(topology: TopologyLike | Any) -> Topology:
-    """Returns a topology of anything that stands for one; of a `Machine`, its own."""
+    """Returns the topology that the argument describes. A `Machine` gives its own topology."""
     if isinstance(topology, Topology):
         return topology
     owned = getattr(topology, "topology", None)
@@ -178,13 +178,13 @@ def _read(source: TopologyLike) -> native.Topology:
 
 
 def _read_file(path: str) -> native.Topology:
-    hint = "; a text of YAML is read by Topology.from_yaml" if ":" in path else ""
+    hint = "; to read YAML text, use Topology.from_yaml" if ":" in path else ""
     return native.Topology.read(path, inputs.read("topology", path, hint))
 
 
 @dataclass(frozen=True)
 class TopologyFigures(Result):
-    """Counts, capacities and bandwidths of a machine, each way; None if there is nothing to cut."""
+    """Counts, capacities and bandwidths (per direction) of a machine. A bisection is None if there is nothing to cut."""
 
     sips: int
     sip_topology: str
@@ -199,7 +199,7 @@ class TopologyFigures(Result):
     flit_bytes: int
     flit_header_bytes: int
     serial_nodes: str
-    """Nodes that process the overhead of one transfer at a time: none, ends or all."""
+    """Nodes that process the overhead of one transfer at a time: "none", "ends" or "all"."""
     hbm_bytes_per_pe: int
     hbm_channels_per_pe: int
     hbm_burst_bytes: int
@@ -216,11 +216,11 @@ class TopologyFigures(Result):
     tcm_read_bytes_per_s_per_pe: int
     tcm_write_bytes_per_s_per_pe: int
     compute_engines: str
-    """Whether GEMM and MATH are one engine, shared, or two, separate."""
+    """Whether GEMM and MATH share one engine ("shared") or have one each ("separate")."""
     gemm_flop_per_s_per_pe: Mapping[str, int]
-    """By the type of the operands."""
+    """Peak rate by operand type."""
     math_elements_per_s_per_pe: Mapping[str, int]
-    """By the class of the operation: simple, special or reduce."""
+    """Peak rate by class of operation: simple, special or reduce."""
     warnings: tuple[str, ...]
 
     _title: ClassVar[str] = "Machine"
@@ -229,7 +229,7 @@ class TopologyFigures(Result):
     }
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns one row, with grids and warnings as text: rows of several machines are a table of them."""
+        """Returns one row, with grids and warnings as text. Rows of several machines form a table."""
         row: dict[str, Any] = self.to_dict()
         grids = {name: "x".join(map(str, row[name])) for name in ("sip_grid", "cube_grid")}
         rates = {
@@ -251,10 +251,10 @@ class TopologyFigures(Result):
 
 
 def native_of(topology: Any) -> native.Topology:
-    """Returns the native machine of anything that stands for one.
+    """Returns the native topology that the argument describes.
 
     Raises:
-        InputError: The argument is something else, or the file cannot be read or is wrong.
+        InputError: The argument has another type, or the file is unreadable or invalid.
     """
     if isinstance(topology, native.Topology):
         return topology

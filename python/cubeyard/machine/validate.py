@@ -1,4 +1,4 @@
-"""Comparison of the simulator with known figures."""
+"""Comparison of simulated figures with known ones."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ Verdict = Literal["passed", "failed", "shown", "left out"]
 
 @dataclass(frozen=True)
 class Check:
-    """Comparison of one figure."""
+    """Comparison of one simulated figure with a known one."""
 
     family: str
     name: str
     unit: str
     relation: str
-    """Relation that ours must have to the expected figure: "equal", "at_most" or "at_least"."""
+    """Required relation of our figure to the expected one: "equal", "at_most" or "at_least"."""
     expected: float
     ours: float | None
-    """None if the check was left out."""
+    """Simulated figure, or None if the check was left out."""
     deviation: float | None
-    """Relative deviation; None if there is nothing to compare."""
+    """Relative deviation, or None if there is nothing to compare."""
     kind: str
-    """Tolerance: "exact", "calibrated", "predicted" or "indicative"."""
+    """Kind of tolerance: "exact", "calibrated", "predicted" or "indicative"."""
     ok: bool | None
-    """None if the check is not judged: indicative, or left out."""
+    """Whether the check passed, or None if it is indicative or was left out."""
     source: str
     own: bool
-    """Whether the expected figure is our own arithmetic on our own rules."""
+    """Whether the expected figure is our own calculation from our own rules."""
     reason: str | None
-    """Reason for which the check is indicative or was left out, or another remark."""
+    """Reason why the check is indicative or was left out, or another remark."""
 
     @property
     def verdict(self) -> Verdict:
@@ -51,7 +51,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Validation(Printed):
-    """Comparisons of published figures, closed forms and golden values with ours."""
+    """Comparison of simulated figures with published figures, closed forms and golden values."""
 
     checks: tuple[Check, ...]
 
@@ -60,19 +60,19 @@ class Validation(Printed):
 
     @property
     def ok(self) -> bool:
-        """Whether no figure is out of its tolerance."""
+        """Whether every judged figure is within its tolerance."""
         return all(check.ok is not False for check in self.checks)
 
     def to_dict(self) -> list[dict[str, Any]]:
-        """Returns a list with a dictionary for each check.
+        """Returns a list with one dictionary per check.
 
-        It is equal to what the command prints with `--format json` beside version and hash of the machine.
+        The list equals the output of `--format json`, without the version and the hash of the machine.
         """
         checks: list[dict[str, Any]] = plain(self.checks)
         return checks
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns a row for each check, with its verdict."""
+        """Returns one row per check, with its verdict."""
         return [plain(check) | {"verdict": check.verdict} for check in self.checks]
 
     def _summary(self) -> str:
@@ -98,12 +98,12 @@ def validate(
 ) -> Validation:
     """Compares known figures with simulated ones, as `cubeyard validate` does.
 
-    With a machine of your own, checks of the default machine are left out.
+    With another machine, the checks of the default machine are left out.
 
     Args:
         topology: The machine; see `Topology`.
         family: Families of checks to run, such as "published figures"; all if None.
-        progress: Whether to show a bar, which needs tqdm.
+        progress: Whether to show a progress bar, which needs tqdm.
 
     >>> import cubeyard
     >>> golden = cubeyard.validate(family="ASTRA-sim golden values")

@@ -1,7 +1,7 @@
 """The Flex allocator: carves device memory into blocks and accounts for every byte.
 
-A device gives out a few large regions; a `FlexAllocator` carves blocks out of them. `Card` is a simulated device, which
-counts memory and has none; `HostMemory` is memory of this process; a subclass of `Device` is your own.
+A device provides a few large regions; a `FlexAllocator` carves blocks out of them. `Card` is a simulated device that counts
+memory but stores nothing. `HostMemory` is memory of this process. A subclass of `Device` is a device of your own.
 
 >>> from cubeyard.memory import Card, FlexAllocator
 >>> allocator = FlexAllocator(Card(16 << 30))
@@ -16,7 +16,7 @@ counts memory and has none; `HostMemory` is memory of this process; a subclass o
 >>> statistics.allocated_bytes.all.current, statistics.allocated_bytes.all.peak - (300 << 20)
 (1024, 1024)
 
-The configuration chooses policies, growth and limits, by keyword or as one line of text, as in Rust and C:
+The configuration selects policies, growth and limits. It is given by keywords or as one line of text, as in Rust and C:
 
 >>> FlexAllocator(Card(16 << 30), block="best-fit", growth="growable(16GiB)").config["block"]
 'best-fit'
@@ -25,19 +25,19 @@ The configuration chooses policies, growth and limits, by keyword or as one line
 
 | key | values | default |
 |---|---|---|
-| `fallback_sizes` | sizes of a new region, in the order in which they are tried | 12, 8, 4 GiB |
-| `max_regions` | highest number of regions at a time, 1 to 64 | 12 |
+| `fallback_sizes` | sizes of a new region, in the order of the attempts | 12, 8, 4 GiB |
+| `max_regions` | maximum number of regions, 1 to 64 | 12 |
 | `alignment` | granule of blocks, a power of two from 128 to 2 MiB | 128 |
 | `region` | `load-balancing`, `fill-first`, `thread-home` | `load-balancing` |
 | `block` | `first-fit`, `best-fit`, `quick-fit`, `lifetime` | `first-fit` |
 | `acquire` | `lazy`, `first`, `eager(COUNT)` | `lazy` |
 | `release` | `never`, `when_idle(SIZE)` | `never` |
 | `growth` | `fixed`, `growable(SIZE)`, `recycle(SIZE)` | `fixed` |
-| `own_regions` | kinds that have regions of their own: `tensor`, `program`, `staging` | none |
-| `history` | number of events in a snapshot | 0 |
+| `own_regions` | kinds of blocks with separate regions: `tensor`, `program`, `staging` | none |
+| `history` | maximum number of events in a snapshot | 0 |
 
-When memory runs out, functions registered with `on_pressure` may free some. If that does not help, `OutOfMemory` tells
-full from fragmented memory and from requests that are too large in any case, in its text and in its `details`:
+When memory runs out, functions registered with `on_pressure` may free some. If that fails, the text and the `details` of
+`OutOfMemory` distinguish full memory, fragmented memory, and requests that are too large in any case:
 
 >>> from cubeyard.errors import OutOfMemory
 >>> try:
@@ -46,12 +46,12 @@ full from fragmented memory and from requests that are too large in any case, in
 ...     print(error.details["shortage"], error.details["requested"], error.details["longest_block"])
 too_large 15032385536 12884901888
 
-Threads may share an allocator and its blocks. The GIL is not held while a thread waits for the allocator. In the child of
-a fork, an allocator of the parent is refused with a `BusyError`.
+Threads may share an allocator and its blocks. A thread that waits for the allocator does not hold the GIL. In a forked
+child, an allocator of the parent raises `BusyError`.
 
-Policies are chosen by name. A policy of your own is written in Rust (the traits of `cubeyard_memory::policy`): it runs
-under the lock of a region, where Python cannot, since the garbage collector may free a block of the same region at any
-line. To try out a policy in Python on recorded allocations, see `cubeyard.replay.Policy`.
+Policies are selected by name. A policy of your own must be written in Rust (the traits of `cubeyard_memory::policy`). It
+runs under the lock of a region. Python code cannot run there, because the garbage collector may free a block of the same
+region at any line. To try out a Python policy on recorded allocations, see `cubeyard.replay.Policy`.
 """
 
 from __future__ import annotations

@@ -17,16 +17,16 @@ from cubeyard.memory._statistics import Statistics
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of an allocator at one moment, in the form that PyTorch's memory viewer reads.
+    """State of an allocator at one moment, in the format of PyTorch's memory viewer.
 
-    `cubeyard.replay` replays it, `python -m torch.cuda._memory_viz` and https://pytorch.org/memory_viz show it.
+    `cubeyard.replay` replays it. `python -m torch.cuda._memory_viz` and https://pytorch.org/memory_viz display it.
     """
 
     pickled: bytes = field(repr=False)
-    """The snapshot as a pickle of plain data."""
+    """Pickle of plain data."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the snapshot as `torch.cuda.memory._snapshot()` does."""
+        """Returns the snapshot in the structure of `torch.cuda.memory._snapshot()`."""
         return cast("dict[str, Any]", pickle.loads(self.pickled))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -36,41 +36,41 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Region:
-    """Figures of one region, in bytes."""
+    """Sizes of one region, in bytes."""
 
     id: int
-    """Name of the region: a physical address, or an index into the firmware's table."""
+    """Identifier of the region: a physical address, or an index into the firmware's table."""
     size: int
-    """Memory of the region: acquired, or committed where it is growable."""
+    """Size of the region: acquired memory or, if it is growable, committed memory."""
     free: int
-    """Free bytes of that memory."""
+    """Free bytes in that memory."""
     largest_free: int
-    """Length of its longest free range."""
+    """Length of the longest free range."""
     blocks: int
     """Number of live blocks."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One entry of the segment table, in which programs find a region."""
+    """Entry of the segment table, through which programs find a region."""
 
     region_id: int
-    """Name of the region."""
+    """Identifier of the region."""
     base: int
-    """Start of the region in the flat address space that programs and snapshots use."""
+    """Start of the region in the flat address space of programs and snapshots."""
     size: int
     """Length in bytes."""
 
 
 class FlexAllocator(_native.FlexAllocator):
-    """An allocator of blocks over the regions of a device.
+    """Allocator of blocks in the regions of a device.
 
     Args:
-        device: A `Card`, `HostMemory`, or `Device` of your own; a card of 16 GiB if omitted.
-        config: The configuration: one line of text, `"key:value,key:value"`, or a mapping of keys to values.
-        streams: Events on the streams of the device; without any, every free is immediate.
-        clock: Clock of the history, in microseconds; the time of day if omitted.
-        **settings: Further keys of the configuration. Sizes are numbers of bytes or texts such as "4GiB".
+        device: A `Card`, a `HostMemory`, or a `Device` of your own; a card with 16 GiB by default.
+        config: Configuration, as one line of text, `"key:value,key:value"`, or as a mapping of keys to values.
+        streams: Events on the device's streams. Without them, every free is immediate.
+        clock: Clock for the history, in microseconds; the time of day by default.
+        **settings: Further configuration keys. Sizes are numbers of bytes or strings such as "4GiB".
 
     >>> from cubeyard.memory import Card, FlexAllocator
     >>> allocator = FlexAllocator(Card(8 << 30), fallback_sizes=["4GiB", "1GiB"], max_regions=2)
@@ -95,15 +95,15 @@ class FlexAllocator(_native.FlexAllocator):
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration by key, with the defaults of keys that were not given."""
+        """Configuration by key, including defaults."""
         return self._settings()
 
     def statistics(self) -> Statistics:
-        """Returns the statistics at this moment."""
+        """Returns the current statistics."""
         return Statistics.from_dict(self._entries())
 
     def snapshot(self, device: int = 0) -> Snapshot:
-        """Takes a snapshot: all regions and blocks, and as many events as the key `history` says.
+        """Takes a snapshot of all regions, all blocks, and the latest events, up to the number in the key `history`.
 
         Args:
             device: Number of the device in the snapshot, 0 to 65535.
@@ -117,15 +117,15 @@ class FlexAllocator(_native.FlexAllocator):
         return Snapshot(self._pickled(device))
 
     def regions(self) -> list[Region]:
-        """Returns the figures of the regions, the oldest first."""
+        """Returns the sizes of the regions, oldest first."""
         return [Region(**figures) for figures in self._region_figures()]
 
     def segment_table(self) -> tuple[Segment | None, ...]:
-        """Returns the segment table; `None` for an entry without a region."""
+        """Returns the segment table, with `None` for each empty entry."""
         return tuple(None if entry is None else Segment(*entry) for entry in self._segments())
 
     def info(self) -> MemoryInfo:
-        """Returns the free and the total memory of the device."""
+        """Returns the free and total memory of the device."""
         return MemoryInfo(*self._memory_info())
 
     def __repr__(self) -> str:
@@ -158,15 +158,15 @@ def _clock(clock: Any) -> Any:
 def _mapping(config: Any) -> Mapping[str, Any]:
     if isinstance(config, Mapping):
         return config
-    raise InputError(f"config is {config!r}: expected a text such as 'block:best-fit', or a mapping of keys to values")
+    raise InputError(f"config is {config!r}: expected a string such as 'block:best-fit', or a mapping of keys to values")
 
 
 def _text(key: str, value: Any) -> str:
-    """Returns a value as in the text of a configuration."""
+    """Returns a value in the notation of the configuration text."""
     if isinstance(value, str):
         return value
     if isinstance(value, Sequence):
         return f"[{';'.join(_text(key, item) for item in value)}]"
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise InputError(f"{key} is {value!r}: expected a number, a text, or a list of them")
+    raise InputError(f"{key} is {value!r}: expected a number, a string, or a list of them")

@@ -16,20 +16,20 @@ class MemoryInfo(NamedTuple):
 
 
 class TableInfo(NamedTuple):
-    """The firmware's table of a virtual function: the number of its entries, and of free ones."""
+    """Size of a virtual function's firmware table: the number of entries, and the number of free entries."""
 
     entries: int
     free: int
 
 
 class Card:
-    """A simulated accelerator card: memory that is counted, not stored.
+    """Simulated accelerator card, which counts memory but stores nothing.
 
     Args:
-        memory: Memory in bytes.
-        mode: "physical" for a physical function, in which the id of a region is its physical address; "virtual" for a
-            virtual function, in which it is an index into the firmware's table.
-        table: Number of entries of that table, 8 to 16 on today's cards.
+        memory: Capacity in bytes.
+        mode: "physical" for a physical function, whose region ids are physical addresses; "virtual" for a virtual
+            function, whose region ids are indices into the firmware's table.
+        table: Number of entries in the firmware's table, 8 to 16 on today's cards.
 
     >>> from cubeyard.memory import Card, FlexAllocator
     >>> card = Card(16 << 30, mode="virtual", table=8)
@@ -45,20 +45,20 @@ class Card:
         self._native = MemoryDevice.card(memory, mode, table)
 
     def info(self) -> MemoryInfo:
-        """Returns the free and the total memory."""
+        """Returns the free and total memory."""
         return MemoryInfo(*self._native.info())
 
     def table(self) -> TableInfo | None:
-        """Returns the state of the firmware's table; `None` for a physical function."""
+        """Returns the size of the firmware's table, or `None` for a physical function."""
         table = self._native.table()
         return None if table is None else TableInfo(*table)
 
 
 class HostMemory:
-    """A device whose memory is this process's own, mapped when it is acquired. Unix only.
+    """Device backed by memory of this process, mapped on acquisition. Unix only.
 
     Args:
-        limit: Highest number of bytes that are mapped at a time.
+        limit: Maximum number of mapped bytes.
 
     >>> from cubeyard.memory import FlexAllocator, HostMemory
     >>> host = HostMemory(64 << 20)
@@ -73,27 +73,27 @@ class HostMemory:
         self._native = MemoryDevice.host_memory(limit)
 
     def info(self) -> MemoryInfo:
-        """Returns the free and the total memory."""
+        """Returns the free and total memory."""
         return MemoryInfo(*self._native.info())
 
     def write(self, address: Address, data: bytes | bytearray | memoryview) -> None:
-        """Copies `data` to an address; an `InputError` where that is not all memory of this device."""
+        """Copies `data` to an address. Raises `InputError` unless the whole range is memory of this device."""
         self._native.write(address, data if isinstance(data, bytes) else bytes(data))
 
     def read(self, address: Address, length: int) -> bytes:
-        """Returns `length` bytes from an address on; an `InputError` where that is not all memory of this device."""
+        """Returns `length` bytes at an address. Raises `InputError` unless the whole range is memory of this device."""
         return self._native.read(address, length)
 
 
 class Device(ABC):
-    """A device written in Python: what gives an allocator its regions.
+    """Source of an allocator's regions, written in Python.
 
-    The allocator calls these functions on the thread that uses it, and never two of `acquire`, `reserve` and `release` at
-    a time. They may free blocks and look at the allocator, and may allocate where there is room; a request that would need
-    a region raises `BusyError` there. They must not wait for another thread that allocates.
+    The allocator calls these methods on the thread that uses it. It never runs two of `acquire`, `reserve` and `release` at
+    once. The methods may free blocks and inspect the allocator. They may also allocate if there is room; a request that
+    would need a new region raises `BusyError`. They must not wait for another thread that allocates.
 
-    An exception becomes a `DeviceError`, raised by the call of the allocator, with the exception as its `__cause__`. The
-    allocator remains usable: nothing is allocated by that call, and the device is asked again by the next one.
+    An exception becomes a `DeviceError` of the allocator's call, with the exception as its `__cause__`. That call allocates
+    nothing. The allocator remains usable, and its next call tries the device again.
 
     >>> from cubeyard.memory import Device, FlexAllocator, MemoryInfo
     >>> class Shelf(Device):
@@ -115,63 +115,65 @@ class Device(ABC):
     """
 
     def mode(self) -> Literal["physical", "virtual"]:
-        """Returns the meaning of the ids of its regions: physical addresses, or indices into the firmware's table."""
+        """Returns the kind of region ids: "physical" addresses, or "virtual" indices into the firmware's table."""
         return "physical"
 
     @abstractmethod
     def acquire(self, size: int) -> int | None:
-        """Acquires a region of exactly `size` bytes; returns its id, or `None` where there is no room."""
+        """Acquires a region of exactly `size` bytes. Returns its id, or `None` if there is no room."""
 
     @abstractmethod
     def release(self, region_id: int, size: int) -> None:
-        """Releases a region, acquired or reserved, with all memory that is committed to it."""
+        """Releases an acquired or reserved region and all memory committed to it."""
 
     @abstractmethod
     def info(self) -> MemoryInfo | tuple[int, int]:
-        """Returns the free and the total memory."""
+        """Returns the free and total memory."""
 
     def table(self) -> TableInfo | tuple[int, int] | None:
-        """Returns the number of entries of the firmware's table and of free ones; `None` where regions take no entry."""
+        """Returns the total and free entries of the firmware's table, or `None` if regions occupy no entries."""
         return None
 
     def physical_address(self, region_id: int) -> int | None:
-        """Returns the physical address of a region's start; `None` where it is unknown."""
+        """Returns the physical address of the start of a region, or `None` if it is unknown."""
         return region_id if self.mode() == "physical" else None
 
     def granule(self) -> int | None:
-        """Returns the granule in which memory can be committed, a power of two; `None` where it cannot."""
+        """Returns the granule of committed memory, a power of two, or `None` if the device cannot commit memory."""
         return None
 
     def reserve(self, size: int) -> int | None:
-        """Reserves a region of `size` bytes of addresses without memory; returns its id, or `None`."""
+        """Reserves `size` bytes of addresses without memory. Returns the region's id, or `None`."""
         return None
 
     def commit(self, region_id: int, offset: int, size: int) -> bool:
-        """Commits memory to a part of a reserved region; returns whether there was enough."""
+        """Commits memory to a range of a reserved region. Returns whether there was enough memory."""
         return False
 
     def decommit(self, region_id: int, offset: int, size: int) -> None:
-        """Decommits the memory of a part of a reserved region."""
+        """Decommits the memory of a range of a reserved region."""
 
     def __del__(self) -> None:
-        """Does nothing. With it, the garbage collector marks a device whose cycle it takes apart: what the functions of such a
-        device raise is no failure."""
+        """Does nothing. Because of this finalizer, the garbage collector marks a device whose cycle it destroys.
+
+        Exceptions from the methods of such a device are not failures.
+        """
 
 
 class Streams(ABC):
-    """Events on the streams of a device, so that a freed block is used again only when no stream can touch it.
+    """Events on a device's streams. A freed block is reused only when no stream can access it.
 
-    An event is any object, such as a `torch.cuda.Event`. An exception becomes a `DeviceError`; until the function works
-    again, blocks that wait for that stream stay as they are.
+    An event is any object, such as a `torch.cuda.Event`. An exception becomes a `DeviceError`. Blocks that wait for the
+    stream stay pending until the method succeeds again.
     """
 
     @abstractmethod
     def record(self, stream: int) -> Any:
-        """Records an event after everything that was given to `stream` so far; returns it."""
+        """Records an event after all work submitted to `stream` so far, and returns the event."""
 
     @abstractmethod
     def is_complete(self, event: Any) -> bool:
-        """Returns whether the stream has passed the event. Events of one stream are passed in order."""
+        """Returns whether the stream has passed the event. A stream passes its events in order."""
 
     @abstractmethod
     def wait(self, event: Any) -> None:

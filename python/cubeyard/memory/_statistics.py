@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Stat:
-    """The four figures of one count."""
+    """Four values of one statistic."""
 
     current: int
-    """The present value."""
+    """Value at this moment."""
     peak: int
     """Highest value since the last reset."""
     allocated: int
@@ -23,7 +23,7 @@ class Stat:
 
 @dataclass(frozen=True)
 class PoolStatistics:
-    """One count for all allocations, for small ones (below 1 MiB) and for large ones."""
+    """One statistic for all allocations, for small ones (below 1 MiB) and for large ones."""
 
     all: Stat
     small_pool: Stat
@@ -32,7 +32,7 @@ class PoolStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics of an allocator at one moment: those of `torch.accelerator.memory_stats`.
+    """Statistics of an allocator at one moment, with the entries of `torch.accelerator.memory_stats`.
 
     >>> from cubeyard.memory import FlexAllocator
     >>> allocator = FlexAllocator()
@@ -50,19 +50,19 @@ class Statistics:
     active: PoolStatistics
     """Blocks in use: allocations, and freed blocks that a stream may still touch."""
     inactive_split: PoolStatistics
-    """Free ranges in regions that are partly in use."""
+    """Free ranges in partly used regions."""
     allocated_bytes: PoolStatistics
-    """Bytes of allocations, rounded up to the alignment."""
+    """Bytes in allocations, rounded up to the alignment."""
     reserved_bytes: PoolStatistics
-    """Bytes of regions, or of the memory committed to them."""
+    """Bytes in regions, or in the memory committed to them."""
     active_bytes: PoolStatistics
-    """Bytes of active blocks."""
+    """Bytes in active blocks."""
     inactive_split_bytes: PoolStatistics
-    """Bytes of inactive splits."""
+    """Bytes in inactive splits."""
     requested_bytes: PoolStatistics
-    """Bytes of allocations as requested."""
+    """Bytes in allocations, as requested."""
     num_alloc_retries: int
-    """Requests that failed at first and were tried again after making room."""
+    """Requests that failed at first and were retried after memory was released."""
     num_ooms: int
     """Requests that failed."""
     num_sync_all_streams: int
@@ -75,7 +75,7 @@ class Statistics:
 
     @classmethod
     def from_dict(cls, entries: Mapping[str, int]) -> Statistics:
-        """Makes statistics of PyTorch's keys and their values."""
+        """Builds statistics from PyTorch's keys and values."""
         names = [item.name for item in fields(cls) if item.name != "_entries"]
         values: dict[str, Any] = {
             name: _pools(entries, name) if f"{name}.all.current" in entries else entries[name] for name in names
@@ -83,7 +83,7 @@ class Statistics:
         return cls(**values, _entries=entries)
 
     def to_dict(self) -> dict[str, int]:
-        """Returns every key of `torch.accelerator.memory_stats` with its value, in PyTorch's order."""
+        """Returns all entries of `torch.accelerator.memory_stats`, in PyTorch's order."""
         return dict(self._entries)
 
 

@@ -1,7 +1,8 @@
-"""Replay of recorded allocations: how much memory they would have needed under other policies.
+"""Replay of recorded allocations under other policies, to compare their memory needs.
 
-A recording is a file, compressed with gzip or not (a memory snapshot of PyTorch, a log of RAPIDS RMM, a `.trace` script), or an
-object: what `torch.cuda.memory._snapshot()` returns, a `cubeyard.memory.Snapshot`, or the bytes of a file.
+A recording is a file or an object. A file is a memory snapshot of PyTorch, a log of RAPIDS RMM or a `.trace` script,
+optionally compressed with gzip. An object is the result of `torch.cuda.memory._snapshot()`, a `cubeyard.memory.Snapshot`,
+or the bytes of a file.
 
 >>> from cubeyard import replay
 >>> script = b"alloc weights 30 MiB" + bytes([10]) + b"alloc batch 3 MiB" + bytes([10]) + b"free batch"
@@ -14,12 +15,13 @@ True
 From PyTorch:
 
     torch.cuda.memory._record_memory_history()
-    ...                                                            # the work to look at
+    ...                                                            # the work to analyse
     comparison = cubeyard.replay.compare(torch.cuda.memory._snapshot())
 
-A `Comparison` is the table of the command `cubeyard replay`: `to_dict()` equals its JSON, pandas and polars read it as it is
-(`pandas.DataFrame.from_records(comparison.rows())`, `polars.DataFrame(comparison)`), a notebook shows the page with its charts, and
-`plot()` draws it. `replay.policies()` lists the policies; a subclass of `Policy` is your own, written in Python.
+A `Comparison` holds the table of the command `cubeyard replay`. `to_dict()` returns the data of its JSON output. pandas and
+polars read the table: `pandas.DataFrame.from_records(comparison.rows())`, `polars.DataFrame(comparison)`. A notebook shows
+the HTML page with charts, and `plot()` draws with matplotlib. `replay.policies()` lists the built-in policies. A subclass
+of `Policy` is a policy of your own.
 """
 
 from __future__ import annotations

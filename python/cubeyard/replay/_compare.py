@@ -1,4 +1,4 @@
-"""Comparison of policies."""
+"""Comparison of policies over recorded traces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cubeyard.replay._trace import Source, Trace, read
 
 
 def policies() -> list[PolicyInfo]:
-    """Returns the policies of the core, in the order of presentation.
+    """Returns the built-in policies, in display order.
 
     >>> from cubeyard import replay
     >>> [policy.name for policy in replay.policies()][:3]
@@ -33,46 +33,46 @@ def compare(
     by: str = "frame",
     native_frames: bool = False,
 ) -> Comparison:
-    """Replays recordings under policies, as the command `cubeyard replay` does. Ctrl-C ends it at once.
+    """Replays recordings under policies, as the command `cubeyard replay` does. Ctrl-C stops the replay at once.
 
     Args:
-        *sources: Files and objects; see the module. One that is a `Trace` was read before.
-        policies: Names of policies, and classes of your own; all policies of the core if omitted.
-        progress: Whether to show a bar of tqdm on standard error; if omitted, where that is a terminal and tqdm is
-            installed.
-        memory_limit: Highest number of bytes of the host to use; three quarters of what it has free if omitted.
-        holders: Highest number of holders of memory in each `MemoryUse`.
-        by: Property by which holders are added up: `"frame"` (of your own code), `"stack"` or `"size"`.
-        native_frames: Whether to consider frames of C++ code, which are recorded with `stacks="all"`.
+        *sources: Files and objects; see the module. A `Trace` is not read again.
+        policies: Names of policies, and policy classes of your own; all built-in policies by default.
+        progress: Whether to show a tqdm bar on standard error. By default, a bar is shown if standard error is a terminal
+            and tqdm is installed.
+        memory_limit: Maximum host memory to use, in bytes; three quarters of the free memory by default.
+        holders: Maximum number of holders in each `MemoryUse`.
+        by: Property that groups allocations into holders: `"frame"` (of your own code), `"stack"` or `"size"`.
+        native_frames: Whether to consider frames of C++ code, which `stacks="all"` records.
 
     Raises:
-        InputError: A recording cannot be read, or there is no such policy.
-        OutOfMemory: It would need more memory of the host than the limit.
+        InputError: A recording cannot be read, or a policy does not exist.
+        OutOfMemory: The replay would need more host memory than the limit.
 
     >>> from cubeyard import replay
     >>> comparison = replay.compare(replay.example(), policies="planned")
     >>> comparison.results[0].peak_reserved_bytes
     7532969984
 
-    The holder of most memory at the peak, here by size, because this recording has no call stacks:
+    The largest holder at the peak. Allocations are grouped by size, because this recording has no call stacks:
 
     >>> holder = comparison.results[0].peak.holders[0]
     >>> holder.name, holder.blocks
     ('256.00 MiB', 9)
     """
     if not sources:
-        raise InputError("sources: nothing to replay: expected a file or an object; replay.example() is a trace to try")
+        raise InputError("sources is empty: expected a file or an object; replay.example() is a trace to try")
     traces = read(*sources, memory_limit=memory_limit)
     chosen = _chosen(policies)
     if isinstance(holders, bool) or not isinstance(holders, int) or holders < 0:
-        raise InputError(f"holders is {holders!r}: expected a number of holders, at least 0")
+        raise InputError(f"holders is {holders!r}: expected a number of holders, 0 or more")
     with _bar(progress) as told:
         outcome = _native.replay_traces([trace._native for trace in traces], chosen, told, memory_limit, (holders, by, native_frames))
     return comparison(outcome)
 
 
 def _chosen(policies: Any) -> list[Any]:
-    """Returns policies without repetition, in their order."""
+    """Returns the chosen policies in order, without duplicates."""
     if policies is None:
         return []
     given = [policies] if isinstance(policies, str | type) else list(policies)
@@ -85,14 +85,14 @@ def _policy(policy: Any) -> Any:
     if isinstance(policy, str):
         return policy
     if not (isinstance(policy, type) and issubclass(policy, Policy)):
-        raise InputError(f"policies: {policy!r}: expected a name, or a class derived from cubeyard.replay.Policy")
+        raise InputError(f"policies: {policy!r}: expected a name, or a subclass of cubeyard.replay.Policy")
     if not isinstance(getattr(policy, "name", None), str):
-        raise InputError(f"policies: {policy.__name__}.name: expected a text")
+        raise InputError(f"policies: {policy.__name__}.name: expected a string")
     return _made(policy)
 
 
 def _made(policy: type[Policy]) -> Any:
-    """Returns a function that makes an instance, with the name of the policy."""
+    """Returns a factory of policy instances, with the policy's name as an attribute."""
 
     def make(native: _native.RecordedTrace) -> Policy:
         return policy(Trace(native))
@@ -103,7 +103,7 @@ def _made(policy: type[Policy]) -> Any:
 
 @contextmanager
 def _bar(wanted: bool | None) -> Iterator[Callable[[int, int], None] | None]:
-    """Yields a function that moves a bar, or nothing where there is none."""
+    """Yields a function that advances a progress bar, or None without a bar."""
     make = tqdm(wanted)
     if make is None:
         yield None

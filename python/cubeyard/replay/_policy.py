@@ -1,4 +1,4 @@
-"""Policies under which a trace can be replayed."""
+"""Policies for replaying a trace."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from cubeyard.replay._trace import Trace
 
 @dataclass(frozen=True)
 class PolicyInfo:
-    """A policy of the core."""
+    """Description of a built-in policy."""
 
     name: str
     """Name in `compare()` and in results."""
     summary: str
-    """Behaviour in a few words."""
+    """Short description of the behaviour."""
     kind: str
-    """Knowledge that it requires: "pytorch", "online" (requests as they come) or "planned" (the whole trace)."""
+    """Kind of policy: "pytorch", "online" (sees requests as they come) or "planned" (knows the whole trace)."""
 
 
 class Policy(ABC):
-    """A policy written in Python: an allocator under replay.
+    """Policy written in Python: an allocator under replay.
 
-    `compare()` takes the class and makes an instance for each pass over a trace. `allocate` is called once for each
-    allocation of nonzero size, `free` at most once for each that succeeded, and `reserved` after each of them. A trace of
-    several streams has an instance for each stream, since memory of one must not serve another.
+    `compare()` takes the class and makes one instance per pass over a trace. `allocate` is called once per allocation of
+    nonzero size, `free` at most once per successful allocation, and `reserved` after each of these calls. A trace with
+    several streams gets one instance per stream, since streams must not share memory.
 
     >>> from cubeyard import replay
     >>> class Exact(replay.Policy):
@@ -49,14 +49,14 @@ class Policy(ABC):
     """Name of the policy in results."""
 
     def __init__(self, trace: Trace) -> None:
-        """Makes an allocator for a trace. One that looks at its events knows the future."""
+        """Makes an allocator for a trace. An allocator that reads the trace's events knows the future."""
 
     @abstractmethod
     def allocate(self, size: int, stream: int, site: int, time_us: int) -> Any:
-        """Serves a request of `size` bytes; returns a token for the block, any object.
+        """Serves a request of `size` bytes. Returns a token for the block, which may be any object.
 
         Raises:
-            OutOfMemory: The request cannot be served. This ends the replay, and is its result.
+            OutOfMemory: The request cannot be served. The replay ends, and the error becomes its result.
         """
 
     @abstractmethod
@@ -65,4 +65,4 @@ class Policy(ABC):
 
     @abstractmethod
     def reserved(self) -> int:
-        """Returns the number of bytes that it currently holds of the device's memory."""
+        """Returns the number of bytes of device memory that the policy holds now."""

@@ -13,67 +13,67 @@ from cubeyard.replay._usage import MemoryUse
 
 @dataclass(frozen=True)
 class PolicyResult:
-    """Result of one trace under one policy."""
+    """Result of replaying one trace under one policy."""
 
     trace: str
     """Name of the trace."""
     file: str | None
-    """File as it was given; `None` if there is none."""
+    """File as it was given, or `None` if the trace has no file."""
     policy: str
     """Name of the policy."""
     events: int
-    """Number of events replayed: all, or those before the failure."""
+    """Number of replayed events: all events, or the events before the failure."""
     peak_live_bytes: int
-    """Maximum number of live bytes: requested sizes, each rounded up to 128."""
+    """Peak of the live bytes, with each requested size rounded up to 128."""
     peak_reserved_bytes: int
-    """Maximum number of bytes that the policy held of the device's memory."""
+    """Peak of the device memory held by the policy, in bytes."""
     waste: float | None
-    """Peak reserved over peak live; `None` if the policy failed or nothing was allocated."""
+    """Ratio of peak reserved to peak live bytes; `None` if the policy failed or nothing was allocated."""
     ns_per_op: float | None
-    """Mean processor time of an allocation or free in nanoseconds; `None` likewise."""
+    """Mean CPU time per allocation or free, in nanoseconds; `None` if the policy failed or nothing was allocated."""
     failed: str | None
-    """Report of a policy that could not serve the trace; its other figures end there."""
+    """Report of the request that the policy could not serve, or `None`. The other figures end there."""
     fits_where_memory_ran_out: bool | None
-    """Whether the policy would have served the first request that failed when the snapshot was recorded."""
+    """Whether the policy would have served the first request that failed while the snapshot was recorded."""
     recorded_by: str | None
-    """Program that made the snapshot, PyTorch or Cubeyard; `None` if the trace is no snapshot."""
+    """Program that recorded the snapshot, PyTorch or Cubeyard; `None` if the trace is not a snapshot."""
     recorded_reserved_bytes: int | None
-    """Bytes that the recorded allocator had reserved, if the snapshot has them."""
+    """Bytes reserved by the recorded allocator, if the snapshot contains them."""
     doubt: str | None
-    """Reason for which the snapshot gives no advice."""
+    """Reason why the snapshot allows no advice, or `None`."""
     reserved_at_peak_bytes: int
-    """Bytes that the policy held when the live bytes reached their peak."""
+    """Bytes held by the policy when the live bytes peaked."""
     least_bytes: int | None
-    """Least memory in which the policy serves the trace; `None` unless it is PyTorch's or the best of the others."""
+    """Least memory in which the policy serves the trace; `None` except for PyTorch's policy and the best other one."""
     least_fails_bytes: int | None
-    """One step of 2 MiB less, in which it does not."""
+    """Memory size 2 MiB smaller, in which the policy fails."""
     least_reserved_bytes: int | None
-    """Bytes that it held in the least memory; pages of expandable segments may exceed a limit by a few MiB."""
+    """Bytes held in the least memory. Pages of expandable segments may exceed the limit by a few MiB."""
     least_retries: int | None
-    """Number of times that the cache was given back in the least memory."""
+    """Number of times that the policy released its cache in the least memory."""
     peak: MemoryUse | None
-    """Memory at the peak of the live bytes, the same for all policies; `None` if nothing was allocated."""
+    """Memory use at the peak of the live bytes, equal for all policies; `None` if nothing was allocated."""
     out_of_memory: MemoryUse | None
-    """Memory when the first request failed that failed during recording; `None` if none did."""
+    """Memory use at the first request that failed during recording; `None` if no request failed."""
 
 
 @dataclass(frozen=True)
 class TimelinePoint:
-    """Maxima of consecutive events of a replay, of which there are at most a thousand."""
+    """Maxima over a group of consecutive events. A replay has at most a thousand groups."""
 
     trace: str
     policy: str
     event: int
-    """Index of the first of these events."""
+    """Index of the first event in the group."""
     time_us: int
-    """Time of that event, in microseconds since the start of the trace."""
+    """Time of the first event, in microseconds since the start of the trace."""
     live_bytes: int
     reserved_bytes: int
 
 
 @dataclass(frozen=True)
 class Comparison(Result):
-    """Results of traces under policies: a `PolicyResult` for each trace and policy, over which it iterates.
+    """Results of replaying traces under policies. Iteration yields one `PolicyResult` per trace and policy.
 
     >>> from cubeyard import replay
     >>> comparison = replay.compare(replay.example(), policies=["pytorch", "best-fit"])
@@ -84,35 +84,35 @@ class Comparison(Result):
     """
 
     results: tuple[PolicyResult, ...]
-    """Results, trace by trace."""
+    """Results, grouped by trace."""
     advice: str = field(metadata=HIDDEN)
     """Advice that the command prints below its tables."""
     recommended: dict[str, str | None] = field(metadata=HIDDEN)
-    """Policy that is recommended for each trace; `None` where there is a doubt."""
+    """Recommended policy for each trace, or `None` if the recording allows no advice."""
     _outcome: _native.ReplayOutcome = field(repr=False, compare=False, metadata=HIDDEN)
 
     _title: ClassVar[str] = "Replay"
     _types: ClassVar[dict[str, str]] = arrow_types(PolicyResult)
 
     def to_dict(self) -> Any:
-        """Returns plain data, equal to what `cubeyard replay` prints with `--format json` beside the version."""
+        """Returns the plain data that `cubeyard replay --format json` prints, without the version."""
         return plain(self.results)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the table: a dictionary for each trace and policy, without `peak` and `out_of_memory`."""
+        """Returns one dictionary per trace and policy, without `peak` and `out_of_memory`."""
         nested = ("peak", "out_of_memory")
         return [{key: value for key, value in plain(result).items() if key not in nested} for result in self.results]
 
     def page(self) -> str:
-        """Returns the report as a self-contained HTML page: the advice, then a chart and a table for each trace."""
+        """Returns a self-contained HTML report: the advice, then a chart and a table per trace."""
         return self._outcome.page()
 
     def svg(self) -> str:
-        """Returns the charts as one SVG picture."""
+        """Returns the charts as one SVG image."""
         return self._outcome.svg()
 
     def timeline(self) -> list[TimelinePoint]:
-        """Returns live and reserved bytes over each replay."""
+        """Returns the live and reserved bytes over the course of each replay."""
         return [TimelinePoint(*point) for point in self._outcome.timeline()]
 
     def __iter__(self) -> Iterator[PolicyResult]:
@@ -122,7 +122,7 @@ class Comparison(Result):
         return len(self.results)
 
     def _draw(self, axes: Any) -> None:
-        """Draws live and reserved bytes of the first trace over its events."""
+        """Draws the live and reserved bytes of the first trace over its events."""
         first = self.results[0].trace if self.results else ""
         points = [point for point in self.timeline() if point.trace == first]
         for policy in dict.fromkeys(point.policy for point in points):
@@ -136,6 +136,6 @@ class Comparison(Result):
 
 
 def comparison(outcome: _native.ReplayOutcome) -> Comparison:
-    """Makes a comparison of the records of a replay."""
+    """Builds a comparison from the records of a replay."""
     results = tuple(build(PolicyResult, record) for record in outcome.records())
     return Comparison(results, outcome.advice(), dict(outcome.recommended()), outcome)

@@ -14,13 +14,13 @@ from cubeyard.errors import InputError
 from cubeyard.memory import Snapshot
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | Mapping[str, Any] | Snapshot | Trace"
-"""A recording: a file, its bytes, an object of `torch.cuda.memory._snapshot()`, a snapshot of an allocator, or a trace."""
+"""Recording: a file, its bytes, the result of `torch.cuda.memory._snapshot()`, an allocator's snapshot, or a trace."""
 
 
 class Trace:
-    """A history of allocations and frees on one device, in order. `read()` makes it.
+    """Sequence of allocations and frees on one device, read by `read()`.
 
-    It is a table of its events, which pandas, polars and pyarrow read as it is.
+    pandas, polars and pyarrow read a trace as a table of events.
 
     >>> from cubeyard import replay
     >>> trace = replay.example()
@@ -35,7 +35,7 @@ class Trace:
 
     @property
     def name(self) -> str:
-        """Name of the trace: that of its file, with the device if a file holds several."""
+        """Name of the trace: its file's name, with the device if the file contains several devices."""
         return self._native.name
 
     @property
@@ -55,12 +55,12 @@ class Trace:
 
     @property
     def recorded_by(self) -> str | None:
-        """Program that made the snapshot, PyTorch or Cubeyard; `None` if the trace is no snapshot."""
+        """Program that recorded the snapshot, PyTorch or Cubeyard; `None` if the trace is not a snapshot."""
         return self._native.recorded_by
 
     @property
     def recorded_reserved_bytes(self) -> int | None:
-        """Peak of the bytes that the recorded allocator had reserved, if the snapshot has it."""
+        """Peak of the bytes reserved by the recorded allocator, if the snapshot contains it."""
         return self._native.recorded_reserved_bytes
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -73,7 +73,7 @@ class Trace:
         return self.events
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Exports the events as an Arrow stream. A requested schema is not applied."""
+        """Exports the events as an Arrow stream. The requested schema is ignored."""
         types = {"action": "utf8", "allocation": "int64", "bytes": "int64", "stream": "int64", "time_us": "int64"}
         return _native.arrow_stream(columns(list(self), types), self.events)
 
@@ -82,15 +82,15 @@ class Trace:
 
 
 def read(*sources: Source, memory_limit: int | None = None) -> list[Trace]:
-    """Reads recordings; a snapshot of several devices is a trace for each.
+    """Reads recordings. A snapshot of several devices gives one trace per device.
 
     Args:
         *sources: Files and objects; see the module.
-        memory_limit: Highest number of bytes to use; three quarters of what the host has free if omitted.
+        memory_limit: Maximum host memory to use, in bytes; three quarters of the free memory by default.
 
     Raises:
-        InputError: A file cannot be read, or is no recording; the text has its line or byte, and what to do.
-        OutOfMemory: A recording needs more than the limit.
+        InputError: A file is unreadable or not a recording. The message names the line or byte, and the remedy.
+        OutOfMemory: A recording needs more memory than the limit.
 
     >>> from cubeyard import replay
     >>> replay.read(b"alloc a 1 MiB")
@@ -106,19 +106,19 @@ def read(*sources: Source, memory_limit: int | None = None) -> list[Trace]:
 
 
 def check_limit(memory_limit: Any) -> None:
-    """Refuses a limit that is no number of bytes."""
+    """Checks that a memory limit is a positive number of bytes or None."""
     if memory_limit is None or (isinstance(memory_limit, int) and 0 < memory_limit < 2**64):
         return
     raise InputError(f"memory_limit is {memory_limit!r}: expected a number of bytes, at least 1, or None")
 
 
 def example() -> Trace:
-    """Returns a trace that comes with the package: ResNet-50 in training."""
+    """Returns the trace included in the package: ResNet-50 training."""
     return Trace(_native.bundled_trace())
 
 
 def _names() -> Iterator[str]:
-    """Yields names for recordings that are no files."""
+    """Yields names for recordings without a file."""
     yield "trace"
     number = 2
     while True:
@@ -127,9 +127,9 @@ def _names() -> Iterator[str]:
 
 
 def _given(source: Any, names: Iterator[str]) -> Any:
-    """Returns a source as the native module takes it: a path, or a name and bytes."""
+    """Converts a source for the native module: a path, or a name and bytes."""
     if isinstance(source, str | os.PathLike):
-        # As text: Ctrl-C within a path's `__fspath__`, called by the native module, would become a TypeError.
+        # A string, because Ctrl-C in a path's `__fspath__`, called by the native module, would become a TypeError.
         return str(Path(source))
     if isinstance(source, Snapshot):
         return next(names), source.pickled
@@ -137,7 +137,7 @@ def _given(source: Any, names: Iterator[str]) -> Any:
         return next(names), bytes(source)
     if isinstance(source, Mapping):
         return next(names), _pickled(source)
-    expected = "a file, bytes, an object of torch.cuda.memory._snapshot(), a Snapshot or a Trace"
+    expected = "a file, bytes, the result of torch.cuda.memory._snapshot(), a Snapshot or a Trace"
     raise InputError(f"source is {source!r}: expected {expected}")
 
 
@@ -145,4 +145,4 @@ def _pickled(source: Mapping[str, Any]) -> bytes:
     try:
         return pickle.dumps(dict(source), protocol=4)
     except Exception as error:
-        raise InputError(f"source: a dictionary that cannot be pickled: {error}; expected plain data") from error
+        raise InputError(f"source: expected a dictionary of plain data, found one that cannot be pickled: {error}") from error

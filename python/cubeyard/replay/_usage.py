@@ -1,4 +1,4 @@
-"""Use of memory at one moment of a recording."""
+"""Memory use at one moment of a recording."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Holder:
-    """Live allocations of one frame, call stack or size."""
+    """Group of live allocations with the same frame, call stack or size."""
 
     name: str
     """Frame of your own code (`train.py:88 step`), innermost frame of the call stack, or size."""
     stack: tuple[str, ...]
-    """Frames of its call stack with most bytes, outermost first; empty if none was recorded."""
+    """Call stack with the most bytes in the group, outermost frame first; empty if no stack was recorded."""
     bytes: int
-    """Bytes that it holds; beside gaps, the bytes of the gaps."""
+    """Bytes held by the group. In `beside_gaps`, the bytes of the adjacent gaps."""
     requested_bytes: int
-    """Bytes that it holds, as requested."""
+    """Bytes held by the group, as requested."""
     blocks: int
-    """Number of its allocations."""
+    """Number of allocations in the group."""
     largest_bytes: int
-    """Largest size of them, as requested."""
+    """Size of the largest allocation, as requested."""
     oldest_age_events: int
-    """Number of events since its oldest allocation."""
+    """Number of events since the oldest allocation."""
     oldest_age_us: int
-    """Microseconds since its oldest allocation."""
+    """Microseconds since the oldest allocation."""
     youngest_age_events: int
     youngest_age_us: int
 
 
 @dataclass(frozen=True)
 class CacheUse:
-    """Memory that PyTorch's allocator holds at one moment, according to its model."""
+    """Memory held by PyTorch's allocator at one moment, according to a model of it."""
 
     policy: str
-    """Policy of the model: the recorded one, else PyTorch's default."""
+    """Modelled policy: the recorded policy if known, else PyTorch's default."""
     reserved_bytes: int
-    """Bytes held of the device's memory."""
+    """Device memory held, in bytes."""
     allocated_bytes: int
-    """Bytes of blocks in use."""
+    """Bytes in blocks in use."""
     cached_bytes: int
-    """Unused bytes that can be given back to the device."""
+    """Unused bytes that can be returned to the device."""
     gap_bytes: int
-    """Unused bytes beside blocks in use, which cannot be given back."""
+    """Unused bytes next to blocks in use, which cannot be returned."""
     longest_gap_bytes: int
     retries: int
-    """Number of times that the cache was given back before, because the device was full."""
+    """Number of times that the cache was released earlier because the device was full."""
     beside_gaps: tuple[Holder, ...]
-    """Holders of the blocks beside gaps, that of most bytes first."""
+    """Holders of the blocks next to gaps, most gap bytes first."""
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Use of memory at one moment of a recording.
+    """Memory use at one moment of a recording.
 
     >>> from cubeyard import replay
     >>> peak = replay.compare(replay.example(), policies="pytorch").results[0].peak
@@ -65,9 +65,9 @@ class MemoryUse:
     events: int
     """Number of events before the moment."""
     time_us: int
-    """Time of the last of them, since the start of the recording."""
+    """Time of the last of these events, in microseconds since the start of the recording."""
     live_bytes: int
-    """Live bytes: requested sizes, each rounded up to 128."""
+    """Live bytes, with each requested size rounded up to 128."""
     requested_bytes: int
     """Live bytes as requested."""
     blocks: int
@@ -75,10 +75,10 @@ class MemoryUse:
     stream_bytes: Mapping[str, int]
     """Live bytes of each stream."""
     failed_bytes: int | None
-    """Size of the request that failed at this moment; `None` if none did."""
+    """Size of the request that failed at this moment, or `None`."""
     cache: CacheUse
-    """Memory that PyTorch's allocator holds."""
+    """Memory held by PyTorch's allocator."""
     by: str
-    """Property by which the holders are added up."""
+    """Property that groups the allocations."""
     holders: tuple[Holder, ...]
-    """Holders of most bytes, in that order."""
+    """Largest holders, most bytes first."""

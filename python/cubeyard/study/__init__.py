@@ -1,1 +1,1 @@
-"""Studies: benches, their runs and sweeps, and comparisons of the records."""
+"""Studies: benches, their runs and sweeps, and comparisons of records."""

@@ -27,28 +27,28 @@ from cubeyard.tensors.context import current
 __all__ = ["Bench", "bench", "describe", "load"]
 
 _loading: ContextVar[list[Bench] | None] = ContextVar("loading", default=None)
-"""Benches of the file that is being loaded, in its order."""
+"""Benches of the file being loaded, in file order."""
 
 _numbers = itertools.count()
-"""Numbers of loaded files, so that two of one name are different modules."""
+"""Numbers for the module names of loaded files, so that two files of one name become different modules."""
 
 _Declared = tuple[str, str, str, tuple[int, int] | None, list[str], str]
 
 
 class Bench:
-    """A bench written in Python, made by `@cubeyard.bench`. Calling it calls the function itself."""
+    """Bench written in Python, made by `@cubeyard.bench`. Calling it calls the function."""
 
     name: str
     """Name on the command line and in reports."""
     description: str
-    """The computation in one line."""
+    """One-line description of the computation."""
     function: Callable[..., object]
-    """The decorated function."""
+    """Function that the decorator received."""
 
     def __init__(
         self, function: Callable[..., object], name: str, description: str, place: tuple[str, int] | None = None
     ) -> None:
-        """Makes a bench of a function, which is defined at a place: a file and a line; its own by default."""
+        """Makes a bench from a function. `place` is the file and line of its definition; by default, the function's own."""
         self.function, self.name, self.description = function, name, description
         file, self.line = place or (function.__code__.co_filename, function.__code__.co_firstlineno)
         self.file = os.path.abspath(file)
@@ -67,16 +67,16 @@ class Bench:
         return Bench, (self.function, self.name, self.description, (self.file, self.line))
 
     def __fingerprint__(self) -> Any:
-        """Returns the function, which identifies this bench in functions that run it."""
+        """Returns the function, which identifies this bench in a fingerprint."""
         return self.function
 
     @property
     def source(self) -> str:
-        """Hash of the function and of all that it reads, by which a sweep notices that something has changed."""
+        """Hash of the function and everything it reads. A sweep uses it to detect changes."""
         return Source.of(self.function).hash
 
     def _call(self, native: _native.Context, data: bool, sips: list[int], values: Mapping[str, Any]) -> str | None:
-        """Calls the function; returns the text of an assertion that failed."""
+        """Calls the function. Returns the text of a failed assertion, or None."""
         context = BenchContext(native, data, tuple(sips))
         named = {name: self._choices.get(name, {}).get(value, value) for name, value in values.items()}
         token = current.set(context)
@@ -88,7 +88,7 @@ class Bench:
             current.reset(token)
         if inspect.iscoroutine(returned):
             returned.close()
-            raise InputError(f"{_place(self)}: a bench is a plain function, not an async one")
+            raise InputError(f"{_place(self)}: expected a plain function as a bench, found an async one")
         return None
 
 
@@ -99,19 +99,19 @@ def bench(*, name: str | None = None, description: str | None = None) -> Callabl
 def bench(
     function: Callable[..., object] | None = None, /, *, name: str | None = None, description: str | None = None
 ) -> Bench | Callable[[Callable[..., object]], Bench]:
-    """Makes a bench of a function, which `cubeyard run FILE.py` and `cubeyard.run` run with all options.
+    """Makes a function a bench. `cubeyard run FILE.py` and `cubeyard.run` run it with all options.
 
-    The function takes the context of the run, by custom called `torch`, and then parameters with defaults, which
-    `--set` changes: `int`, `float`, `str` and `bool`. `Literal` gives the choices of a parameter, `Annotated` with a
-    `range` the bounds of a whole number, `Annotated` with a text its description.
+    The first parameter is the context of the run, by convention called `torch`. All others need defaults, which `--set`
+    overrides: `int`, `float`, `str` or `bool`. `Literal` lists the choices of a parameter. `Annotated` with a `range` gives
+    the bounds of an integer. `Annotated` with a string gives a description.
 
     Args:
         function: The function, if the decorator is used without parentheses.
-        name: Name of the bench; that of the function if None.
-        description: The computation in one line; the first line of the docstring if None.
+        name: Name of the bench; by default, the name of the function.
+        description: One-line description of the computation; by default, the first line of the docstring.
 
     Raises:
-        InputError: A parameter has no default, or one of another type.
+        InputError: A parameter has no default, or the default has the wrong type.
 
     >>> from typing import Annotated, Literal
     >>> import cubeyard
@@ -138,22 +138,22 @@ def bench(
 
 
 def load(path: str | os.PathLike[str]) -> list[Bench]:
-    """Runs a file, as Python would import it, and returns its benches in order.
+    """Imports a file and returns its benches in order.
 
-    A file with kernels of Triton is not run: each kernel is a bench, which runs the file as a script.
+    A file with Triton kernels is not imported. Each kernel becomes a bench that runs the file as a script.
 
     Raises:
-        InputError: The file cannot be read or run, or has two benches of one name.
+        InputError: The file cannot be read or run, or two benches have the same name.
     """
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"{path}: there is no such file; check the path")
+        raise InputError(f"{path}: the file does not exist; check the path")
     if kernels := scripts.kernels(path):
         return [Bench(*kernel) for kernel in kernels]
     folder = str(path.resolve().parent)
     with _collected() as collected, _first_in_path(folder):
         module = _execute(path)
-    # Benches of modules that the file imports are not its own.
+    # Benches of imported modules do not belong to this file.
     benches = [bench for bench in collected if bench.function.__module__ == module]
     _check_names(path, benches)
     return benches
@@ -163,7 +163,7 @@ def _check_names(path: Path, benches: list[Bench]) -> None:
     for index, one in enumerate(benches):
         for other in benches[:index]:
             if one.name == other.name:
-                text = f"two benches are called {one.name!r}; the other is at {_place(other)}; rename one"
+                text = f"two benches have the name {one.name!r}; the other is at {_place(other)}; rename one"
                 raise InputError(f"{_place(one, path)}: {text}")
 
 
@@ -179,20 +179,20 @@ def _collected() -> Iterator[list[Bench]]:
 
 @contextmanager
 def _first_in_path(folder: str) -> Iterator[None]:
-    """Finds modules beside a file first, as for a script. The folder stays, for imports inside of functions."""
+    """Puts a folder first in `sys.path`, as for a script. The folder stays there, for imports inside functions."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
     yield
 
 
 def _execute(path: Path) -> str:
-    """Runs a file as a module; returns the name of the module."""
+    """Executes a file as a module. Returns the name of the module."""
     name = f"_cubeyard_file_{next(_numbers)}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
-        raise InputError(f"{path}: expected a Python file, whose name ends in .py")
+        raise InputError(f"{path}: expected a Python file, with a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
-    # A module that is known by its name can be pickled and inspected.
+    # Pickling and inspection need the module in `sys.modules`.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -204,11 +204,11 @@ def _execute(path: Path) -> str:
 
 
 def _of_file(file: str, name: str) -> Bench:
-    """Finds a bench again in another process."""
+    """Finds an unpickled bench in this process."""
     for found in _benches_of(file):
         if found.name == name:
             return found
-    raise InputError(f"{file}: there is no bench {name!r} any more")
+    raise InputError(f"{file}: the bench {name!r} no longer exists")
 
 
 _files: dict[str, list[Bench]] = {}
@@ -221,7 +221,7 @@ def _benches_of(file: str) -> list[Bench]:
 
 
 def describe(error: BaseException) -> tuple[str, bool, str | None]:
-    """Returns the text of an error with its line, whether memory or time has run out, and what can be done."""
+    """Returns the text and line of an error, whether memory or simulated time ran out, and a remedy or None."""
     exhausted = isinstance(error, (OutOfMemory, OutOfTime))
     if isinstance(error, NoDataError):
         return _line(error, None), False, "add --data, or read values only `if torch.data`"
@@ -234,7 +234,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _line(error: BaseException, file: str | None) -> str:
-    """Returns file, line, class and text of an error: of the innermost line in `file`, else outside of this package."""
+    """Returns the file, line, class and text of an error: of the innermost line in `file`, or else outside this package."""
     frames = traceback.extract_tb(error.__traceback__)
     wanted = [frame for frame in frames if file is not None and os.path.abspath(frame.filename) == file]
     outside = [frame for frame in frames if not os.path.abspath(frame.filename).startswith(_PACKAGE)]
@@ -247,7 +247,7 @@ def _line(error: BaseException, file: str | None) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """Returns class and text of an error in one line; long comparisons of arrays are cut after a few lines."""
+    """Returns the class and text of an error in one line. Only the first three lines of the text are kept."""
     if isinstance(error, CubeyardError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -260,10 +260,10 @@ def _place(of: Bench, path: Path | None = None) -> str:
 
 
 def _parameters(of: Bench) -> tuple[list[_Declared], dict[str, dict[str, Any]]]:
-    """Returns the parameters of a bench, and the values of choices by their text."""
+    """Returns the parameters of a bench, and for each choice its value by its text."""
     taken = list(inspect.signature(of.function).parameters.values())
     if not taken or taken[0].kind not in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
-        raise InputError(f"{_place(of)}: a bench takes the context first, as in def run(torch)")
+        raise InputError(f"{_place(of)}: expected the context as the bench's first parameter, as in def run(torch)")
     hints = _hints(of)
     declared, choices = [], {}
     for parameter in taken[1:]:
@@ -277,14 +277,14 @@ def _hints(of: Bench) -> dict[str, Any]:
     try:
         return typing.get_type_hints(of.function, include_extras=True)
     except Exception as error:
-        raise InputError(f"{_place(of)}: annotations of the bench cannot be read: {error}") from error
+        raise InputError(f"{_place(of)}: cannot read the annotations of the bench: {error}") from error
 
 
 def _parameter(of: Bench, parameter: inspect.Parameter, hint: Any) -> tuple[_Declared, dict[str, Any]]:
     name, default = parameter.name, parameter.default
     where = f"{_place(of)}: parameter {name!r}"
     if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-        raise InputError(f"{where}: a bench names all its parameters; found *{name}")
+        raise InputError(f"{where}: expected only named parameters, found *{name}")
     if default is inspect.Parameter.empty:
         raise InputError(f"{where}: expected a default, as in {name}=256")
     hint, bounds, text = _annotated(where, hint)
@@ -293,12 +293,12 @@ def _parameter(of: Bench, parameter: inspect.Parameter, hint: Any) -> tuple[_Dec
         return (name, "choice", str(_word(default)), None, list(words), text), words
     kind = _kind(where, hint, default)
     if bounds and not bounds[0] <= default <= bounds[1]:
-        raise InputError(f"{where}: the default {default} is not from {bounds[0]} to {bounds[1]}")
+        raise InputError(f"{where}: expected a default from {bounds[0]} to {bounds[1]}, found {default}")
     return (name, kind, repr(default) if kind == "float" else str(default), bounds, [], text), {}
 
 
 def _annotated(where: str, hint: Any) -> tuple[Any, tuple[int, int] | None, str]:
-    """Returns the type of an annotation, the bounds and the description in it."""
+    """Returns the type, bounds and description in an annotation."""
     if typing.get_origin(hint) is not typing.Annotated:
         return hint, None, ""
     hint, *notes = typing.get_args(hint)
@@ -306,12 +306,12 @@ def _annotated(where: str, hint: Any) -> tuple[Any, tuple[int, int] | None, str]
     for note in notes:
         if isinstance(note, range):
             if note.step != 1 or not len(note):
-                raise InputError(f"{where}: expected a range with step 1 that is not empty, found {note}")
+                raise InputError(f"{where}: expected a non-empty range with step 1, found {note}")
             bounds = note.start, note.stop - 1
         elif isinstance(note, str):
             text = note
     if bounds and hint is not int:
-        raise InputError(f"{where}: a range bounds an int, found {hint}")
+        raise InputError(f"{where}: expected int as the type of a parameter with a range, found {hint}")
     return hint, bounds, text
 
 
@@ -320,11 +320,11 @@ def _word(value: Any) -> str:
 
 
 def _words(where: str, hint: Any, default: Any) -> dict[str, Any]:
-    """Returns the choices by their text; none if the parameter is no choice."""
+    """Returns the choices by their text, or an empty dictionary if the parameter is not a choice."""
     is_literal = typing.get_origin(hint) is typing.Literal
     values = typing.get_args(hint) if is_literal else (True, False) if isinstance(default, bool) else ()
     if is_literal and default not in values:
-        raise InputError(f"{where}: the default {default!r} is none of {', '.join(map(repr, values))}")
+        raise InputError(f"{where}: expected a default among {', '.join(map(repr, values))}, found {default!r}")
     return {_word(value): value for value in values}
 
 
@@ -336,12 +336,12 @@ def _kind(where: str, hint: Any, default: Any) -> str:
         named = "int, float, str, bool or Literal"
         raise InputError(f"{where}: expected a default of type {named}, found {default!r} of {types_name(hint, default)}")
     if wanted is int and not -(2**63) <= default < 2**63:
-        raise InputError(f"{where}: expected a default of 64 bits, found {default}")
+        raise InputError(f"{where}: expected a default that fits in 64 bits, found {default}")
     if wanted is float and not math.isfinite(default):
         raise InputError(f"{where}: expected a finite default, found {default}")
     return kinds[wanted]
 
 
 def types_name(hint: Any, default: Any) -> str:
-    """Returns the name of an annotated type, else that of a default."""
+    """Returns the name of the annotated type or, without an annotation, of the default's type."""
     return hint.__name__ if isinstance(hint, type | types.GenericAlias) else type(default).__name__

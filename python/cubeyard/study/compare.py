@@ -14,47 +14,47 @@ from cubeyard.study.run import Record, Run
 __all__ = ["RecordLike", "RunComparison", "compare"]
 
 RecordLike: TypeAlias = Run | Record | str | os.PathLike[str]
-"""A run, a record, or a file of `--save`; `FILE:N` is line N of a file of several."""
+"""A run, a record, or a file written by `--save`. `FILE:N` is line N of a file with several records."""
 
 
 @dataclass(frozen=True)
 class RunComparison(Result):
-    """Differences of two runs in input and result, with the cause. `print` shows the tables of `cubeyard compare`."""
+    """Differences between two runs, with their causes. `print` shows the tables of `cubeyard compare`."""
 
     version: str
     """Version of the package."""
     a: dict[str, Any]
-    """Name, version and hash of the machine of the first."""
+    """Name, version and machine hash of the first run."""
     b: dict[str, Any]
-    """Name, version and hash of the machine of the second."""
+    """Name, version and machine hash of the second run."""
     inputs: list[dict[str, Any]]
-    """Inputs that differ: name and both values."""
+    """Inputs that differ, with the name and both values."""
     machine: list[dict[str, Any]]
-    """Topology keys that differ, if both records hold their machines."""
+    """Topology keys that differ, if both records contain their machines."""
     other_machine: bool
-    """Whether the machines differ, by their hashes."""
+    """Whether the machine hashes differ."""
     unreachable: list[list[str]]
-    """Bandwidths of each machine that no traffic can reach."""
+    """Bandwidths that no traffic can reach, for each machine."""
     times: list[dict[str, Any]]
-    """Times of both with cause, critical path, utilisation and bounds side by side."""
+    """Times of both runs, with cause, critical path, utilisation and bounds."""
     errors: list[str | None]
-    """Errors of records without a result."""
+    """Error of each record that has no result, or None."""
     _compared: _native.RecordComparison = field(repr=False, compare=False, metadata=HIDDEN)
 
     _title: ClassVar[str] = "Comparison"
     _types: ClassVar[Mapping[str, str]] = {"a_ns": "float64", "b_ns": "float64", "b_over_a": "float64"}
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data, equal to what `cubeyard compare` prints with `--format json`."""
+        """Returns the plain data that `cubeyard compare --format json` prints."""
         return self._compared.report()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the times: name, both times in nanoseconds, their ratio and the cause of the change."""
+        """Returns one row per time: name, both times in nanoseconds, their ratio, and the cause of the change."""
         names = ("name", "a_ns", "b_ns", "b_over_a", "cause")
         return [{name: time[name] for name in names} for time in self.times]
 
     def page(self) -> str:
-        """Returns the comparison as a self-contained HTML page."""
+        """Returns a self-contained HTML page with the comparison."""
         return self._compared.page()
 
     def __str__(self) -> str:
@@ -72,16 +72,16 @@ class RunComparison(Result):
 
 
 def compare(a: RecordLike, b: RecordLike, *, names: tuple[str, str] = ("A", "B")) -> RunComparison:
-    """Compares two runs: what differs in the input, what in the result, and why.
+    """Compares two runs: differences in inputs, differences in results, and their causes.
 
     Args:
-        a: First run: a result of `cubeyard.run`, a record, or a file that `--save` has written.
+        a: First run: a result of `cubeyard.run`, a record, or a file written by `--save`.
         b: Second run.
-        names: Names of both in text and page.
+        names: Names of the two runs in the text and on the page.
 
     Raises:
-        InputError: A file cannot be read, or holds no record.
-        VersionError: A record has another format; make it again.
+        InputError: A file cannot be read, or contains no record.
+        VersionError: A record has another format. Run the bench again.
 
     >>> import cubeyard
     >>> slow = {"hbm": {"channel_bandwidth_gbs": 8}}

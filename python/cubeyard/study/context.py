@@ -1,4 +1,4 @@
-"""The context of a bench."""
+"""Context of a running bench."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ __all__ = ["BenchContext"]
 
 
 class BenchContext(Context):
-    """The context of a bench: a machine of its own, which is closed when the bench ends."""
+    """Context of a running bench, with a machine of its own. It is closed when the bench ends."""
 
     __slots__ = ("data", "sips")
 
     data: bool
-    """Whether values are computed, which `--data` asks for."""
+    """Whether values are computed, as requested with `--data`."""
     sips: tuple[int, ...]
-    """SIPs that `--device` gives to the bench; launches go to the first by default."""
+    """SIPs assigned by `--device`. By default, launches use the first one."""
 
     def __init__(self, native: _native.Context, data: bool, sips: tuple[int, ...]) -> None:
         self._native = native
         self.data, self.sips = data, sips
 
     def close(self) -> NoReturn:
-        """Raises an error: the run closes the context.
+        """Always fails, because the run closes the context.
 
         Raises:
             InputError: Always.
         """
-        raise InputError("the context of a bench is closed when the bench ends, and not before")
+        raise InputError("a bench cannot close its context: the run closes it when the bench ends")
 
     def launch(self, *arguments: Any, sip: int | None = None, cubes: Any = None, pes: Any = None) -> Any:
-        """Launches a kernel as `Context.launch` does; on the first of `sips` by default."""
+        """Launches a kernel as `Context.launch` does, by default on the first of `sips`."""
         return super().launch(*arguments, sip=self.sips[0] if sip is None else sip, cubes=cubes, pes=pes)

@@ -1,4 +1,4 @@
-"""Machines: a topology with everything that can be measured on it."""
+"""Machines: a topology with all measurements as methods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Machine"]
 
 
 class Machine:
-    """A machine, on which transfers, models, collectives and benches are measured, each on a fresh one of its kind.
+    """Machine for measuring transfers, models, collectives and benches. Each measurement runs on a fresh copy.
 
     >>> from cubeyard import Machine
     >>> machine = Machine({"hbm.channel_bandwidth_gbs": 16})
@@ -31,7 +31,7 @@ class Machine:
 
     @property
     def topology(self) -> Topology:
-        """Values of the machine."""
+        """Configuration of the machine."""
         return self._topology
 
     def probe(self, *arguments: Any, **named: Any) -> Any:
@@ -43,7 +43,7 @@ class Machine:
         return _validate.validate(self._topology, **named)
 
     def model(self, *arguments: Any, **named: Any) -> model.Step:
-        """Measures a step of a language model; see `cubeyard.model.step`."""
+        """Measures one step of a language model; see `cubeyard.model.step`."""
         return model.step(*arguments, topology=self._topology, **named)
 
     def collective(self, *arguments: Any, **named: Any) -> _collectives.CollectiveSweep:
@@ -51,11 +51,11 @@ class Machine:
         return _collectives.sweep(*arguments, topology=self._topology, **named)
 
     def run(self, bench: Any, **parameters: Any) -> _run.Run:
-        """Runs a bench with its parameters; see `cubeyard.run`."""
+        """Runs a bench with the given parameters; see `cubeyard.run`."""
         return _run.run(bench, topology=self._topology, **parameters)
 
     def context(self, **named: Any) -> Context:
-        """Returns a context on a machine of this kind; see `cubeyard.Context`."""
+        """Returns a context on a new machine with this topology; see `cubeyard.Context`."""
         return Context(self._topology, **named)
 
     def __eq__(self, other: object) -> bool:

@@ -20,7 +20,7 @@ __all__ = ["Record", "Run", "benches", "run"]
 
 @dataclass(frozen=True)
 class Record:
-    """Inputs of a run with its figures, in one line of JSON that is the same on every host.
+    """Inputs and figures of a run, in one line of JSON that is the same on every host.
 
     >>> import cubeyard
     >>> record = cubeyard.run("vector-add", elements=4096).record()
@@ -31,35 +31,35 @@ class Record:
     """
 
     line: str = field(repr=False)
-    """The record as it is written to a file, without the end of the line."""
+    """Line of JSON as written to a file, without the newline."""
     key: str = field(repr=False)
-    """Text that is equal for records of the same run, with the same version of the package."""
+    """Key that is equal for records of the same run with the same version of the package."""
     version: str
-    """Version of the package whose model gave the figures."""
+    """Version of the package that computed the figures."""
     bench: str
     """Name of the bench or function."""
     source: str | None
-    """Hash of a bench or function that is not built in, and of all that it reads."""
+    """Hash of a bench or function that is not built in, and of everything it reads."""
     topology: str
     """Hash of the machine."""
     inputs: dict[str, Any]
-    """Parameters and options by name, with the defaults filled in; options begin with two hyphens."""
+    """Parameters and options by name, including defaults. Options start with two hyphens."""
     figures: dict[str, Any] | None
-    """Figures by name; None if the run failed."""
+    """Figures by name, or None if the run failed."""
     error: str | None
-    """Error of a run that failed."""
+    """Error message of a failed run, or None."""
     command: str | None = None
-    """Command that made the record with `--save`, if it is another than `run`."""
+    """Command that wrote the record with `--save`, unless it was `run`."""
     machine: dict[str, Any] | None = field(default=None, repr=False)
-    """Values of the machine in the structure of a topology file, if they were kept."""
+    """Machine in the structure of a topology file, if it was saved."""
 
     @staticmethod
     def read(line: str) -> Record:
-        """Reads a line.
+        """Reads a record from a line.
 
         Raises:
             InputError: The line is not a record.
-            VersionError: The record has another format; make it again.
+            VersionError: The record has another format. Run the bench again.
         """
         key, line = _native.read_record(line)
         fields = json.loads(line)
@@ -69,15 +69,15 @@ class Record:
 
     @property
     def ok(self) -> bool:
-        """Whether there are figures, and no check of the run has failed."""
+        """Whether the run has figures and passed its check, if any."""
         return self.figures is not None and (self.figures.get("check") or {}).get("passed", True)
 
 
 @dataclass(frozen=True)
 class Run(Result):
-    """Results of a run: times, bounds and the limit of a bench.
+    """Results of running a bench: times, bounds and the limiting resource.
 
-    Fields are those of `cubeyard run --format json`.
+    The fields are the keys of `cubeyard run --format json`.
     """
 
     bench: str
@@ -86,7 +86,7 @@ class Run(Result):
     machine: str
     pes: int
     kernel_ns: float
-    """Time from the start of the first PE to the end of the last."""
+    """Time from the first PE's start to the last PE's end."""
     host_ns: float
     """Time from the host's first launch to the last completion."""
     launches: list[dict[str, Any]]
@@ -98,19 +98,19 @@ class Run(Result):
     rate_gflops: float
     peak_rate_gflops: float
     share_of_bound: float
-    """The tightest bound as a fraction of the kernel time; 1 is as fast as possible, 0 if no bound is known."""
+    """Ratio of the tightest bound to the kernel time; 1 is optimal, and 0 means that no bound is known."""
     limited_by: str
     bounds: list[dict[str, Any]]
     units: list[dict[str, Any]]
     breakdown: list[dict[str, Any]]
     critical: list[dict[str, Any]] | None
-    """Steps of the critical path, if the run was made with `explain=True`."""
+    """Steps of the critical path, with `explain=True`; otherwise None."""
     lanes: list[dict[str, Any]] | None
-    """Timelines of a few PEs, if the run was made with `explain=True`."""
+    """Timelines of a few PEs, with `explain=True`; otherwise None."""
     check: dict[str, Any] | None
     """Comparison with a reference, or the outcome of the bench's own assertions; None without data."""
     findings: list[dict[str, Any]]
-    """Defects of kernels that nevertheless ran to their ends."""
+    """Defects of kernels that ran to completion."""
     notes: list[str]
     _run: Any = field(repr=False, compare=False, metadata=HIDDEN)
     _source: str | None = field(repr=False, compare=False, metadata=HIDDEN)
@@ -120,24 +120,24 @@ class Run(Result):
 
     @property
     def ok(self) -> bool:
-        """Whether no number is wrong and no defect was found."""
+        """Whether all checked values are correct and no defect was found."""
         return bool(self._run.is_well)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns the critical path, a row for each step."""
+        """Returns the critical path, one row per step."""
         critical = self._run.figures(True)["critical"]
         return [{name: value for name, value in step.items() if name != "access"} for step in critical]
 
     def page(self) -> str:
-        """Returns the report as a self-contained HTML page: timeline, critical path, utilisation and roofline."""
+        """Returns a self-contained HTML report: timeline, critical path, utilisation and roofline."""
         return str(self._run.page())
 
     def explain(self) -> str:
-        """Returns the critical path as text, by line of the kernel and step by step."""
+        """Returns the critical path as text, by kernel line and step by step."""
         return str(self._run.explain())
 
     def trace(self, path: str | os.PathLike[str]) -> Path:
-        """Writes a trace for Perfetto (ui.perfetto.dev) with every operation of every unit, and returns its path.
+        """Writes a Perfetto trace with every operation of every unit, and returns its path.
 
         Raises:
             InputError: The file cannot be written.
@@ -145,7 +145,7 @@ class Run(Result):
         return write(path, self._run.trace())
 
     def record(self) -> Record:
-        """Returns inputs and figures as a record, to be kept and compared."""
+        """Returns the inputs and figures as a record, to be stored and compared."""
         return Record.read(self._run.record(self._source, False))
 
     def _draw(self, axes: Any) -> None:
@@ -167,20 +167,20 @@ def run(
     explain: bool = False,
     **parameters: Any,
 ) -> Run:
-    """Runs a bench on a simulated machine of its own. Ctrl-C interrupts it.
+    """Runs a bench on a fresh simulated machine. Ctrl-C interrupts the run.
 
     Args:
         bench: Name of a built-in bench, `FILE.py::NAME`, or a function decorated with `@cubeyard.bench`.
         topology: The machine: None for the default, a file, a dictionary, or a `Topology`.
-        data: Whether values are computed and checked.
-        live: Whether kernels run with their PE instead of being recorded; the times are the same.
-        device: SIPs to use: a number, `"sip:1"` or `"all"`; the first, or all for a bench of several SIPs, if None.
-        explain: Whether `critical` and `lanes` are filled in.
-        parameters: Parameters of the bench; `-` in a name is written `_`.
+        data: Whether to compute and check values.
+        live: Whether kernels run live with their PEs instead of being recorded. The times are the same.
+        device: SIPs to use: a number, `"sip:1"` or `"all"`. None selects the first SIP, or all for a multi-SIP bench.
+        explain: Whether to fill in `critical` and `lanes`.
+        parameters: Parameters of the bench, with `_` for `-` in names.
 
     Raises:
-        InputError: There is no such bench or parameter, or it does not admit the value; the text names the nearest.
-        OutOfMemory: Memory of the machine runs out, or the run would need more than the host has free.
+        InputError: A bench or parameter is unknown, or a value is not allowed. The text names the nearest match.
+        OutOfMemory: The machine runs out of memory, or the run needs more than the host's free memory.
 
     >>> import cubeyard
     >>> run = cubeyard.run("gemm", m=128, k=128, n=128, data=True)
@@ -193,14 +193,14 @@ def run(
     """
     target = resolve(bench)
     settings = assignments(target, parameters)
-    # Before the run, which may change what the bench reads.
+    # The hash is computed first, because the run may change values that the bench reads.
     source = target.source if isinstance(target, Bench) else None
     native = _native.run_bench(target, settings, native_of(topology), options(data, live, device))
     return Run(**native.figures(explain), _run=native, _source=source)
 
 
 def benches(own: Iterable[Bench] | str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
-    """Returns benches with their parameters: the built-in ones, those given, or those of a file.
+    """Returns descriptions of benches with their parameters: built-in ones, the given ones, or those in a file.
 
     >>> import cubeyard
     >>> "gemm" in [bench["name"] for bench in cubeyard.benches()]
@@ -213,7 +213,7 @@ def benches(own: Iterable[Bench] | str | os.PathLike[str] | None = None) -> list
 
 
 def resolve(bench: str | Bench) -> str | Bench:
-    """Returns the bench of `FILE.py[::NAME]`, and any other as it is."""
+    """Loads the bench of `FILE.py[::NAME]`. Returns any other bench unchanged."""
     if isinstance(bench, Bench):
         return bench
     if not isinstance(bench, str):
@@ -228,11 +228,11 @@ def resolve(bench: str | Bench) -> str | Bench:
         if one.name == name:
             return one
     names = ", ".join(one.name for one in found) or "none"
-    raise InputError(f"bench={bench!r}: expected one of the benches of {path}, which are: {names}")
+    raise InputError(f"bench={bench!r}: expected one of the benches in {path}: {names}")
 
 
 def assignments(bench: str | Bench, parameters: Mapping[str, Any]) -> list[str]:
-    """Returns parameters as `name=value`, with the names of the bench."""
+    """Formats parameters as `name=value`, with the bench's own names."""
     known = [] if not parameters else _native.describe_bench(bench)["parameters"]
     names = {parameter["name"].replace("-", "_"): parameter["name"] for parameter in known}
     return [f"{names.get(name, name)}={_text(name, value)}" for name, value in parameters.items()]
@@ -243,20 +243,20 @@ def _text(name: str, value: Any) -> str:
         return str(value).lower()
     plain = unboxed(value)
     if not isinstance(plain, int | float | str):
-        raise InputError(f"{name}={value!r}: expected a number, a text or a truth value")
+        raise InputError(f"{name}={value!r}: expected a number, a string or a bool")
     return str(plain)
 
 
 def unboxed(value: Any) -> Any:
-    """Returns a scalar of NumPy as a number of Python, and anything else as it is."""
+    """Converts a NumPy scalar to a Python number. Returns any other value unchanged."""
     return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
 
 
 def options(data: bool, live: bool, device: str | int | None) -> tuple[bool, bool, int | None, bool]:
-    """Returns the options of a run as the native module takes them."""
+    """Returns the options of a run in the form that the native module takes."""
     if device is None or device == "all":
         return bool(data), bool(live), None, device == "all"
     text = str(device).removeprefix("sip:")
     if isinstance(device, bool) or not text.isdecimal():
-        raise InputError(f"device={device!r}: expected 'all', a number, or 'sip:' and a number")
+        raise InputError(f"device={device!r}: expected 'all', a number, or 'sip:' followed by a number")
     return bool(data), bool(live), int(text), False

@@ -1,4 +1,4 @@
-"""Scripts with Triton kernels as benches: `cubeyard run FILE.py::KERNEL` runs the script and reports that kernel."""
+"""Scripts with Triton kernels as benches: `cubeyard run FILE.py::KERNEL` runs the script and reports the kernel."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Measured", "ScriptKernel", "kernels", "measured"]
 
 
 class ScriptKernel(NamedTuple):
-    """A Triton kernel of a script, with the arguments of the bench that measures it."""
+    """Triton kernel in a script, with the arguments of the bench that measures it."""
 
     function: Callable[[BenchContext], None]
-    """Runs the script; launches of the kernel take place on the context."""
+    """Runs the script, with launches of the kernel on the context."""
     name: str
     description: str
     place: tuple[str, int]
@@ -31,20 +31,20 @@ class ScriptKernel(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """The kernel that is measured while a script runs. `cubeyard.triton` launches it on the context."""
+    """Kernel to measure while a script runs. `cubeyard.triton` launches it on the context."""
 
     kernel: str
     context: BenchContext
     launched: list[str] = field(default_factory=list)
-    """Names of all kernels that the script has launched, in order."""
+    """Names of all kernels launched by the script, in order."""
 
 
 measured: ContextVar[Measured | None] = ContextVar("measured", default=None)
-"""The kernel that is measured now, if a script runs as a bench."""
+"""Kernel being measured, if a script is running as a bench."""
 
 
 def kernels(path: Path) -> list[ScriptKernel]:
-    """Returns the Triton kernels of a file, which is not run yet."""
+    """Returns the Triton kernels in a file without running the file."""
     try:
         text = path.read_text()
         tree = ast.parse(text) if "triton" in text else None
@@ -69,7 +69,7 @@ def _kernel(path: Path, kernel: ast.FunctionDef) -> ScriptKernel:
 
 
 def _run(path: Path, name: str, context: BenchContext) -> None:
-    """Runs a script; launches of one kernel take place on the context of the bench."""
+    """Runs a script, with launches of one kernel on the context of the bench."""
     os.environ.setdefault("TRITON_DEFAULT_BACKEND", "ahbm")
     arguments, sys.argv = sys.argv, [str(path)]
     sys.path.insert(0, str(path.resolve().parent))

@@ -1,4 +1,4 @@
-"""Sweeps: a bench or function over a grid of inputs, on processes or a cluster, with a record of each run."""
+"""Sweeps: a bench or function over a grid of inputs, on local processes or a cluster, with one record per run."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Sweep(Result):
     """Records of a sweep, in the order of its grid."""
 
     records: tuple[Record, ...]
-    """A record for each configuration."""
+    """One record per configuration."""
     kept: int = field(default=0, compare=False)
-    """Number of configurations whose records the file held already."""
+    """Number of configurations whose records were already in the file."""
     unknown: str | None = field(default=None, compare=False)
-    """Something that the target reads and that cannot be compared, so that no record is kept; None if there is nothing."""
+    """Name of something that the target reads and that cannot be compared, so no record is kept; otherwise None."""
 
     _title: ClassVar[str] = "Sweep"
 
     @property
     def failed(self) -> tuple[Record, ...]:
-        """Records of configurations that ended with an error or a wrong number."""
+        """Records of configurations that ended with an error or a failed check."""
         return tuple(record for record in self.records if not record.ok)
 
     @property
@@ -52,11 +52,11 @@ class Sweep(Result):
         return not self.failed
 
     def to_dict(self) -> Any:
-        """Returns the records as they are written to files."""
+        """Returns the records in the structure of the file."""
         return [json.loads(record.line) for record in self.records]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns a row for each record: inputs, figures that are single values, and the error."""
+        """Returns one row per record: the inputs, the scalar figures and the error."""
         return [_row(record) for record in self.records]
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
@@ -98,39 +98,40 @@ def sweep(
     device: str | int | None = None,
     workers: int | None = None,
 ) -> Sweep:
-    """Runs a bench or function for each configuration of a grid, and keeps a record of each.
+    """Runs a bench or function for each configuration of a grid, with one record per configuration.
 
-    Records do not depend on the executor, the number of workers or the order in which they finish. Each is written to
-    `path` as it finishes; a later sweep with the same file makes only those that are missing or failed. At the end the
-    file is sorted by the grid, so that two files of the same sweep are equal. A file has one writer at a time.
+    Records do not depend on the executor, the number of workers or the order of completion. Each record is written to
+    `path` when it is complete. A later sweep with the same file computes only missing and failed records. At the end, the
+    file is sorted in grid order, so two files of the same sweep are equal. Only one sweep at a time may write a file.
 
-    A record belongs to the bench or function and to all that it reads: functions that it calls, kernels, variables,
-    files that it names. Where one of them has changed, it is made again; `Sweep.kept` is the number of those that were
-    not. A target that reads something that cannot be compared, such as the environment, is run again for every
-    configuration, and `Sweep.unknown` names it. The clock and random numbers count as unchanged.
+    A record depends on the bench or function and on everything it reads: functions that it calls, kernels, variables, and
+    files that it names. A record is computed again if any of these has changed. `Sweep.kept` counts the records that were
+    kept. A target may read something that cannot be compared, such as the environment. Then every configuration runs again,
+    and `Sweep.unknown` names the cause. The clock and random numbers count as unchanged.
 
-    A configuration that raises an exception gives a record with the error, and the others go on. If a worker process
-    dies, what it ran is tried again; a configuration that kills its worker each time is recorded as failed.
+    A configuration that raises an exception gets a record with the error, and the sweep continues. If a worker process
+    dies, its configurations are retried. A configuration that kills its worker every time is recorded as failed.
 
     Args:
-        target: Name of a bench, `FILE.py::NAME`, a bench, or a function that takes the keys of the grid by name and
-            returns a number, a dictionary of figures, or a `Run`. A function that takes `topology` is given the machine.
-        grid: Lists of values by key, whose product is run, or a list of configurations. Keys with a dot, such as
-            `"hbm.channel_bandwidth_gbs"`, are values of the machine.
-        executor: Any executor of `concurrent.futures`, such as Dask's `Client.get_executor()` or a
-            `cubeyard.RayExecutor()`; processes of this host if None.
-        path: File of records, one JSON line each; none is written if None.
-        resume: Whether records that the file holds already are taken from there.
-        progress: Whether a bar is shown by tqdm, or a function of the numbers done and wanted; a bar on terminals if None.
-        topology: The machine, as for `cubeyard.run`.
-        data: Whether values are computed and checked.
+        target: Name of a bench, `FILE.py::NAME`, a bench, or a function. A function takes the grid's keys by name and
+            returns a number, a dictionary of figures, or a `Run`. A parameter `topology` receives the machine.
+        grid: Lists of values by key, whose Cartesian product is run, or a list of configurations. Keys with a dot, such
+            as `"hbm.channel_bandwidth_gbs"`, are values of the machine.
+        executor: Any `concurrent.futures` executor, such as Dask's `Client.get_executor()` or a `cubeyard.RayExecutor()`;
+            local processes if None.
+        path: File of records, with one JSON line each. No file is written if None.
+        resume: Whether to reuse records that are already in the file.
+        progress: Whether to show a tqdm bar, or a callback for the completed and total counts. None shows a bar on
+            terminals.
+        topology: The machine; see `cubeyard.run`.
+        data: Whether to compute and check values.
         live: Whether kernels run live.
-        device: SIPs to use, as for `cubeyard.run`.
-        workers: Number of processes, if there is no executor; one for each core if None.
+        device: SIPs to use; see `cubeyard.run`.
+        workers: Number of local processes without an executor; one per core if None.
 
     Raises:
-        InputError: The grid is empty, a key or value does not fit the target, or the file is no file of records, is
-            being written by another sweep, or cannot be written.
+        InputError: The grid is empty, or a key or value does not suit the target. Also raised if the file contains no
+            records, is being written by another sweep, or cannot be written.
 
     >>> import concurrent.futures, cubeyard
     >>> with concurrent.futures.ThreadPoolExecutor(1) as threads:
@@ -183,18 +184,18 @@ def _point(place: int, point: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Job:
-    """A configuration, to be run anywhere."""
+    """Configuration that can run on any worker."""
 
     target: Target
     """Name of a bench, a bench or a function."""
     parameters: dict[str, Any]
     """Parameters of the bench, or arguments of the function."""
     topology: Topology | None
-    """The machine; None for the default one."""
+    """Machine, or None for the default machine."""
     options: tuple[bool, bool, str | int | None]
-    """Data, live and device."""
+    """Values of the options data, live and device."""
     line: str
-    """The record without figures."""
+    """Record without figures."""
     key: str
     """Key of the record."""
 
@@ -208,26 +209,26 @@ class Job:
         live: bool,
         device: str | int | None,
     ) -> Job:
-        """Checks a configuration, so that a mistake is found before anything runs."""
+        """Checks a configuration, so that mistakes are found before anything runs."""
         plain = {name: _plain(f"grid[{name!r}]", value) for name, value in point.items()}
         overrides = {name: value for name, value in plain.items() if "." in name}
         parameters = {name: value for name, value in plain.items() if "." not in name}
         if overrides and callable(target) and not isinstance(target, Bench) and not _takes_topology(target):
             keys = ", ".join(overrides)
-            raise InputError(f"grid: {keys}: the function takes no argument topology, to which values of the machine go")
+            raise InputError(f"grid: {keys}: expected a function with a parameter topology, which receives these values")
         here, given = _overridden(topology, overrides), (data, live, device)
         key, line = _native.read_record(_foreseen(target, source, parameters, native_of(here), given))
         return Job(target, parameters, here, given, line, key)
 
     def run(self) -> str:
-        """Runs the configuration; returns its record as a line. An exception becomes a record with an error."""
+        """Runs the configuration and returns its record as a line. An exception becomes a record with an error."""
         try:
             return self._run()
         except Exception as error:
             return self.failed(describe(error)[0])
 
     def failed(self, error: str) -> str:
-        """Returns the record of a run that failed."""
+        """Returns the record of a failed run."""
         return _native.failed_record(self.line, error)
 
     def _run(self) -> str:
@@ -247,7 +248,7 @@ class Job:
 
 
 def _source(target: Target) -> Source | None:
-    """Returns the hash of a target; None for a bench that is built in."""
+    """Returns the source of a target, or None for a built-in bench."""
     if isinstance(target, str):
         return None
     if not callable(target):
@@ -262,7 +263,7 @@ def _foreseen(
     where: _native.Topology,
     given: tuple[bool, bool, str | int | None],
 ) -> str:
-    """Returns the record of a configuration without figures."""
+    """Returns the record of a configuration, without figures."""
     digits = None if source is None else source.hash
     if isinstance(target, str | Bench):
         return _native.foreseen_record(target, assignments(target, parameters), where, options(*given), digits)
@@ -271,7 +272,7 @@ def _foreseen(
 
 
 def _overridden(topology: Any, overrides: Mapping[str, Any]) -> Topology | None:
-    """Returns a machine with other values, which can be sent to another host; None for the default machine."""
+    """Returns a machine with overridden values, which can be sent to another host, or None for the default machine."""
     here = topology if topology is None else resolve_topology(topology)
     return resolve_topology(here).with_(overrides) if overrides else here
 
@@ -285,7 +286,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _bound(function: Callable[..., Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a function with their defaults."""
+    """Returns the arguments of a function, including defaults."""
     signature = inspect.signature(function)
     named = dict(parameters)
     if "topology" in signature.parameters:
@@ -300,7 +301,7 @@ def _bound(function: Callable[..., Any], parameters: Mapping[str, Any]) -> dict[
 
 
 def _figures(returned: Any) -> dict[str, Any]:
-    """Returns what a function returned as figures by name."""
+    """Converts a function's return value to figures by name."""
     if isinstance(returned, Run):
         return returned.record().figures or {}
     if not isinstance(returned, Mapping):
@@ -309,10 +310,10 @@ def _figures(returned: Any) -> dict[str, Any]:
 
 
 def _plain(where: str, value: Any) -> Any:
-    """Returns a value as JSON has it.
+    """Converts a value to JSON types.
 
     Raises:
-        InputError: JSON has no such value.
+        InputError: The value has no JSON representation.
     """
     value = unboxed(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -323,7 +324,7 @@ def _plain(where: str, value: Any) -> Any:
         return [_plain(f"{where}[{place}]", item) for place, item in enumerate(value)]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise InputError(f"{where}: expected numbers, texts, truth values, lists or dictionaries, found {type(value).__name__}")
+    raise InputError(f"{where}: expected numbers, strings, bools, lists or dictionaries, found {type(value).__name__}")
 
 
 def _row(record: Record) -> dict[str, Any]:

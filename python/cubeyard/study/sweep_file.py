@@ -1,4 +1,4 @@
-"""The command `cubeyard sweep`."""
+"""Implementation of the command `cubeyard sweep`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["command"]
 def command(
     file: str, out: str | None, scheduler: str | None, workers: int | None, fresh: bool, quiet: bool
 ) -> bool:
-    """Runs the sweep of a file; returns whether a configuration failed."""
+    """Runs the sweep described in a file. Returns whether a configuration failed."""
     read = _read(Path(file))
     path = Path(out) if out is not None else _out(Path(file), read)
     with ExitStack() as stack:
@@ -38,12 +38,12 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _out(file: Path, read: dict[str, Any]) -> Path:
     if "out" not in read:
-        raise InputError(f"{file}: expected a key out, the file of records; or name one with --out")
+        raise InputError(f"{file}: expected the key out, which names the file of records; or use --out")
     return _beside(file, read["out"])
 
 
 def _beside(file: Path, name: str) -> Path:
-    """Returns a path that is meant relative to the file that names it."""
+    """Resolves a path relative to the file that contains it."""
     return file.parent / name
 
 
@@ -90,7 +90,7 @@ def _dask(scheduler: str, stack: ExitStack) -> Executor:
 def _tell(done: Sweep, path: Path) -> None:
     for record in done.failed:
         inputs = ", ".join(f"{name}={value}" for name, value in record.inputs.items())
-        print(f"failed: {inputs}: {record.error or 'a number is wrong'}", file=sys.stderr)
+        print(f"failed: {inputs}: {record.error or 'a value is wrong'}", file=sys.stderr)
     if done.unknown is not None:
-        print(f"kept nothing from earlier: the bench reads {done.unknown}, which cannot be compared", file=sys.stderr)
+        print(f"kept no earlier records: the bench reads {done.unknown}, which cannot be compared", file=sys.stderr)
     print(f"wrote {path}: {done._summary()}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Executors of sweeps, and what happens when a worker dies."""
+"""Executors of sweeps, with recovery from dead workers."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 __all__ = ["RayExecutor", "Workers"]
 
 WINDOW = 1024
-"""Largest number of configurations that are submitted to an executor at a time."""
+"""Maximum number of configurations submitted to an executor at a time."""
 
 TRIES = 2
-"""Number of times that a configuration may be under way in a pool that breaks, before it is run alone."""
+"""Number of broken pools in which a configuration may have been running before it is run alone."""
 
-DIED = "BrokenProcessPool: the worker process died each time that it ran this configuration"
+DIED = "BrokenProcessPool: the worker process died every time it ran this configuration"
 
 
 def perform(job: Job) -> str:
-    """Runs a configuration in a worker."""
+    """Runs a configuration on a worker."""
     return job.run()
 
 
 def _ready() -> None:
-    """Shows that a worker has started."""
+    """Does nothing. Its completion shows that a worker has started."""
 
 
 def _end_with_parent() -> None:
-    """Ends this worker when the process that started it is gone, however it ended."""
+    """Ends this worker when its parent process is gone, for any reason."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -52,7 +52,7 @@ def _end_with_parent() -> None:
 
 
 class Workers:
-    """Runs configurations on an executor; each gives a line, in the order in which they finish."""
+    """Runs configurations on an executor and yields their records in order of completion."""
 
     def __init__(self, executor: Executor | None, count: int, told: Callable[[int], None]) -> None:
         self._given, self._count, self._told = executor, count, told
@@ -65,7 +65,7 @@ class Workers:
         progress: bool | Callable[[int, int], None] | None,
         wanted: int,
     ) -> Workers:
-        """Makes workers; processes of this host if there is no executor.
+        """Makes workers on an executor, or on local processes without one.
 
         Raises:
             InputError: The executor has no `submit`, or the number of workers is less than 1.
@@ -73,7 +73,7 @@ class Workers:
         if executor is not None and not hasattr(executor, "submit"):
             raise InputError(f"executor={executor!r}: expected an executor of concurrent.futures")
         if workers is not None and (not isinstance(workers, int) or workers < 1):
-            raise InputError(f"workers={workers!r}: expected a whole number from 1 on")
+            raise InputError(f"workers={workers!r}: expected a whole number, 1 or more")
         return Workers(executor, workers or _cores(), _teller(progress, wanted))
 
     def __enter__(self) -> Workers:
@@ -87,7 +87,7 @@ class Workers:
         self._told(-1)
 
     def each(self, jobs: Iterable[Job]) -> Iterator[str]:
-        """Returns the line of each configuration as it finishes. Reports progress after the caller has taken the line."""
+        """Yields the record of each configuration as it completes. Reports progress after the caller has taken it."""
         rest = {job.key: job for job in jobs}
         broken = dict.fromkeys(rest, 0)
         while rest:
@@ -100,13 +100,13 @@ class Workers:
             for job, _ in lost:
                 broken[job.key] += 1
             if suspect and lost:
-                # It was alone, so it is what kills its worker.
+                # It ran alone, so it is the cause of the worker's death.
                 del rest[suspect.key]
                 yield suspect.failed(lost[0][1])
                 self._told(1)
 
     def _batch(self, jobs: Sequence[Job], lost: list[tuple[Job, str]]) -> Iterator[tuple[str, str]]:
-        """Runs configurations until all are done or the pool breaks; those without a line are `lost`, with the reason."""
+        """Runs configurations until all are done or the pool breaks. `lost` receives those without a record, with the reason."""
         pool, waiting = self._pool(), deque(jobs)
         window = WINDOW if self._given is not None else 2 * self._count
         under_way: dict[Future[str], Job] = {}
@@ -129,15 +129,15 @@ class Workers:
                     yield job.key, line
 
     def _outcome(self, job: Job, future: Future[str]) -> tuple[str | None, str]:
-        """Returns the line of a configuration, or None and the reason for which it is to be run again."""
+        """Returns the record of a configuration, or None and the reason for running it again."""
         try:
             return future.result(), ""
         except BrokenExecutor as error:
             self._renew(error)
             return None, DIED
         except Exception as error:
-            # A configuration raises nothing, so this is the executor's. Dask's KilledWorker is final; other errors come
-            # with a worker that dies while its results are fetched.
+            # A configuration never raises, so the error comes from the executor. Dask's KilledWorker is final. Other errors
+            # occur when a worker dies while its results are fetched.
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
             return (job.failed(reason) if type(error).__name__ == "KilledWorker" else None), reason
 
@@ -148,7 +148,7 @@ class Workers:
             CubeyardError: The caller's own executor broke.
         """
         if self._given is not None:
-            text = "the executor broke, as when a worker is killed; records that are written stay, and the same call goes on"
+            text = "the executor broke, e.g. because a worker was killed; records are kept; repeat the call to continue"
             raise CubeyardError(f"executor: {text}: {error}") from error
         self._own = None
 
@@ -156,7 +156,7 @@ class Workers:
         if self._given is not None:
             return self._given
         if self._own is None:
-            # Processes that are started afresh hold no lock of this one.
+            # Spawned processes inherit no lock of this process.
             spawn = multiprocessing.get_context("spawn")
             self._own = ProcessPoolExecutor(self._count, mp_context=spawn, initializer=_end_with_parent)
             try:
@@ -168,14 +168,14 @@ class Workers:
 
 
 def _cores() -> int:
-    """Returns the number of cores that this process may use."""
+    """Returns the number of cores available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _teller(wanted: bool | Callable[[int, int], None] | None, total: int) -> Callable[[int], None]:
-    """Returns a function that is told of each configuration, and of the end by -1."""
+    """Returns a progress callback that takes the number of new results, or -1 at the end."""
     if callable(wanted):
         return _counted(wanted, total)
     make = tqdm(wanted)
@@ -198,12 +198,12 @@ def _counted(told: Callable[[int, int], None], total: int) -> Callable[[int], No
 
 
 class RayExecutor(Executor):
-    """Runs calls as tasks of Ray: on the cluster to which `ray.init` has connected, else on one of this host.
+    """Executor that runs calls as Ray tasks, on the cluster that `ray.init` has connected to, or else on this host.
 
-    A task whose worker dies is tried again by Ray; its exception is raised when Ray gives up.
+    Ray retries a task whose worker dies. When Ray gives up, the task's future raises the exception.
 
     Args:
-        retries: Number of times that a task is tried again.
+        retries: Maximum number of retries per task.
 
     Raises:
         CubeyardError: Ray is not installed.
@@ -220,12 +220,12 @@ class RayExecutor(Executor):
         self._retries = retries
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Submits a call as a task."""
+        """Submits a call as a Ray task."""
         task = self._ray.remote(function).options(max_retries=self._retries)
         future: Future[Any] = task.remote(*arguments, **named).future()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Ends Ray, if this executor has started it."""
+        """Shuts Ray down, if this executor has started it."""
         if self._starts:
             self._ray.shutdown()

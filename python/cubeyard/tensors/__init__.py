@@ -1,1 +1,1 @@
-"""Contexts: a machine with its memory, the tensors in it, and the channels between its PEs."""
+"""Contexts: a simulated machine with its memory, tensors, and channels between PEs."""

@@ -1,4 +1,4 @@
-"""Channels between PEs, through which kernels send tiles to each other."""
+"""Channels between PEs. Kernels send tiles through them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 __all__ = ["Channels", "connect", "ring"]
 
 End = tuple[str, int | str]
-"""A PE, such as `sip0.cube3.pe1`, and one of its ports: a number, or `N`, `E`, `S`, `W`, `global_N` … `global_W`."""
+"""PE, such as `sip0.cube3.pe1`, and one of its ports: a number, or `N`, `E`, `S`, `W`, `global_N` … `global_W`."""
 
 _DIRECTIONS = ("N", "E", "S", "W", "global_N", "global_E", "global_S", "global_W")
 
 
 class Channels:
-    """Installed channels. Launches after `select` see their ends as ports; `close` removes them."""
+    """Installed channels. Launches after `select` use their ends as ports; `close` removes the channels."""
 
     __slots__ = ("_channels",)
 
@@ -37,15 +37,15 @@ class Channels:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory of all rings."""
+        """Total size of the ring buffers, in bytes."""
         return self._open().nbytes
 
     def select(self) -> None:
-        """Lets later launches of the context use these channels."""
+        """Makes later launches in the context use these channels."""
         self._open().select()
 
     def close(self) -> None:
-        """Removes the channels from their PEs; later launches use none."""
+        """Removes the channels from their PEs. Later launches have no channels."""
         if self._channels is not None:
             self._channels.deselect()
         self._channels = None
@@ -60,7 +60,7 @@ class Channels:
 
     def _open(self) -> _native.Channels:
         if self._channels is None:
-            raise ClosedError("the channels were closed")
+            raise ClosedError("the channels are closed")
         return self._channels
 
 
@@ -72,14 +72,14 @@ def connect(
     slots: int = 4,
     slot_bytes: int = 4096,
 ) -> Channels:
-    """Connects PEs in pairs, and lets later launches use the channels.
+    """Connects pairs of PEs and selects the channels for later launches.
 
     Args:
-        context: the machine.
-        channels: both ends of each channel; messages go both ways.
-        memory: memory of the receiver that holds messages.
-        slots: messages that fit in the ring of an end.
-        slot_bytes: largest size of a message.
+        context: the machine's context.
+        channels: both ends of each channel. Messages travel in both directions.
+        memory: memory of the receiver that buffers messages.
+        slots: capacity of each end's ring buffer, in messages.
+        slot_bytes: maximum size of a message, in bytes.
 
     >>> import cubeyard, numpy as np
     >>> def swap(x, tl):
@@ -108,14 +108,14 @@ def connect(
 
 
 def ring(context: Context, pes: Iterable[str], *, slot_bytes: int = 4096) -> Channels:
-    """Connects PEs in a ring: port `E` of each leads to port `W` of the next, and that of the last to the first."""
+    """Connects PEs in a ring: port `E` of each PE leads to port `W` of the next, and the last PE to the first."""
     names = list(pes)
     pairs = zip(names, [*names[1:], *names[:1]], strict=True)
     return connect(context, [((one, "E"), (other, "W")) for one, other in pairs], slot_bytes=slot_bytes)
 
 
 def port_number(port: int | str) -> int:
-    """Returns the number of a port, which is a number or the name of a direction."""
+    """Returns the number of a port, given as a number or as a direction."""
     if isinstance(port, str) and port in _DIRECTIONS:
         return _DIRECTIONS.index(port)
     if isinstance(port, int) and 0 <= port < 2**16:

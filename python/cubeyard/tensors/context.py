@@ -7,9 +7,9 @@
 ...     x.numpy()[1, :3].tolist(), len(x.shards), context.memory_stats().used
 ([64.0, 65.0, 66.0], 128, 65536)
 
-A context may be used by any thread, by one at a time: others wait. Within a kernel its context is a `BusyError`. A
-forked process has a copy of the context, which is independent of the original; if another thread was in a call of the
-context at that moment, using the copy is a `BusyError`.
+Any thread may use a context, one at a time; other threads wait. Using the context inside one of its own kernels raises
+`BusyError`. A forked process has an independent copy of the context. The copy raises `BusyError` if another thread was
+using the context at the time of the fork.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ __all__ = ["Context", "current"]
 
 
 class Context:
-    """A simulated machine with its memory, on which tensors are placed and kernels launched.
+    """Simulated machine with its memory, for placing tensors and launching kernels.
 
-    Leaving a `with` block closes it, which frees the memory of all its tensors.
+    Leaving a `with` block closes the context, which frees the memory of all its tensors.
     """
 
     __slots__ = ("__weakref__", "_native")
@@ -52,13 +52,13 @@ class Context:
         addressing: Literal["virtual", "physical"] = "virtual",
         virtual_base: int | None = None,
     ) -> None:
-        """Makes a context on a machine of its own.
+        """Makes a context with a new machine.
 
         Args:
             topology: None for the default machine, a path, a dictionary, or a `Topology`.
-            data: whether memory holds values; without, times alone are simulated.
-            addressing: kind of addresses that tensors have; `virtual` ones are contiguous.
-            virtual_base: first virtual address of tensors, a multiple of the MMU's page; 2**51 by default.
+            data: whether memory stores values. If False, only times are simulated.
+            addressing: kind of tensor addresses. The virtual addresses of a tensor are contiguous.
+            virtual_base: first virtual address of tensors, a multiple of the MMU's page size; 2**51 by default.
         """
         if addressing not in ("virtual", "physical"):
             raise InputError(f"addressing={addressing!r}: expected 'virtual' or 'physical'")
@@ -97,7 +97,7 @@ class Context:
         return self._native.is_pristine()
 
     def close(self) -> LeakReport:
-        """Waits for launches, frees the memory of all tensors, and reports those that were still alive.
+        """Waits for launches, frees the memory of all tensors, and reports the tensors that were still alive.
 
         >>> import cubeyard
         >>> context = Context()
@@ -124,16 +124,15 @@ class Context:
         return MemoryStats(tensors, used, virtual_used, tuple(PeUsage(*pe) for pe in pes), MmuCounts(*mmu))
 
     def findings(self) -> tuple[Finding, ...]:
-        """Returns the defects of kernels that ran to their ends, such as races and reads of memory never written."""
+        """Returns defects found in completed kernels, such as races and reads of uninitialised memory."""
         return tuple(Finding(*finding) for finding in self._native.findings())
 
     def from_numpy(self, array: np.ndarray[Any, Any], dtype: Any = None) -> Tensor:
-        """Makes a tensor of the elements of an array, which are copied once; strided elements are copied twice.
+        """Makes a tensor from an array. The elements are copied once, or twice if the array is strided.
 
         Args:
-            array: an array of little-endian numbers or truth values.
-            dtype: `bf16`, `fp8_e4m3` or `fp8_e5m2`, if the array holds the bits of such elements, as `uint16` or
-                `uint8`.
+            array: an array of little-endian numbers or booleans.
+            dtype: `bf16`, `fp8_e4m3` or `fp8_e5m2`, if the array holds the bits of such elements as `uint16` or `uint8`.
 
         >>> import numpy as np
         >>> context = Context()
@@ -147,9 +146,9 @@ class Context:
         return Tensor(self, self._native.of_buffer(list(array.shape), name, checks.flat(array)))
 
     def from_dlpack(self, source: Any) -> Tensor:
-        """Makes a tensor of the elements of an object with `__dlpack__`, such as a PyTorch tensor on the CPU.
+        """Makes a tensor from an object with `__dlpack__`, such as a PyTorch tensor on the CPU.
 
-        They are copied once.
+        The elements are copied once.
 
         >>> import numpy as np
         >>> Context().from_dlpack(np.arange(3.0)).numpy().tolist()
@@ -161,15 +160,15 @@ class Context:
             array = np.from_dlpack(source)
         except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
             what = f"found {type(source).__name__}: {error}"
-            raise InputError(f"source: expected an object with __dlpack__ in the memory of the host, {what}") from error
+            raise InputError(f"source: expected an object with __dlpack__ in host memory, {what}") from error
         return self.from_numpy(array)
 
     def tensor(self, values: Any, dtype: Any = None) -> Tensor:
-        """Makes a tensor of a number, of nested lists, or of an array.
+        """Makes a tensor from a number, nested lists or an array.
 
         Args:
             values: the elements.
-            dtype: type of the elements; by default that of an array, `f32` for floats, `i64` for integers, or `bool`.
+            dtype: element type; by default, the type of an array, `f32` for floats, `i64` for integers, or `bool`.
 
         >>> Context().tensor([[1, 2], [3, 4.5]])
         Tensor(shape=(2, 2), dtype='f32', on the host)
@@ -183,7 +182,7 @@ class Context:
         return made if dtype is None or made.dtype == dtypes.name_of(dtype) else made.to(dtype)
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "f32") -> Tensor:
-        """Makes a tensor without values: nothing is written when it is deployed."""
+        """Makes a tensor without values. Deploying it writes nothing."""
         return Tensor(self, self._native.empty(checks.shape(shape), dtypes.name_of(dtype)))
 
     def zeros(self, shape: int | Sequence[int], dtype: Any = "f32") -> Tensor:
@@ -195,7 +194,7 @@ class Context:
         return self.full(shape, 1, dtype)
 
     def full(self, shape: int | Sequence[int], value: float, dtype: Any = "f32") -> Tensor:
-        """Makes a tensor of one value, which is rounded to the nearest float, or cut to a whole number.
+        """Makes a tensor filled with one value, rounded to the nearest float or truncated to an integer.
 
         >>> Context().full(3, 2.5, "i8").numpy().tolist()
         [2, 2, 2]
@@ -205,12 +204,12 @@ class Context:
         )
 
     def rand(self, shape: int | Sequence[int], dtype: Any = "f32", *, seed: int = 0) -> Tensor:
-        """Makes a tensor of uniform random values from 0 to 1, which depend on the seed alone."""
+        """Makes a tensor of uniform random values from 0 to 1. Equal seeds give equal values."""
         seed = checks.count("seed", seed)
         return Tensor(self, self._native.rand(checks.shape(shape), dtypes.name_of(dtype), seed))
 
     def arange(self, start: float, stop: float | None = None, step: float = 1, dtype: Any = None) -> Tensor:
-        """Makes a vector of the values from `start` on, `step` apart, below `stop`; `arange(n)` counts from 0.
+        """Makes a vector of the values from `start`, in increments of `step`, below `stop`. `arange(n)` starts at 0.
 
         >>> Context().arange(1, 8, 3).numpy().tolist()
         [1, 4, 7]
@@ -230,7 +229,7 @@ class Context:
         slots: int = 4,
         slot_bytes: int = 4096,
     ) -> Channels:
-        """Connects PEs in pairs, and lets later launches use the channels; see `cubeyard.channels.connect`."""
+        """Connects pairs of PEs and selects the channels for later launches; see `cubeyard.channels.connect`."""
         return connect(self, channels, memory=memory, slots=slots, slot_bytes=slot_bytes)
 
     def launch(
@@ -241,31 +240,31 @@ class Context:
         cubes: int | Iterable[int] | None = None,
         pes: int | Iterable[int] | None = None,
     ) -> LaunchReport:
-        """Launches a kernel and waits for it; `launch("name", function, …)` makes a kernel of a function.
+        """Launches a kernel and waits for its completion. `launch("name", function, …)` launches a plain function.
 
         Args:
-            kernel: a kernel made by `cubeyard.jit`, or a name, followed by a function.
+            kernel: a kernel made by `cubeyard.jit`, or a name followed by a function.
             arguments: deployed tensors and numbers.
-            sip: SIP that runs it.
-            cubes: cubes of the SIP that take part; all by default.
-            pes: PEs of each cube that take part; all by default.
+            sip: number of the SIP that runs the kernel.
+            cubes: numbers of the participating cubes in the SIP; all by default.
+            pes: numbers of the participating PEs in each cube; all by default.
         """
         given = [argument._native if isinstance(argument, Tensor) else argument for argument in arguments]
         return launch(self._native, kernel, *given, sip=sip, cubes=cubes, pes=pes)
 
 
 current: ContextVar[Context | None] = ContextVar("current", default=None)
-"""Context of the bench that is running, if there is one."""
+"""Context of the running bench, if any."""
 
 
 def _listed(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
-    """Returns nested lists as an array: floats as `f32` unless another type is wanted, integers as `i64`."""
+    """Converts nested lists to an array: floats to `f32` if `dtype` is None, integers to `i64`."""
     import numpy as np
 
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"values: expected numbers in nested lists of equal lengths: {error}") from error
+        raise InputError(f"values: expected numbers in nested lists of equal length: {error}") from error
     if array.dtype.kind not in "fiub":
         raise InputError(f"values: expected numbers in nested lists, found {array.dtype.name}")
     return array.astype(np.float32) if array.dtype.kind == "f" and dtype is None else array

@@ -21,7 +21,7 @@ SPLITS = ("replicate", "row_wise", "column_wise")
 
 @dataclass(frozen=True)
 class LayoutShard:
-    """Part of a tensor that one PE holds: a rectangle of its matrix."""
+    """Part of a tensor that one PE holds: a rectangle of the tensor's matrix."""
 
     pe: str
     """PE that holds the shard, such as `sip0.cube3.pe1`."""
@@ -30,17 +30,17 @@ class LayoutShard:
     columns: range
     """Columns of the tensor's matrix."""
     offset: int
-    """Offset in the tensor's addresses, in bytes; the same for all copies of a part."""
+    """Offset in the tensor's address range, in bytes. All copies of a part have the same offset."""
     nbytes: int
     """Size in bytes."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A placement resolved for a shape and a machine: the shard of each PE that holds something."""
+    """Placement resolved for a shape and a machine: the shard of each PE that holds elements."""
 
     shards: tuple[LayoutShard, ...]
-    """Shards by offset, copies of the same part by PE."""
+    """Shards sorted by offset, then by PE."""
     copies: int
     """Number of PEs that hold each part."""
     nbytes: int
@@ -50,18 +50,18 @@ class Layout:
     _svg: str
 
     def __str__(self) -> str:
-        """Returns a line for each part, then the totals, as `cubeyard placement` prints them."""
+        """Returns the output of `cubeyard placement`: one line per part, then the totals."""
         return self._text
 
     def __repr__(self) -> str:
         return f"Layout({len(self.shards)} shards, {self.copies} copies, {self.nbytes} bytes)"
 
     def to_dict(self) -> Any:
-        """Returns plain data, equal to what `cubeyard placement --format json` prints."""
+        """Returns the plain data that `cubeyard placement --format json` prints."""
         return plain(self._plain)
 
     def draw(self) -> str:
-        """Returns a picture as SVG: the matrix, coloured by the PEs that hold each part."""
+        """Returns an SVG drawing of the matrix, with each part coloured by its PEs."""
         return self._svg
 
     def _repr_html_(self) -> str:
@@ -70,10 +70,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class Placement:
-    """Distribution of a tensor over a machine, level by level: copied or split by rows or columns.
+    """Distribution of a tensor over a machine. Each level copies the tensor or splits it by rows or columns.
 
-    A tensor is split as a matrix, whose columns are the last dimension and whose rows are all others: first over the
-    SIPs, then each SIP's part over its cubes, then each cube's part over its PEs.
+    A tensor is split as a matrix. Its columns are the last dimension, its rows all other dimensions. The SIPs split the
+    tensor, the cubes of a SIP split the SIP's part, and the PEs of a cube split the cube's part.
 
     >>> rows = Placement(cube="row_wise", pe="row_wise")
     >>> layout = rows.layout((256, 64))
@@ -88,11 +88,11 @@ class Placement:
     pe: Split = "replicate"
     """Split of a cube's part over its PEs."""
     sips: Sequence[int] = (0,)
-    """SIPs, each once, in the order of their parts; a number stands for that one SIP."""
+    """Numbers of the SIPs, each once, in the order of their parts. An integer selects one SIP."""
     cubes: int | None = None
-    """Number of cubes of each SIP, the first ones; all by default."""
+    """Number of cubes to use in each SIP, starting with cube 0; all by default."""
     pes: int | None = None
-    """Number of PEs of each cube, the first ones; all by default."""
+    """Number of PEs to use in each cube, starting with PE 0; all by default."""
 
     def __post_init__(self) -> None:
         for level in ("sip", "cube", "pe"):
@@ -107,7 +107,7 @@ class Placement:
 
     @staticmethod
     def one(sip: int = 0) -> Placement:
-        """Returns the placement of one copy, in the first PE of the first cube of a SIP.
+        """Returns a placement of one copy, on the first PE of the first cube of a SIP.
 
         >>> Placement.one(1)
         Placement(sip='replicate', cube='replicate', pe='replicate', sips=(1,), cubes=1, pes=1)
@@ -115,7 +115,7 @@ class Placement:
         return Placement(sips=(sip,), cubes=1, pes=1)
 
     def layout(self, shape: int | Sequence[int], dtype: Any = "f32", topology: Any = None) -> Layout:
-        """Resolves the placement of a tensor on a machine.
+        """Resolves the placement for a tensor's shape and a machine.
 
         >>> print(Placement(pe="column_wise", cubes=1, pes=2).layout((4, 8), "f16"))
         4x8 f16, 64 B: SIPs replicate, cubes replicate, PEs column_wise
@@ -135,11 +135,11 @@ class Placement:
         return Layout(shards, report["copies"], report["nbytes"], report, text, svg)
 
     def draw(self, shape: int | Sequence[int] = (4096, 4096), dtype: Any = "f16", topology: Any = None) -> str:
-        """Returns a picture of a placed tensor as SVG."""
+        """Returns an SVG drawing of a placed tensor."""
         return self.layout(shape, dtype, topology).draw()
 
     def _repr_html_(self) -> str:
-        """Draws a matrix of 4096 x 4096 on the default machine, if it has that many SIPs, cubes and PEs."""
+        """Draws a 4096 x 4096 matrix on the default machine, or shows the error if the machine is too small."""
         try:
             return f"<code>{html.escape(repr(self))}</code>{self.draw()}"
         except CubeyardError as error:

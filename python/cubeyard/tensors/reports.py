@@ -1,4 +1,4 @@
-"""Reports of contexts: memory, leaks and findings."""
+"""Reports of a context: memory usage, leaks and findings."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class LeakReport:
     """Memory that was still allocated when a context was closed."""
 
     tensors: tuple[str, ...] = ()
-    """Descriptions of the tensors that were still alive; they have been freed."""
+    """Descriptions of the tensors that were still alive. Closing the context freed them."""
     regions: tuple[str, ...] = ()
     """Descriptions of regions that are still allocated."""
     release_errors: tuple[str, ...] = ()
-    """Errors of releases that failed, in order."""
+    """Messages of failed releases, in order."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was left and no release failed."""
+        """Whether nothing leaked and no release failed."""
         return not (self.tensors or self.regions or self.release_errors)
 
     def __str__(self) -> str:
-        """Returns a line for each entry.
+        """Returns one line per entry.
 
         >>> print(LeakReport())
         nothing was left
@@ -34,26 +34,26 @@ class LeakReport:
 
 @dataclass(frozen=True)
 class PeUsage:
-    """Usage of the HBM of a PE, in bytes."""
+    """Usage of one PE's HBM, in bytes."""
 
     pe: str
-    """PE whose HBM slice it is, such as `sip0.cube3.pe1`."""
+    """PE that owns the HBM slice, such as `sip0.cube3.pe1`."""
     used: int
-    """Size of all allocations."""
+    """Total size of the allocations."""
     free: int
-    """Size of all free ranges."""
+    """Total size of the free ranges."""
     largest_free: int
     """Size of the largest free range."""
 
 
 @dataclass(frozen=True)
 class MmuCounts:
-    """Numbers of translations, summed over the MMUs of all PEs."""
+    """Address translation counts, summed over the MMUs of all PEs."""
 
     translations: int
     """Number of translated accesses."""
     faults: int
-    """Number of accesses to an address that was not mapped."""
+    """Number of accesses to unmapped addresses."""
     tlb_hits: int
     """Number of page lookups that hit the TLB."""
     tlb_misses: int
@@ -65,27 +65,27 @@ class MemoryStats:
     """Memory usage of a context."""
 
     tensors: int
-    """Number of tensors on the machine; a tensor and its views count once."""
+    """Number of tensors on the machine. A tensor and its views count as one."""
     used: int
-    """Allocated HBM in bytes, with all copies and padding."""
+    """Allocated HBM in bytes, including all copies and padding."""
     virtual_used: int
-    """Allocated virtual addresses, in bytes."""
+    """Size of the allocated virtual addresses, in bytes."""
     pes: tuple[PeUsage, ...]
-    """PEs that were used, in order."""
+    """Usage of each PE that was used, in PE order."""
     mmu: MmuCounts
-    """Translations and faults."""
+    """Counts of translations and faults."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A defect of a kernel that ran to its end, such as a race."""
+    """Defect of a completed kernel, such as a race."""
 
     kernel: str
     """Name of the kernel."""
     pe: str
-    """PE that ran it."""
+    """PE that ran the kernel."""
     place: str
-    """File name and line."""
+    """File name and line number."""
     what: str
     """Description of the defect."""
 

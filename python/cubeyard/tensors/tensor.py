@@ -22,16 +22,16 @@ __all__ = ["DmaRead", "Shard", "Tensor"]
 
 @dataclass(frozen=True)
 class Shard:
-    """Part of a tensor in the memory of a PE."""
+    """Part of a tensor in the memory of one PE."""
 
     pe: str
-    """PE that holds it, such as `sip0.cube3.pe1`."""
+    """PE that holds the shard, such as `sip0.cube3.pe1`."""
     address: int
     """First physical address."""
     nbytes: int
     """Size in bytes, without padding."""
     offset: int
-    """Offset in the tensor's contiguous addresses, in bytes."""
+    """Offset in the tensor's contiguous address range, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,16 @@ class DmaRead:
     """Result of a read by the DMA of a PE."""
 
     values: bytes | None
-    """Bytes that were read; None if the context holds no data."""
+    """Bytes that were read, or None if the context stores no data."""
     latency_ns: float
-    """Time from the command to the last byte, translation included."""
+    """Time from the command to the last byte, including address translation."""
 
 
 class Tensor:
-    """A tensor: shape, element type and values on the host, and once deployed, memory on the machine.
+    """Tensor with a shape, an element type, and values on the host or, once deployed, memory on the machine.
 
-    The methods of a `Context` make tensors. Their values on the host do not change; those of a deployed one do, by
-    `copy_` and by kernels. Views share the memory of their tensor; it is given back as soon as the last of them is
-    dropped.
+    The methods of a `Context` make tensors. Host values never change. `copy_` and kernels change the values of a deployed
+    tensor. Views share the memory of their tensor, which is freed when the last view is dropped.
 
     >>> import cubeyard, numpy as np
     >>> context = cubeyard.Context()
@@ -69,13 +68,13 @@ class Tensor:
     context: Context
 
     def __init__(self, context: Context, native: native.Tensor) -> None:
-        """Wraps a native tensor; the methods of a `Context` make tensors."""
+        """Wraps a native tensor. Use the methods of a `Context` to make tensors."""
         self.context = context
         self._native = native
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Dimensions, the outermost first."""
+        """Dimensions, outermost first."""
         return self._native.shape
 
     @property
@@ -100,25 +99,25 @@ class Tensor:
 
     @property
     def shards(self) -> tuple[Shard, ...]:
-        """Shards of its memory by offset, copies of the same part by PE."""
+        """Shards of the tensor, sorted by offset, then by PE."""
         return tuple(Shard(*shard) for shard in self._native.shards())
 
     @property
     def va_base(self) -> int | None:
-        """First of its contiguous virtual addresses; None where addresses are physical or there are no elements."""
+        """First virtual address, or None if addresses are physical or the tensor has no elements."""
         return self._native.va_base()
 
     @property
     def mapping_latency(self) -> float:
-        """Duration of installing its mappings through the fabric, in nanoseconds."""
+        """Duration of installing the address mappings through the fabric, in nanoseconds."""
         return self._native.mapping_latency_ps() / 1000
 
     def to(self, where: Any) -> Tensor:
-        """Deploys the tensor by a `Placement`, or converts it to an element type.
+        """Deploys the tensor according to a `Placement`, or converts it to an element type.
 
-        Deploying allocates memory on the machine, maps it and writes the values; it takes simulated time. A conversion
-        gives a tensor on the host; a deployed one is read back for it. Elements pass through 64-bit floats, so that
-        integers beyond 2**53 are rounded; integers out of the range of the type are refused.
+        Deploying allocates memory on the machine, maps it and writes the values, which takes simulated time. A conversion
+        returns a tensor on the host and reads back a deployed tensor first. Elements are converted through 64-bit floats, so
+        integers beyond 2**53 are rounded. Integers outside the range of the new type are refused.
 
         >>> import cubeyard
         >>> cubeyard.Context().tensor([1.5, 2.25]).to("bf16").to(cubeyard.Placement(pe="row_wise"))
@@ -136,21 +135,21 @@ class Tensor:
         return Tensor(self.context, self._native.view(checks.shape(sizes)))
 
     def rows(self, start: int, stop: int) -> Tensor:
-        """Returns a view of a range of rows of a deployed tensor; a row spans all but the first dimension."""
+        """Returns a view of a range of rows of a deployed tensor. A row spans all dimensions except the first."""
         first, end = checks.count("start", start), checks.count("stop", stop)
         return Tensor(self.context, self._native.rows(first, end))
 
     def __len__(self) -> int:
         if not self.shape:
-            raise InputError("len(tensor): expected a tensor with dimensions, found a single number")
+            raise InputError("len(tensor): expected a tensor with at least one dimension, found a scalar")
         return self.shape[0]
 
     def __getitem__(self, index: int | slice) -> Tensor:
-        """Returns a view of one row, without its first dimension, or of a range of rows."""
+        """Returns a view of one row, without the first dimension, or of a range of rows."""
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step != 1:
-                raise InputError(f"index={index!r}: expected rows that follow each other, found a step of {step}")
+                raise InputError(f"index={index!r}: expected consecutive rows, found a step of {step}")
             return self.rows(start, max(start, stop))
         row = checks.count("index", index, len(self) - 1, -len(self)) % len(self)
         return self.rows(row, row + 1).view(self.shape[1:])
@@ -160,44 +159,44 @@ class Tensor:
         return (self[row] for row in range(len(self)))
 
     def numpy(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
-        """Returns the elements as an array; a deployed tensor is read over the fabric, which takes simulated time.
+        """Returns the elements as an array. Reading a deployed tensor crosses the fabric and takes simulated time.
 
-        `bf16`, `fp8_e4m3` and `fp8_e5m2` are types of the package `ml_dtypes` where it is installed; else the array
-        holds their bits as `uint16` or `uint8`.
+        Arrays of `bf16`, `fp8_e4m3` and `fp8_e5m2` have the types of `ml_dtypes` if that package is installed. Otherwise they
+        hold the bits as `uint16` or `uint8`.
 
         Args:
-            out: array that is filled and returned; a new one by default. Filling one that was used before is several
-                times faster than filling new memory.
+            out: array to fill and return; a new array by default. Reusing an array is several times faster than filling
+                new memory.
         """
         array = self._array() if out is None else self._checked(out)
         self._native.read_into(checks.flat(array))
         return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Returns the elements for NumPy; those of a tensor on the host read-only and without a copy, if possible."""
+        """Returns the elements for NumPy. A tensor on the host gives a read-only array, without a copy if possible."""
         if copy is False and self.is_deployed:
-            raise InputError("copy=False: expected a tensor on the host; a deployed one is read over the fabric")
+            raise InputError("copy=False: expected a tensor on the host; a deployed tensor is read over the fabric")
         array = self.numpy() if copy or self.is_deployed else self._shared()
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Exports the elements by DLPack.
+        """Exports the elements through DLPack.
 
-        Those of a tensor on the host are not copied, if the consumer knows read-only memory (DLPack 1.0).
+        Elements on the host are not copied if the consumer supports read-only memory (DLPack 1.0).
         """
         if self.is_deployed or options.get("copy") or options.get("max_version") is None:
             return self.numpy().__dlpack__(**options)
         return self._shared().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Returns the device of the exported elements: the CPU."""
+        """Returns the device of the exported elements, which is the CPU."""
         return (1, 0)
 
     def copy_(self, source: Any) -> Tensor:
-        """Writes elements into a deployed tensor, over the fabric and into every copy; returns the tensor.
+        """Writes elements over the fabric into every copy of a deployed tensor, and returns the tensor.
 
         Args:
-            source: an array or a tensor of the same shape and element type, or an array of the bits of such elements.
+            source: an array or tensor of the same shape and element type, or an array of the bits of such elements.
         """
         array = source.numpy() if isinstance(source, Tensor) else checks.elements(source, "source")
         found = source.dtype if isinstance(source, Tensor) else dtypes.name_of(array.dtype, "dtype of source")
@@ -207,12 +206,12 @@ class Tensor:
         return self
 
     def read_from(self, pe: str, start: int = 0, stop: int | None = None) -> DmaRead:
-        """Reads a range of the tensor's bytes with the DMA of a PE, as a kernel there would; takes simulated time.
+        """Reads a range of the tensor's bytes with the DMA of a PE, as a kernel would. Takes simulated time.
 
         Args:
             pe: name of the PE, such as `sip0.cube3.pe1`.
-            start: first byte of the tensor.
-            stop: end of the range; that of the tensor by default.
+            start: offset of the first byte in the tensor.
+            stop: end offset of the range; by default, the end of the tensor.
         """
         end = self.nbytes if stop is None else checks.count("stop", stop)
         if not isinstance(pe, str):
@@ -222,7 +221,7 @@ class Tensor:
         return DmaRead(None if values is None else bytes(memoryview(values)), latency_ps / 1000)
 
     def draw(self) -> str:
-        """Returns a picture of a deployed tensor as SVG: its matrix, coloured by the PEs that hold each part."""
+        """Returns an SVG drawing of a deployed tensor: its matrix, with each part coloured by its PEs."""
         return self._native.draw()
 
     def __repr__(self) -> str:
@@ -241,11 +240,11 @@ class Tensor:
         try:
             return np.empty(self.shape, dtypes.numpy_type(self.dtype))
         except (MemoryError, ValueError) as error:
-            what = f"the host has no {self.nbytes} bytes of memory for an array of {self!r}"
+            what = f"the host cannot allocate {self.nbytes} bytes for an array of {self!r}"
             raise OutOfMemory(what, {"requested": self.nbytes}) from error
 
     def _checked(self, out: Any) -> np.ndarray[Any, Any]:
-        """Returns an array that can take the elements."""
+        """Checks that an array can receive the elements and returns it."""
         import numpy as np
 
         held = dtypes.numpy_type(self.dtype)

@@ -1,25 +1,25 @@
-"""PyTorch's device `ahbm`: tensors in the memory of a simulated accelerator, from the allocator of this package.
+"""PyTorch's device `ahbm`: tensors in the memory of a simulated accelerator, served by this package's allocator.
 
-`import torch` finds the device, which needs PyTorch 2.11 to 2.15. Code that is written for any accelerator runs on it:
+`import torch` finds the device, which needs PyTorch 2.11 to 2.15. Device-independent code runs on it:
 
 >>> import torch
 >>> x = torch.ones(3, device="ahbm")
 >>> (x + 1).sum().item()
 6.0
 
-This module is `torch.ahbm`, with what PyTorch's modules of devices have:
+This module is `torch.ahbm`, with the functions of PyTorch's other device modules:
 
 >>> torch.ahbm.is_available()
 True
 >>> torch.ahbm.memory_allocated() >= 128
 True
 
-Every SIP of the machine is a device. Operators are computed by the CPU, on the memory of the device, at once and in the
-order of the program. Time is simulated, and only what is simulated takes some: see `Stream`.
+Every SIP of the machine is a device. The CPU computes the operators in the memory of the device, immediately and in
+program order. Time is simulated, and only simulated work takes time: see `Stream`.
 
-The device is compiled when `import torch` finds it first, and kept in the user's cache. `python -m cubeyard.torch build`
-does that beforehand. Where it cannot be, `import torch` succeeds, and the first use of the device says what to do. With
-TORCH_DEVICE_BACKEND_AUTOLOAD=0 in the environment only `import cubeyard.torch` loads it. The variable
+The device is compiled when `import torch` first finds it, and kept in the user's cache. `python -m cubeyard.torch build`
+compiles it beforehand. If compilation fails, `import torch` still succeeds, and the first use of the device gives the
+remedy. With TORCH_DEVICE_BACKEND_AUTOLOAD=0 in the environment, only `import cubeyard.torch` loads the device. The variable
 CUBEYARD_TORCH_DEVICE gives the device another name, such as `spyre`.
 """
 
@@ -33,17 +33,17 @@ _complete = False
 
 
 def _autoload() -> None:
-    """Loads the device. `import torch` calls this; nothing is raised."""
+    """Loads the device. Called by `import torch`. Raises nothing."""
     if _complete:
         _loader.autoload(sys.modules[__name__], _register)
 
 
 def _register(name: str) -> None:
-    """Makes a device that was loaded known to the parts of PyTorch that keep lists of devices."""
+    """Registers a loaded device with the parts of PyTorch that keep lists of devices."""
     _compile.register(name, sys.modules[__name__])
     _random.register()
     memory._refuse_sharing(name)
-    # PyTorch asks for the backend of an accelerator by this name, and looks up an entry point for it from 2.15 on only.
+    # PyTorch looks up an accelerator's backend by this name. Only PyTorch 2.15 and later look up its entry point.
     distributed.register()
 
 
@@ -52,7 +52,7 @@ _command = sys.argv[:1] == ["-m"] and "cubeyard.torch" in sys.orig_argv
 _explicit = not _loader.torch_is_being_imported() and not _command
 
 try:
-    # Where this import is the first, PyTorch calls `_autoload` in it, which leaves the loading to the end of this file.
+    # If this is the first import, it calls `_autoload`, which leaves the loading to the end of this file.
     import torch as _torch  # noqa: F401
 except ModuleNotFoundError as error:
     if error.name != "torch":
@@ -202,13 +202,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # torch.utils.checkpoint asks for this, and keeps the random state of a device that was used.
+    # torch.utils.checkpoint reads this attribute, and saves the random state of a device that has been used.
     if name == "_initialized":
         return is_initialized()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# Names under which Inductor looks for its code generators.
+# Names under which Inductor looks up code generators.
 PythonWrapperCodegen = CppWrapperCodegen = WrapperFxCodegen = Scheduling
 
 _complete = True

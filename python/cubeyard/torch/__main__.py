@@ -1,6 +1,6 @@
-"""`python -m cubeyard.torch build`: compiles the device for the installed PyTorch, and prints where it is.
+"""`python -m cubeyard.torch build`: compiles the device for the installed PyTorch and prints its path.
 
-With `--into FOLDER` a copy goes to a folder under the name by which a wheel ships it.
+With `--into FOLDER`, a copy is placed in a folder, under the file name used in wheels.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from cubeyard.errors import CubeyardError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its status."""
+    """Runs the command and returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m cubeyard.torch", description="PyTorch's device of this package.")
     commands = parser.add_subparsers(required=True)
-    build = commands.add_parser("build", help="compile the device for the installed PyTorch; print where it is")
+    build = commands.add_parser("build", help="compile the device for the installed PyTorch and print its path")
     build.add_argument(
-        "--into", type=Path, metavar="FOLDER", help="copy it there; python/cubeyard/torch/shims ships it in a wheel"
+        "--into", type=Path, metavar="FOLDER", help="copy the device there; a wheel includes python/cubeyard/torch/shims"
     )
     return _build(parser.parse_args(arguments).into)
 

@@ -1,4 +1,4 @@
-"""Tensors of the device as the host sees them, without a copy and without waiting for a stream."""
+"""Host views of device tensors, without a copy and without waiting for a stream."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["on_host"]
 
 
 def on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a tensor of the CPU with the same memory; one of the CPU itself.
+    """Returns a CPU tensor that shares the memory of a device tensor. Returns any other tensor unchanged.
 
-    A copy in PyTorch's way would wait for the current stream, which a collective does not.
+    PyTorch's own copy would wait for the current stream. A collective must not wait for it.
     """
     name, distance = _space()
     if tensor.device.type != name or not tensor.numel():
         return tensor
     storage = tensor.untyped_storage()
-    # The host's place may be below, so that the sum wraps.
+    # The host address may be lower than the device address, so the sum wraps.
     held = (ctypes.c_char * storage.nbytes()).from_address((storage.data_ptr() + distance) % (1 << 64))
     whole = torch.from_numpy(np.frombuffer(held, np.uint8))
     # A storage may end in the middle of an element.
@@ -32,7 +32,7 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def _space() -> tuple[str, int]:
-    """Returns the name of the device, and the distance from its pointers to those of the host."""
+    """Returns the name of the device, and the offset from its pointers to host pointers."""
     from cubeyard.torch import _loader
 
     return (_loader.name, _native.torch_distance()) if _loader.is_loaded() else ("", 0)

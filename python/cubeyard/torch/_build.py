@@ -1,8 +1,8 @@
-"""The shim: the C++ part of the device, compiled against the headers of one version of PyTorch.
+"""The shim: the C++ part of the device, compiled against the headers of one PyTorch version.
 
-It is looked for among the shims of the package, then in the user's cache, and compiled into that otherwise. Processes
-that need the same shim at once wait for the first of them. A shim ends with a seal, by which a damaged one is recognised
-before it is loaded; one in the cache that others can change is not loaded at all.
+A shim is looked up in the package, then in the user's cache, and is otherwise compiled into the cache. Processes that need
+the same shim at once wait for the first of them. A shim ends with a seal, which exposes a damaged file before it is loaded.
+A cached shim that other users can change is not loaded.
 """
 
 from __future__ import annotations
@@ -24,57 +24,57 @@ from pathlib import Path
 from cubeyard.errors import TorchDeviceError
 
 FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wno-unused-parameter")
-"""Flags of the compiler, beside those that PyTorch asks for."""
+"""Compiler flags, in addition to those that PyTorch requires."""
 
 LIBRARIES = ("torch_cpu", "torch", "c10")
-"""Libraries of PyTorch that the shim is linked with. They are loaded already where it is loaded."""
+"""PyTorch libraries to link with. They are already loaded when the shim is loaded."""
 
 SHIPPED = Path(__file__).parent / "shims"
-"""Shims that came with the package."""
+"""Folder of the shims included in the package."""
 
 NAME = "cubeyard_torch.so"
 """File name of a shim in the cache."""
 
 SEAL = b"cubeyard shim sha256 "
-"""Text after a shim's library, before the digest of the library: loaders ignore what follows it."""
+"""Marker between a shim's library and the library's digest. Loaders ignore the bytes after the library."""
 
 SECONDS = 60
-"""Duration of a compilation that the user is told, measured on two cores."""
+"""Expected duration of a compilation, measured on two cores."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Everything that the shim depends on."""
+    """All inputs of a shim's compilation."""
 
     torch_version: str
     """Version of PyTorch, such as "2.15.0+cu130"."""
     torch: Path
     """Folder of PyTorch, with its headers in `include` and its libraries in `lib`."""
     cxx11_abi: bool
-    """Whether PyTorch was compiled with the newer binary interface of the C++ library."""
+    """Whether PyTorch was compiled with the new ABI of the C++ library."""
     version: str
     """Version of this package."""
     sources: Path
     """Folder with the C++ files."""
     headers: Mapping[str, str]
-    """Texts of the headers of the native module, by name."""
+    """Texts of the native module's headers, by name."""
 
     @property
     def minor(self) -> str:
-        """Version of PyTorch without the last number, such as "2.15"."""
+        """Version of PyTorch without the patch number, such as "2.15"."""
         return ".".join(self.torch_version.split("+")[0].split(".")[:2])
 
     @property
     def flags(self) -> list[str]:
-        """Flags of every compilation."""
+        """Flags for every compilation."""
         return [*FLAGS, f"-D_GLIBCXX_USE_CXX11_ABI={int(self.cxx11_abi)}"]
 
     def files(self) -> list[Path]:
-        """Returns the C++ files, headers included, in the order of their names."""
+        """Returns the C++ files, including headers, sorted by name."""
         return sorted(path for path in self.sources.iterdir() if path.suffix in {".cpp", ".h"})
 
     def fingerprint(self) -> str:
-        """Returns a hash of sources, headers, flags and the kind of machine."""
+        """Returns a hash of sources, headers, flags, and the platform."""
         digest = hashlib.sha256()
         for name, text in [(path.name, path.read_bytes()) for path in self.files()]:
             digest.update(f"{name} {len(text)}\n".encode() + text)
@@ -84,7 +84,7 @@ class Target:
         return digest.hexdigest()[:16]
 
     def shipped(self) -> Path:
-        """Returns the path of the shim that comes with the package where that was built beside PyTorch."""
+        """Returns the path at which the package would include the shim."""
         return SHIPPED / f"torch-{self.minor}-{self.fingerprint()}.so"
 
     def cached(self) -> Path:
@@ -99,18 +99,18 @@ def cache() -> Path:
         home = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
     except RuntimeError as error:
         raise TorchDeviceError(
-            "there is no folder to keep the compiled device in: neither XDG_CACHE_HOME nor HOME is set. "
-            "Set XDG_CACHE_HOME to a folder that can be written to"
+            "there is no folder for the compiled device: neither XDG_CACHE_HOME nor HOME is set. "
+            "Set XDG_CACHE_HOME to a writable folder"
         ) from error
     return home / "cubeyard" / "torch"
 
 
 def find(target: Target, *, again: bool = False) -> Path:
-    """Returns the path of the shim, which is compiled if there is none.
+    """Returns the path of the shim, after compiling it if necessary.
 
     Args:
-        target: Everything that the shim depends on.
-        again: Whether to try once more where the same compiler has failed before.
+        target: All inputs of the compilation.
+        again: Whether to retry a compilation that failed before with the same compiler.
     """
     shipped = target.shipped()
     if shipped.exists():
@@ -127,18 +127,18 @@ def find(target: Target, *, again: bool = False) -> Path:
         with locked(shim.parent):
             if not _is_usable(shim):
                 if shim.exists():
-                    tell(f"the compiled device {shim} is damaged, and is compiled anew")
+                    tell(f"the compiled device {shim} is damaged and is compiled again")
                 _compile(target, shim, again)
     except OSError as error:
         raise TorchDeviceError(
             f"the device for torch {target.torch_version} cannot be compiled into {shim.parent}: {error}. "
-            "Set XDG_CACHE_HOME to a folder that can be written to"
+            "Set XDG_CACHE_HOME to a writable folder"
         ) from error
     return shim
 
 
 def seal(library: Path) -> None:
-    """Appends the seal to a library, which nobody but its owner can write to from then on."""
+    """Appends the seal to a library and makes the file writable only by its owner."""
     digest = hashlib.sha256(library.read_bytes()).hexdigest()
     with open(library, "ab") as out:
         out.write(SEAL + digest.encode())
@@ -146,16 +146,16 @@ def seal(library: Path) -> None:
 
 
 def is_sealed(shim: Path) -> bool:
-    """Returns whether a shim is complete and unchanged: a library that is cut off ends a process that loads it."""
+    """Returns whether a shim is complete and unchanged. Loading a truncated library would kill the process."""
     library, found, digest = shim.read_bytes().rpartition(SEAL)
     return bool(found) and hashlib.sha256(library).hexdigest().encode() == digest
 
 
 def _is_usable(shim: Path) -> bool:
-    """Returns whether there is a shim in the cache that can be loaded: not if it is damaged.
+    """Returns whether the cache contains an undamaged shim.
 
     Raises:
-        TorchDeviceError: Somebody else could have put it there.
+        TorchDeviceError: Another user could have put the shim there.
     """
     for path in (shim.parent, shim):
         if not path.exists():
@@ -165,7 +165,7 @@ def _is_usable(shim: Path) -> bool:
 
 
 def _check_owner(path: Path) -> None:
-    """Raises if others than this user and root can change a file or folder of the cache."""
+    """Raises unless only this user and root can change a file or folder of the cache."""
     status = path.stat()
     if status.st_uid in {os.geteuid(), 0} and not status.st_mode & 0o022:
         return
@@ -178,7 +178,7 @@ def _check_owner(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keeps other processes out of a folder, which is made. The lock ends with the process, however it ends."""
+    """Creates a folder and locks it against other processes. The lock ends with the process, in any case."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     _check_owner(folder)
@@ -192,31 +192,31 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def tell(text: str) -> None:
-    """Writes one line on standard error."""
+    """Prints one line to standard error."""
     print(f"cubeyard: {text}", file=sys.stderr, flush=True)
 
 
 def compiler() -> list[str]:
-    """Returns the command of the C++ compiler: that of the variable CXX, or the first of c++, g++ and clang++."""
+    """Returns the command of the C++ compiler: the variable CXX, or the first of c++, g++ and clang++."""
     given = shlex.split(os.environ.get("CXX", ""))
     if given:
         found = shutil.which(given[0])
         if found is None:
             raise TorchDeviceError(
-                f"CXX is {os.environ['CXX']!r}: there is no such program. Set it to a C++ compiler, or unset it"
+                f"CXX is {os.environ['CXX']!r}: the program does not exist. Set it to a C++ compiler, or unset it"
             )
         return [found, *given[1:]]
     for name in ("c++", "g++", "clang++"):
         if found := shutil.which(name):
             return [found]
     raise TorchDeviceError(
-        "there is no C++ compiler, which compiles the device once for each version of PyTorch. Install g++ (the package "
+        "there is no C++ compiler; the device is compiled once for each version of PyTorch. Install g++ (the package "
         "g++ of Debian and Ubuntu, gcc-c++ of Fedora) or clang++, or set CXX to one; then import torch again"
     )
 
 
 def _compile(target: Target, shim: Path, again: bool) -> None:
-    """Compiles a shim to its place. The folder is locked."""
+    """Compiles a shim into the cache. The caller holds the lock of the folder."""
     command = compiler()
     failed, log = shim.parent / "failed", shim.parent / "build.log"
     identity = _identity(command)
@@ -236,7 +236,7 @@ def _compile(target: Target, shim: Path, again: bool) -> None:
 
 
 def build(target: Target, command: Sequence[str], folder: Path, log: Path) -> Path | None:
-    """Compiles in a folder, one process for each file; returns the shim, or `None` if that failed. The log has why."""
+    """Compiles in a folder, with one process per file. Returns the shim, or `None` on failure; the log has the reason."""
     from concurrent.futures import ThreadPoolExecutor
 
     for name, text in target.headers.items():
@@ -265,14 +265,14 @@ def build(target: Target, command: Sequence[str], folder: Path, log: Path) -> Pa
 
 
 def _run(command: Sequence[str]) -> tuple[int, str]:
-    """Runs a command; returns its status, and its text with the command before it."""
+    """Runs a command. Returns its exit code and its output, preceded by the command line."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     ended = f"error: the compiler ended with status {done.returncode}\n" if done.returncode else ""
     return done.returncode, f"$ {shlex.join(command)}\n{done.stdout.decode(errors='replace')}{ended}"
 
 
 def _identity(command: Sequence[str]) -> str:
-    """Returns a text that differs where another compiler, or another version of it, would be run."""
+    """Returns a string that changes with the compiler and its version."""
     status = os.stat(command[0])
     return f"{shlex.join(command)} {status.st_size} {status.st_mtime_ns}\n"
 
@@ -283,6 +283,6 @@ def _failure(target: Target, log: Path, how: str) -> TorchDeviceError:
     return TorchDeviceError(
         f"compiling the device for torch {target.torch_version} {how}. The compiler said:\n"
         + "".join(f"    {line}\n" for line in errors[-5:])
-        + f"All of it is in {log}. Once that is put right, `python -m cubeyard.torch build` tries again",
+        + f"The full log is {log}. After fixing the cause, run `python -m cubeyard.torch build` to try again",
         {"log": str(log)},
     )

@@ -1,4 +1,4 @@
-"""`torch.compile` on the device: Dynamo and its backend `aot_eager` work, Inductor has no code generator for it."""
+"""`torch.compile` on the device: Dynamo with the backend `aot_eager` works; Inductor has no code generator."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from cubeyard.errors import TorchDeviceError
 from cubeyard.torch import _imports, _loader
 
 INTERFACES = "torch._dynamo.device_interface"
-"""Module of Dynamo that knows the devices. Loading it takes a second, which `import torch` must not."""
+"""Dynamo's module of device interfaces. Loading it takes a second, so `import torch` must not load it."""
 
 
 class _NoInductorType(type):
     @property
     def supports_caching(cls) -> bool:
-        """Raises the error: Inductor asks this first, and only for graphs on the device."""
+        """Raises the error. Inductor reads this attribute first, and only for graphs on the device."""
         cls()
         return False
 
 
 class NoInductor(metaclass=_NoInductorType):
-    """Place of a code generator for the device: an error that says what works instead of Inductor."""
+    """Stand-in for a code generator. Raises an error that names the alternative to Inductor."""
 
     def __init__(self, *_arguments: Any, **_keywords: Any) -> None:
         raise TorchDeviceError(
@@ -36,13 +36,13 @@ class NoInductor(metaclass=_NoInductorType):
 
 
 def register(name: str, module: ModuleType) -> None:
-    """Makes the device known to Dynamo and Inductor, as soon as these are loaded."""
+    """Registers the device with Dynamo and Inductor as soon as they are loaded."""
     _imports.after(INTERFACES, lambda interfaces: _add_interface(interfaces, name, module))
 
 
 def _add_interface(interfaces: ModuleType, name: str, module: Any) -> None:
     class Interface(interfaces.DeviceInterface):  # type: ignore[name-defined]
-        """The device as Dynamo sees it."""
+        """Dynamo's interface to the device."""
 
         device = module.device
         Stream = module.Stream
@@ -63,7 +63,7 @@ def _add_interface(interfaces: ModuleType, name: str, module: Any) -> None:
         is_bf16_supported = staticmethod(module.is_bf16_supported)
 
         class Worker:
-            """The same for processes that compile for this one."""
+            """The same interface for processes that compile for this one."""
 
             set_device = staticmethod(module.set_device)
             current_device = staticmethod(module.current_device)

@@ -1,4 +1,4 @@
-"""Devices: their number, the current one, their properties, and their state in this process."""
+"""Devices: their number, the current device, their properties, and their state in this process."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cubeyard.errors import InputError
 from cubeyard.torch import _loader
 
 Device: TypeAlias = torch.device | str | int | None
-"""A device: `torch.device`, its text, its number, or `None` for the current device."""
+"""Device, given as a `torch.device`, a string or a number; `None` for the current device."""
 
 _initialized = False
 _initializing = threading.Lock()
 _forked = False
 _collecting = threading.RLock()
 _after_init: list[Callable[[], None]] = []
-"""Functions that are called once devices can be used."""
+"""Functions to call once devices can be used."""
 
 
 @dataclass(frozen=True)
@@ -31,21 +31,21 @@ class DeviceProperties:
     """Properties of a device."""
 
     name: str
-    """Name of the device for people."""
+    """Human-readable name of the device."""
     total_memory: int
-    """Bytes that can be allocated."""
+    """Allocatable memory in bytes."""
     bounded_by: str
-    """Reason why these are not more: the SIP's HBM, or a share of the host's memory."""
+    """Resource that limits the memory: the SIP's HBM, or a share of the host's memory."""
     mode: str
-    """Meaning of the ids of regions: "PF" for physical addresses, "VF" for indices into the firmware's table."""
+    """Kind of region ids: "PF" for physical addresses, "VF" for indices into the firmware's table."""
     sip: int
-    """Number of its SIP in the machine."""
+    """Number of the SIP in the machine."""
     multi_processor_count: int
-    """Number of its PEs, under the name that code for GPUs asks for."""
+    """Number of PEs, under the name used by GPU code."""
 
 
 def is_available() -> bool:
-    """Returns whether devices can be used: not if the environment asks for what cannot be, of which the first use tells."""
+    """Returns whether devices can be used. False for an invalid environment; the first use then raises the error."""
     try:
         return not _forked and device_count() > 0
     except InputError:
@@ -53,7 +53,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """Returns the number of devices, one for each SIP of the machine; 0 where the device cannot be used."""
+    """Returns the number of devices, one per SIP of the machine, or 0 if the device cannot be used."""
     if not _loader.is_loaded():
         return 0
     from cubeyard import _native
@@ -62,17 +62,17 @@ def device_count() -> int:
 
 
 def is_initialized() -> bool:
-    """Returns whether a device was used in this process."""
+    """Returns whether this process has used a device."""
     return _initialized and not _forked
 
 
 def init() -> None:
-    """Prepares the devices for use, as the first use does; raises the reason if the device cannot be used."""
+    """Prepares the devices, as their first use does. Raises the reason if the device cannot be used."""
     _lazy_init()
 
 
 def _lazy_init() -> None:
-    """Prepares the devices for use. PyTorch calls this before it makes the first tensor on one."""
+    """Prepares the devices. PyTorch calls this before it makes the first tensor on a device."""
     global _initialized
     if _initialized:
         return
@@ -81,21 +81,21 @@ def _lazy_init() -> None:
         if not _initialized:
             _collect_under_pressure()
             os.register_at_fork(after_in_child=_after_fork)
-            # PyTorch calls this function again before it gives out a generator.
+            # PyTorch calls this function again before it returns a generator.
             _initialized = True
             for action in _after_init:
                 action()
 
 
 def _collect_under_pressure() -> None:
-    """Lets Python's garbage collector run where memory has run out: tensors in cycles are freed by nothing else."""
+    """Runs Python's garbage collector when memory runs out. Nothing else frees tensors in reference cycles."""
     for index in range(device_count()):
         _native_device(index).on_pressure(_collect)
 
 
 def _collect(_report: object) -> None:
-    # A collection that another thread has begun is waited for: `gc.collect` would return at once. Not for ever, since what
-    # it frees may wait for this thread.
+    # If another thread is already collecting, `gc.collect` returns at once, so this thread waits for it. The wait is
+    # bounded, because finalizers on that thread may wait for this one.
     mine = _collecting.acquire(timeout=1)
     try:
         gc.collect()
@@ -110,7 +110,7 @@ def _after_fork() -> None:
 
 
 def _is_in_bad_fork() -> bool:
-    """Returns whether this is a forked process whose parent had used a device, so that it cannot use one."""
+    """Returns whether this process was forked after its parent used a device, so it cannot use one."""
     return _forked
 
 
@@ -126,29 +126,29 @@ def _index(device: Device = None) -> int:
             raise InputError(f"device is {str(device)!r}: expected a device of type {_loader.name!r}")
         index = current_device() if given.index is None else given.index
     if not isinstance(index, int) or isinstance(index, bool):
-        raise InputError(f"device is {device!r}: expected a number, a text such as '{_loader.name}:0', or a torch.device")
+        raise InputError(f"device is {device!r}: expected a number, a string such as '{_loader.name}:0', or a torch.device")
     count = device_count()
     if not 0 <= index < count:
         raise InputError(
-            f"device is {index}: expected 0 to {count - 1}, for this machine has {count} SIPs. The variable "
-            f"CUBEYARD_SIPS, set before the program starts, gives it another number of them"
+            f"device is {index}: expected 0 to {count - 1}, because this machine has {count} SIPs. To change that number, "
+            f"set the variable CUBEYARD_SIPS before the program starts"
         )
     return index
 
 
 def current_device() -> int:
-    """Returns the number of the current device of this thread."""
+    """Returns the number of this thread's current device."""
     _lazy_init()
     return int(torch._C._accelerator_getDeviceIndex())
 
 
 def set_device(device: Device) -> None:
-    """Makes a device the current one of this thread."""
+    """Makes a device this thread's current device."""
     torch._C._accelerator_setDeviceIndex(_index(device))
 
 
 def _exchange_device(device: int) -> int:
-    """Makes a device the current one, if its number is not negative; returns the former."""
+    """Makes a device current unless its number is negative. Returns the previous device."""
     if device < 0:
         return -1
     return int(torch._C._accelerator_exchangeDevice(_index(device)))
@@ -159,10 +159,10 @@ def _maybe_exchange_device(device: int) -> int:
 
 
 class device:
-    """A context in which a device is the current one.
+    """Context manager that makes a device current.
 
     Args:
-        device: The device; `None`, or a negative number, for no change.
+        device: The device; `None` or a negative number for no change.
     """
 
     def __init__(self, device: Device) -> None:
@@ -178,7 +178,7 @@ class device:
 
 
 class device_of(device):
-    """A context in which the device of a tensor or storage is the current one; no change for one that is elsewhere.
+    """Context manager that makes the device of a tensor or storage current. No effect for tensors elsewhere.
 
     Args:
         obj: The tensor or storage.
@@ -195,7 +195,7 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
 
 
 def get_device_capability(device: Device = None) -> tuple[int, int]:
-    """Returns 0 and 0: the device has no version of CUDA's instructions, so code that asks for one takes its plain way."""
+    """Returns (0, 0). The device has no CUDA capability, so code that checks it takes its generic path."""
     _index(device)
     return 0, 0
 
@@ -206,22 +206,22 @@ def get_device_name(device: Device = None) -> str:
 
 
 def synchronize(device: Device = None) -> None:
-    """Waits until all streams of a device have done their work: the clock of the host passes its end."""
+    """Waits until all streams of a device have finished. The host's clock advances to their end."""
     torch._C._accelerator_synchronizeDevice(_index(device))
 
 
 def can_device_access_peer(device: Device, peer_device: Device) -> bool:
-    """Returns whether a device can read and write another's memory: all can, for copies go through the host's."""
+    """Returns whether a device can access another's memory. True for every other device: copies use host memory."""
     return _index(device) != _index(peer_device)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """Returns the element types that `torch.autocast` can use on the device."""
+    """Returns the element types that `torch.autocast` supports on the device."""
     return [torch.float16, torch.bfloat16]
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Returns whether tensors can have bfloat16 elements: they can, as on the CPU, which computes."""
+    """Returns True: the CPU computes bfloat16 elements."""
     return True
 
 

@@ -1,4 +1,4 @@
-"""History of the devices' memory: recording, and snapshots."""
+"""History of device memory: recording and snapshots."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def _record_memory_history(
     device: Device = None,
     clear_history: bool = False,
 ) -> None:
-    """Starts or stops recording events, and the places in the program that allocate.
+    """Starts or stops recording events and the call sites of allocations.
 
     Args:
-        enabled: "all" for events and places, "state" for the places of live blocks only, `None` to stop.
-        context: `None` for no places. All other values are one: the place of an allocation is recorded.
-        stacks: For compatibility: frames are those of Python.
-        max_entries: Highest number of events that are kept, the last ones.
-        device: The device; all of them if omitted.
-        clear_history: Whether to drop events that were recorded before.
+        enabled: "all" for events and call sites, "state" for the call sites of live blocks only, `None` to stop.
+        context: `None` to record no call sites. All other values record the call site of each allocation.
+        stacks: For compatibility. Only Python frames are recorded.
+        max_entries: Maximum number of events to keep, the most recent ones.
+        device: The device; all devices by default.
+        clear_history: Whether to drop earlier events.
     """
     _check("enabled", enabled, ("all", "state", None))
     _check("context", context, ("all", "alloc", "state", None))
@@ -52,14 +52,14 @@ def _check(name: str, value: object, expected: tuple[object, ...]) -> None:
 
 
 def _snapshot(device: Device = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:
-    """Returns the state of the allocators: all regions and blocks, and the events that were recorded.
+    """Returns the state of the allocators: all regions and blocks, and the recorded events.
 
     Args:
-        device: The device; all of them if omitted.
-        augment_with_fx_traces: For compatibility: only `False`.
+        device: The device; all devices by default.
+        augment_with_fx_traces: For compatibility. Must be `False`.
     """
     if augment_with_fx_traces:
-        raise InputError("augment_with_fx_traces is True: expected False, for frames of FX are not recorded")
+        raise InputError("augment_with_fx_traces is True: expected False, because FX frames are not recorded")
     _device._lazy_init()
     count = _device.device_count()
     whole: dict[str, Any] = {}
@@ -78,5 +78,5 @@ def _dump_snapshot(filename: str | os.PathLike[str] = "dump_snapshot.pickle", au
     """Writes a snapshot of all devices to a file, for PyTorch's memory viewer and for `cubeyard replay`."""
     snapshot = _snapshot(augment_with_fx_traces=augment_with_fx_traces)
     with open(filename, "wb") as file:
-        # The viewer reads no later version.
+        # The viewer cannot read a later protocol.
         pickle.dump(snapshot, file, protocol=4)

@@ -1,4 +1,4 @@
-"""Functions that are called once a module of PyTorch's is loaded, which `import torch` must not load itself."""
+"""Hooks that run after a PyTorch module is loaded, for modules that `import torch` must not load."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Action = Callable[[ModuleType], None]
 
 
 def after(name: str, action: Action) -> None:
-    """Calls a function with a module: at once if it is loaded, else when it is.
+    """Calls a function with a module: at once if the module is loaded, else after its import.
 
     Args:
         name: Full name of the module.
-        action: The function, whose argument is the module after it was run.
+        action: The function. Its argument is the executed module.
     """
     if loaded := sys.modules.get(name):
         action(loaded)
@@ -26,7 +26,7 @@ def after(name: str, action: Action) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds one module as the finder of files does, with a loader that calls the function afterwards."""
+    """Finds one module as Python's file finder does, with a loader that calls the function afterwards."""
 
     def __init__(self, name: str, action: Action) -> None:
         self.name, self.action = name, action
@@ -43,7 +43,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """A loader that calls the function after the module was run."""
+    """Loader that calls the function after executing the module."""
 
     def __init__(self, loader: Any, finder: _Finder) -> None:
         self.loader, self.finder = loader, finder
@@ -59,5 +59,5 @@ class _Loader(importlib.abc.Loader):
         self.finder.action(module)
 
     def __getattr__(self, name: str) -> Any:
-        """Returns what the loader of the file knows, such as its source."""
+        """Returns an attribute of the wrapped loader, such as the source."""
         return getattr(self.loader, name)

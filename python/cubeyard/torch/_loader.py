@@ -1,6 +1,6 @@
-"""Loading of the device: finds or compiles the shim, gives the device its name, and registers its module.
+"""Loading of the device: finds or compiles the shim, names the device, and registers its module.
 
-Within `import torch` nothing may fail. What goes wrong is kept there, and raised where the device is used first.
+Errors must not escape from `import torch`. They are kept and raised at the first use of the device.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from typing import Any
 from cubeyard.errors import InputError, TorchDeviceError
 
 OLDEST, NEWEST = (2, 11), (2, 15)
-"""Versions of PyTorch that are tested, from and to."""
+"""Oldest and newest tested version of PyTorch."""
 
 DEFAULT_NAME = "ahbm"
-"""Name of the device, unless the variable CUBEYARD_TORCH_DEVICE has another."""
+"""Name of the device, unless the variable CUBEYARD_TORCH_DEVICE is set."""
 
 PLACEHOLDER = "privateuseone"
-"""Name of the device of a process that no package has given a name."""
+"""PyTorch's name for the device while no package has renamed it."""
 
 name = DEFAULT_NAME
 """Name of the device in this process."""
 
 shim: os.PathLike[str] | None = None
-"""Path of the shim that is loaded."""
+"""Path of the loaded shim."""
 
 _problem: Exception | None = None
 _kept: list[Any] = []
 
 
 def torch_is_being_imported() -> bool:
-    """Returns whether `import torch` is under way, which calls the entry point of this package at its end."""
+    """Returns whether `import torch` is in progress. At its end, it calls the entry point of this package."""
     spec = getattr(sys.modules.get("torch"), "__spec__", None)
     return bool(getattr(spec, "_initializing", False))
 
 
 def load(module: ModuleType, registered: Callable[[str], None], *, again: bool = False) -> None:
-    """Loads the device; raises what goes wrong.
+    """Loads the device and raises any error.
 
     Args:
         module: The module that becomes `torch.ahbm`.
-        registered: Called with the name of the device, once it is loaded.
-        again: Whether to compile once more where that has failed before.
+        registered: Callback for the name of the loaded device.
+        again: Whether to retry a failed compilation.
     """
     global name, shim
     if shim is not None:
@@ -69,7 +69,7 @@ def load(module: ModuleType, registered: Callable[[str], None], *, again: bool =
 
 
 def autoload(module: ModuleType, registered: Callable[[str], None]) -> None:
-    """Loads the device; keeps what goes wrong for the first use of the device."""
+    """Loads the device and keeps any error for its first use."""
     global _problem
     try:
         load(module, registered)
@@ -78,18 +78,18 @@ def autoload(module: ModuleType, registered: Callable[[str], None]) -> None:
         try:
             _refuse(module)
         except Exception as second:
-            _tell(f"the device {name!r} cannot be used: {error}; nor can it be registered: {second}")
+            _tell(f"the device {name!r} cannot be used: {error}; it cannot be registered either: {second}")
 
 
 def use() -> None:
-    """Raises the reason if the device could not be loaded."""
+    """Raises the reason if loading the device failed."""
     if _problem is not None:
         details = getattr(_problem, "details", None)
         raise TorchDeviceError(f"the device {name!r} cannot be used: {_problem}", details) from _problem
 
 
 def is_loaded() -> bool:
-    """Returns whether the device was loaded."""
+    """Returns whether the device is loaded."""
     return shim is not None
 
 
@@ -99,7 +99,7 @@ def _name() -> str:
         return DEFAULT_NAME
     if not (given.isidentifier() and given.isascii() and given.islower()):
         raise InputError(
-            f"CUBEYARD_TORCH_DEVICE is {given!r}: expected the name of a device in small letters, digits and "
+            f"CUBEYARD_TORCH_DEVICE is {given!r}: expected a device name in lower-case letters, digits and "
             f"underscores, such as 'spyre'"
         )
     return given
@@ -111,7 +111,7 @@ def _check_version(version: str) -> None:
         return
     oldest, newest = (".".join(map(str, one)) for one in (OLDEST, NEWEST))
     raise TorchDeviceError(
-        f"torch is version {version}: expected {oldest} to {newest}, with which this version of cubeyard is tested. "
+        f"torch is version {version}: expected {oldest} to {newest}, the versions tested with this version of cubeyard. "
         f"Install one of them, such as pip install 'torch=={newest}.*', or another version of cubeyard"
     )
 
@@ -120,18 +120,18 @@ def _check_name_is_free(torch: Any) -> None:
     taken = torch._C._get_privateuse1_backend_name()
     if taken not in {PLACEHOLDER, name}:
         raise TorchDeviceError(
-            f"the device {taken!r} of another package has the one place that PyTorch has for such devices. "
+            f"the device {taken!r} of another package occupies PyTorch's only place for such devices. "
             "Uninstall that package, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import only cubeyard.torch"
         )
     if hasattr(torch, name) and getattr(torch, name) is not sys.modules.get("cubeyard.torch"):
         raise InputError(
-            f"CUBEYARD_TORCH_DEVICE is {name!r}, and PyTorch has a torch.{name} already: expected another name, "
+            f"CUBEYARD_TORCH_DEVICE is {name!r}, but torch.{name} already exists: expected another name, "
             "such as 'spyre'"
         )
 
 
 def target() -> Any:
-    """Returns everything that the shim depends on."""
+    """Returns all inputs of the shim's compilation."""
     from pathlib import Path
 
     import torch
@@ -161,7 +161,7 @@ def _native() -> Any:
 
 
 def _open(torch: Any, found: os.PathLike[str]) -> None:
-    """Loads the shim, which finds the functions of the native module by their names."""
+    """Loads the shim, which looks up the native module's functions by name."""
     import ctypes
 
     try:
@@ -169,17 +169,17 @@ def _open(torch: Any, found: os.PathLike[str]) -> None:
         torch.ops.load_library(os.fspath(found))
     except (OSError, RuntimeError) as error:
         raise TorchDeviceError(
-            f"the compiled device {os.fspath(found)} cannot be loaded: {error}. Remove its folder and import torch again, "
-            "which compiles it anew"
+            f"the compiled device {os.fspath(found)} cannot be loaded: {error}. Remove its folder and import torch again "
+            "to compile it again"
         ) from error
     atexit.register(_end_autograd, torch)
 
 
 def _end_autograd(torch: Any) -> None:
-    """Ends the threads of the autograd engine, and waits until they are gone.
+    """Stops the threads of the autograd engine and waits for their end.
 
-    The thread that computes for the device releases Python objects after `backward` has returned. If the interpreter
-    ended first, Python would end that thread within C++, which aborts the process ("terminate called without an active
+    The device's autograd thread releases Python objects after `backward` has returned. If the interpreter finished first,
+    Python would kill the thread inside C++ code, which aborts the process ("terminate called without an active
     exception").
     """
     torch.ops.ahbm._stop_autograd()
@@ -190,7 +190,7 @@ def _end_autograd(torch: Any) -> None:
 
 
 def _comm(task: Path) -> str:
-    """Returns the name of a thread; nothing if it has ended."""
+    """Returns the name of a thread, or an empty string if the thread has ended."""
     try:
         return (task / "comm").read_text()
     except OSError:
@@ -198,27 +198,27 @@ def _comm(task: Path) -> str:
 
 
 def _register(torch: Any, module: ModuleType) -> None:
-    """Makes the name known to PyTorch, and the module its `torch.NAME`."""
+    """Registers the device's name with PyTorch, and the module as `torch.NAME`."""
     if torch._C._get_privateuse1_backend_name() == PLACEHOLDER:
         torch.utils.rename_privateuse1_backend(name)
     if not hasattr(torch, name):
         torch._register_device_module(name, module)
         torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
-    # Without these, `import torch.ahbm.memory` would load the file a second time.
+    # Otherwise, `import torch.ahbm.memory` would load the file a second time.
     for part in ("amp", "memory", "programs"):
         if loaded := sys.modules.get(f"cubeyard.torch.{part}"):
             sys.modules[f"torch.{name}.{part}"] = loaded
 
 
 def _refuse(module: ModuleType) -> None:
-    """Registers a device whose every use raises what went wrong."""
+    """Registers a device that raises the error at every use."""
     global name
     import torch
 
     if torch._C._get_privateuse1_backend_name() != PLACEHOLDER:
         return
     if torch.accelerator.current_accelerator(check_available=True) is not None:
-        # A name that is registered takes the place of that accelerator in `torch.accelerator`, whether it works or not.
+        # A registered device replaces that accelerator in `torch.accelerator`, even if it does not work.
         _tell(f"the device {name!r} cannot be used: {_problem}")
         return
     if isinstance(_problem, InputError):
@@ -227,12 +227,12 @@ def _refuse(module: ModuleType) -> None:
     library = torch.library.Library("aten", "IMPL", "PrivateUse1")
     for operator in ("empty.memory_format", "empty_strided"):
         library.impl(operator, _raise)
-    # Its operators last as long as the library.
+    # The operators live as long as the library.
     _kept.append(library)
 
 
 def _tell(text: str) -> None:
-    """Writes to standard error: a warning could be turned into an error, which `import torch` must not raise."""
+    """Prints to standard error. A warning could become an error, which `import torch` must not raise."""
     print(f"cubeyard: {text}", file=sys.stderr, flush=True)
 
 

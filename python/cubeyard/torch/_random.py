@@ -1,7 +1,7 @@
-"""Random numbers: a generator for each device, of the numbers that the CPU's would give.
+"""Random numbers: one generator per device, with the same numbers as the CPU's generator.
 
-The state of a generator begins with a seed and an offset, 8 bytes each, as on other accelerators. An
-offset that was not set is 0, and stands for the numbers of the CPU.
+The state of a generator starts with a seed and an offset, 8 bytes each, as on other accelerators. The offset is 0 unless
+it was set; 0 selects the CPU's numbers.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from cubeyard.torch import _device, _imports
 from cubeyard.torch._device import Device
 
 DTENSOR = "torch.distributed.tensor._random"
-"""Module of PyTorch that gives each shard of a DTensor random numbers of its own, by the offset of a state."""
+"""PyTorch module that gives each shard of a DTensor different random numbers, through the offset in the state."""
 
 SHORT = 16
-"""Bytes of a state that is a seed and an offset."""
+"""Size in bytes of a state with only a seed and an offset."""
 
 _asked: int | None = None
 
 
 def _default_generator(device: Device = None) -> torch.Generator:
-    """Returns the generator that operators on a device use if they are given none."""
+    """Returns the default generator of operators on a device."""
     return _generator(_device._index(device))
 
 
@@ -33,14 +33,14 @@ def _generator(index: int) -> torch.Generator:
 
 
 class _Generators:
-    """The default generators, by the numbers of their devices."""
+    """Default generators by device number."""
 
     def __len__(self) -> int:
         return _device.device_count()
 
     def __getitem__(self, index: int) -> torch.Generator:
         if not 0 <= index < len(self):
-            raise IndexError(f"index is {index}: there are {len(self)} devices")
+            raise IndexError(f"index is {index}: expected an index below {len(self)}")
         return _default_generator(index)
 
 
@@ -48,14 +48,14 @@ default_generators = _Generators()
 
 
 def manual_seed(seed: int) -> None:
-    """Sets the seed of the current device."""
+    """Sets the seed of the current device's generator."""
     _default_generator().manual_seed(int(seed))
 
 
 def manual_seed_all(seed: int) -> None:
-    """Sets the seed of all devices. PyTorch calls this in `torch.manual_seed`.
+    """Sets the seed of all devices. Called by `torch.manual_seed`.
 
-    Devices that were not used yet stay so, and have the seed from their first use on.
+    Unused devices stay unused. They get the seed at their first use.
     """
     global _asked
     if _device.is_initialized():
@@ -77,12 +77,12 @@ def _seed_all(seed: int) -> None:
 
 
 def seed() -> int:
-    """Sets the seed of the current device to a random number; returns it."""
+    """Sets the seed of the current device to a random number and returns it."""
     return int(_default_generator().seed())
 
 
 def seed_all() -> int:
-    """Sets the seed of all devices to one random number; returns it."""
+    """Sets the seed of all devices to one random number and returns it."""
     number = seed()
     manual_seed_all(number)
     return number
@@ -115,20 +115,20 @@ def set_rng_state_all(new_states: Any) -> None:
 
 
 def register() -> None:
-    """Lets random operators of DTensors work on the device, as soon as PyTorch's part for them is loaded."""
+    """Enables random operators of DTensors on the device, once PyTorch's module for them is loaded."""
     _imports.after(DTENSOR, _add_states)
 
 
 def _add_states(module: ModuleType) -> None:
-    """Lets DTensor read and write seed and offset of states that go on after these, and others as before."""
+    """Makes DTensor accept states that are longer than a seed and an offset."""
     Philox: Any = module._PhiloxState
 
     class State(Philox):
-        """A state, whose seed and offset are its first bytes."""
+        """State whose first bytes are the seed and the offset."""
 
         def __init__(self, state: torch.Tensor) -> None:
             self._whole = state.to("cpu")
-            # A view: what is written to it is written to the whole.
+            # A view: writes to it change the whole state.
             super().__init__(self._whole[:SHORT])
 
         @property

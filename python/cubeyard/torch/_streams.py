@@ -1,8 +1,8 @@
-"""Streams and events, in simulated time.
+"""Streams and events in simulated time.
 
-Operators compute at once, in the order of the program, on whatever stream they are called, and take no simulated time.
-Work that is simulated, such as `_sleep`, keeps its stream busy: an event is complete when the clock of the host has
-passed the end of the work before it, and waiting for it moves the clock there.
+Operators on any stream compute immediately, in program order, and take no simulated time. Simulated work, such as
+`_sleep`, keeps its stream busy. An event is complete when the host's clock has passed the end of all earlier work on its
+stream. Waiting for an event advances the clock to that time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from cubeyard.torch._device import Device
 
 
 class Stream(torch.Stream):
-    """A stream of a device: work on it is done in order.
+    """Stream of a device. Its work is done in order.
 
     Args:
-        device: The device; the current one if omitted.
-        priority: Lower numbers come first. Simulated work of streams does not compete, so it is only kept.
-        **given: `stream_id`, `device_index` and `device_type` of a stream that exists.
+        device: The device; the current device by default.
+        priority: Stored without effect, because simulated streams do not compete. Lower numbers mean higher priority.
+        **given: `stream_id`, `device_index` and `device_type` of an existing stream.
     """
 
     def __new__(cls, device: Device = None, priority: int = 0, **given: Any) -> Stream:
@@ -43,13 +43,13 @@ class _EventType(type):
 
 
 class Event(metaclass=_EventType):
-    """A place in the work of a stream: a `torch.Event`, since functions of PyTorch take no subclass of that.
+    """Event on a stream. An instance is a `torch.Event`, because PyTorch's functions accept no subclass of it.
 
     Args:
-        enable_timing: Whether `elapsed_time` may be asked, in simulated milliseconds.
+        enable_timing: Whether to support `elapsed_time`, in simulated milliseconds.
         blocking: For compatibility, no effect.
         interprocess: Not supported.
-        device: The device; the current one if omitted.
+        device: The device; the current device by default.
     """
 
     def __new__(
@@ -62,7 +62,7 @@ class Event(metaclass=_EventType):
 
 
 class stream:
-    """A context in which a stream, and its device, are the current ones.
+    """Context manager that makes a stream and its device current.
 
     Args:
         stream: The stream; `None` for no change.
@@ -88,7 +88,7 @@ StreamContext = stream
 
 
 def set_stream(stream: torch.Stream | None) -> None:
-    """Makes a stream the current one of its device in this thread, and that the current device."""
+    """Makes a stream and its device current in this thread."""
     if stream is not None:
         _device.set_device(stream.device_index)
         torch._C._accelerator_setStream(stream)
@@ -99,7 +99,7 @@ def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> No
 
 
 def current_stream(device: Device = None) -> Stream:
-    """Returns the current stream of a device in this thread."""
+    """Returns this thread's current stream on a device."""
     found = torch._C._accelerator_getStream(_device._index(device))
     return Stream(stream_id=found.stream_id, device_index=found.device_index, device_type=found.device_type)
 
@@ -115,7 +115,7 @@ def _get_current_raw_stream(device: Device = None) -> int:
 
 
 def _sleep(nanoseconds: float) -> None:
-    """Adds work of so many simulated nanoseconds to the current stream."""
+    """Adds simulated work of this duration to the current stream."""
     if isinstance(nanoseconds, bool) or not isinstance(nanoseconds, int | float) or not 0 <= nanoseconds < 1 << 50:
         raise InputError(f"nanoseconds is {nanoseconds!r}: expected a number from 0 to {(1 << 50) - 1}")
     _device._lazy_init()
@@ -123,9 +123,9 @@ def _sleep(nanoseconds: float) -> None:
 
 
 def clock() -> float:
-    """Returns the clock of the host in simulated nanoseconds: the time that it has waited for the devices so far."""
+    """Returns the host's clock in simulated nanoseconds: the total time spent waiting for devices."""
     _device._lazy_init()
-    # `import torch` imports this module, also where the native module is missing, which the line above tells.
+    # Imported here: `import torch` imports this module even without the native module. The line above reports that error.
     from cubeyard import _native
 
     return _native.torch_now() / 1000

@@ -1,4 +1,4 @@
-"""The statistics of a device's memory as a table."""
+"""Table of a device's memory statistics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["table"]
 
 
 def table(device: str, stats: Mapping[str, int], info: tuple[int, int], abbreviated: bool) -> str:
-    """Returns the statistics of a device as a table; `info` holds the bytes that nobody has acquired, and all."""
+    """Formats the statistics of a device as a table. `info` is the memory not yet acquired and the total, in bytes."""
     free, total = info
     pools = [("all", "")] if abbreviated else [("all", ""), ("large_pool", "  from 1 MiB"), ("small_pool", "  below 1 MiB")]
     rule = "+" + "-" * 24 + ("+" + "-" * 13) * 4 + "+"

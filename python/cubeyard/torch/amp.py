@@ -1,4 +1,4 @@
-"""Mixed precision: `torch.amp` for this device, under the names of `torch.cuda.amp`."""
+"""Mixed precision: `torch.amp` for this device, with the names of `torch.cuda.amp`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 
 class autocast(torch.amp.autocast):
-    """A context or decorator in which operators of the device choose their types; see `torch.autocast`.
+    """Context manager or decorator for mixed precision on the device; see `torch.autocast`.
 
     Args:
-        enabled: Whether they do.
-        dtype: Type of the operators that can be computed in a short one.
-        cache_enabled: Whether weights are converted once.
+        enabled: Whether mixed precision is on.
+        dtype: Type for operators that support reduced precision.
+        cache_enabled: Whether to convert each weight only once.
     """
 
     def __init__(self, enabled: bool = True, dtype: torch.dtype | None = None, cache_enabled: bool = True) -> None:
@@ -26,19 +26,19 @@ class autocast(torch.amp.autocast):
 
 
 class GradScaler(torch.amp.GradScaler):
-    """A scaler of losses on the device; see `torch.amp.GradScaler`, whose other arguments it takes."""
+    """Loss scaler for the device; see `torch.amp.GradScaler` for the arguments."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(_loader.name, *arguments, **keywords)
 
 
 def custom_fwd(fwd: Any = None, **keywords: Any) -> Any:
-    """Decorates `forward` of an autograd function; see `torch.amp.custom_fwd`."""
+    """Decorates the `forward` of an autograd function; see `torch.amp.custom_fwd`."""
     if fwd is None:
         return functools.partial(custom_fwd, **keywords)
     return torch.amp.custom_fwd(fwd, device_type=_loader.name, **keywords)
 
 
 def custom_bwd(bwd: Any) -> Any:
-    """Decorates `backward` of an autograd function; see `torch.amp.custom_bwd`."""
+    """Decorates the `backward` of an autograd function; see `torch.amp.custom_bwd`."""
     return torch.amp.custom_bwd(bwd, device_type=_loader.name)

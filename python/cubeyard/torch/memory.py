@@ -1,7 +1,6 @@
-"""Memory of the devices: figures, limits, history and snapshots, as in `torch.cuda.memory`.
+"""Device memory: statistics, limits, history and snapshots, as in `torch.cuda.memory`.
 
-Figures are exact and of one moment. A device may be given as a `torch.device`, a text or a number; the current one if
-omitted.
+Statistics are exact and consistent. A device is a `torch.device`, a string or a number; the current device by default.
 
 >>> import torch
 >>> torch.ahbm.reset_peak_memory_stats()
@@ -62,17 +61,17 @@ def _native(device: Device) -> Any:
 
 
 def memory_stats(device: Device = None) -> OrderedDict[str, int]:
-    """Returns the statistics of a device's allocator, with the keys of `torch.accelerator.memory_stats`, in their order.
+    """Returns the allocator statistics of a device, sorted by key, with the keys of `torch.accelerator.memory_stats`.
 
-    Each of `allocation`, `segment`, `active`, `inactive_split`, `allocated_bytes`, `reserved_bytes`, `active_bytes`,
-    `inactive_split_bytes` and `requested_bytes` has the parts `all`, `small_pool` (requests below 1 MiB) and `large_pool`,
-    and each of these `current`, `peak`, `allocated` and `freed`, such as "active_bytes.all.peak".
+    The statistics are `allocation`, `segment`, `active`, `inactive_split`, `allocated_bytes`, `reserved_bytes`,
+    `active_bytes`, `inactive_split_bytes` and `requested_bytes`. Each has the pools `all`, `small_pool` (requests below
+    1 MiB) and `large_pool`. Each pool has `current`, `peak`, `allocated` and `freed`, e.g. "active_bytes.all.peak".
     """
     return OrderedDict(sorted(_native(device).statistics().items()))
 
 
 def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
-    """Returns the statistics with a dictionary for each part of a key."""
+    """Returns the statistics as nested dictionaries, one level per part of a key."""
     nested: dict[str, Any] = {}
     for key, value in memory_stats(device).items():
         *parts, last = key.split(".")
@@ -84,11 +83,11 @@ def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
 
 
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
-    """Returns the statistics as a table for people.
+    """Returns the statistics as a human-readable table.
 
     Args:
-        device: The device; the current one if omitted.
-        abbreviated: Whether to leave out the split into small and large requests.
+        device: The device; the current device by default.
+        abbreviated: Whether to omit the split into small and large requests.
     """
     index = _device._index(device)
     return _summary.table(f"{_loader.name}:{index}", memory_stats(index), get_memory_info(index), abbreviated)
@@ -99,69 +98,69 @@ def _figure(device: Device, key: str) -> int:
 
 
 def memory_allocated(device: Device = None) -> int:
-    """Returns the bytes of tensors, in whole blocks."""
+    """Returns the size of all tensors in bytes, rounded up to blocks."""
     return _figure(device, "allocated_bytes.all.current")
 
 
 def max_memory_allocated(device: Device = None) -> int:
-    """Returns the highest number of bytes of tensors since the last reset."""
+    """Returns the peak size of all tensors in bytes, since the last reset."""
     return _figure(device, "allocated_bytes.all.peak")
 
 
 def memory_reserved(device: Device = None) -> int:
-    """Returns the bytes that the allocator has acquired from the device."""
+    """Returns the number of bytes that the allocator has acquired from the device."""
     return _figure(device, "reserved_bytes.all.current")
 
 
 def max_memory_reserved(device: Device = None) -> int:
-    """Returns the highest number of bytes that the allocator had acquired since the last reset."""
+    """Returns the peak number of bytes acquired from the device, since the last reset."""
     return _figure(device, "reserved_bytes.all.peak")
 
 
 def reset_peak_memory_stats(device: Device = None) -> None:
-    """Takes the present values for the peaks."""
+    """Resets all peaks to the current values."""
     _native(device).reset_peak_statistics()
 
 
 def reset_max_memory_allocated(device: Device = None) -> None:
-    """Takes the present values for the peaks: all of them, as `reset_peak_memory_stats`."""
+    """Resets all peaks to the current values, as `reset_peak_memory_stats` does."""
     reset_peak_memory_stats(device)
 
 
 def reset_max_memory_reserved(device: Device = None) -> None:
-    """Takes the present values for the peaks: all of them, as `reset_peak_memory_stats`."""
+    """Resets all peaks to the current values, as `reset_peak_memory_stats` does."""
     reset_peak_memory_stats(device)
 
 
 def reset_accumulated_memory_stats(device: Device = None) -> None:
-    """Sets the sums of what came and went, and the counters, to zero."""
+    """Resets the accumulated increases and decreases, and the counters, to zero."""
     _native(device).reset_accumulated_statistics()
 
 
 def empty_cache() -> None:
-    """Returns all memory that is wholly free to the devices: of every device that was used."""
+    """Returns all completely free memory to the devices."""
     _device._lazy_init()
     for index in range(_device.device_count()):
         _native(index).trim()
 
 
 def get_memory_info(device: Device = None) -> tuple[int, int]:
-    """Returns the bytes of a device that nobody has acquired, and all that it has."""
+    """Returns the number of bytes not yet acquired from a device, and the total."""
     free, total = _native(device).info()
     return int(free), int(total)
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:
-    """Returns the bytes of a device that nobody has acquired, and all that it has: as `get_memory_info`."""
+    """Returns the number of bytes not yet acquired from a device, and the total, as `get_memory_info` does."""
     return get_memory_info(device)
 
 
 def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:
-    """Limits what the allocator may acquire to a part of the device's memory.
+    """Limits the memory that the allocator may acquire to a fraction of the device's memory.
 
     Args:
-        fraction: The part, from 0 to 1. What is acquired already stays.
-        device: The device; the current one if omitted.
+        fraction: The fraction, from 0 to 1. Memory that is already acquired is kept.
+        device: The device; the current device by default.
     """
     if isinstance(fraction, bool) or not isinstance(fraction, int | float):
         raise TypeError(f"fraction is {fraction!r}: expected a number from 0 to 1")
@@ -171,21 +170,21 @@ def set_per_process_memory_fraction(fraction: float, device: Device = None) -> N
 
 
 def get_per_process_memory_fraction(device: Device = None) -> float:
-    """Returns the part of the device's memory that the allocator may acquire; 1.0 unless it was set."""
+    """Returns the fraction of the device's memory that the allocator may acquire; 1.0 by default."""
     native = _native(device)
     return float(native.limit() / native.info()[1])
 
 
 def on_pressure(callback: Callable[[Any], object], device: Device = None) -> None:
-    """Registers a function that is called when memory has run out, before an `OutOfMemoryError` is raised.
+    """Registers a callback for when memory runs out, before `OutOfMemoryError` is raised.
 
-    It may drop tensors; then the request is tried once more. Functions are called in the order in which they were
-    registered, on the thread that allocates, with no lock of the allocator held. Python's garbage collector is the first of
-    them. An exception is reported as one that cannot be raised (`sys.unraisablehook`).
+    The callback may drop tensors; the request is then tried once more. Callbacks run in order of registration, on the
+    allocating thread, without a lock of the allocator. Python's garbage collector is the first callback. An exception is
+    reported through `sys.unraisablehook`.
 
     Args:
         callback: The function. Its argument is the report: a `cubeyard.errors.OutOfMemory` that was not raised.
-        device: The device; the current one if omitted.
+        device: The device; the current device by default.
     """
     if not callable(callback):
         raise InputError(f"callback is {callback!r}: expected a function")
@@ -193,12 +192,12 @@ def on_pressure(callback: Callable[[Any], object], device: Device = None) -> Non
 
 
 def caching_allocator_alloc(size: int, device: Device = None, stream: torch.Stream | None = None) -> int:
-    """Allocates memory that is no tensor's; returns its pointer, which the host cannot access.
+    """Allocates memory outside any tensor. Returns its pointer, which the host cannot access.
 
     Args:
         size: Number of bytes, at least 1.
-        device: The device; the current one if omitted.
-        stream: The stream that it will be used on; the current one if omitted.
+        device: The device; the current device by default.
+        stream: The stream that will use the memory; the current stream by default.
     """
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise InputError(f"size is {size!r}: expected a number of bytes, at least 1")
@@ -210,14 +209,14 @@ def caching_allocator_alloc(size: int, device: Device = None, stream: torch.Stre
 
 
 def caching_allocator_delete(mem_ptr: int) -> None:
-    """Frees memory of `caching_allocator_alloc`."""
+    """Frees memory allocated by `caching_allocator_alloc`."""
     if mem_ptr not in _raw:
-        raise InputError(f"mem_ptr is {mem_ptr!r}: expected a pointer of caching_allocator_alloc that was not freed")
+        raise InputError(f"mem_ptr is {mem_ptr!r}: expected a pointer from caching_allocator_alloc that is not freed yet")
     del _raw[mem_ptr]
 
 
 def host_memory_stats() -> OrderedDict[str, int]:
-    """Returns the statistics of pinned host memory, with keys as in `torch.cuda.host_memory_stats`."""
+    """Returns the statistics of pinned host memory, with the keys of `torch.cuda.host_memory_stats`."""
     _device._lazy_init()
     values = torch.ops.ahbm._host_statistics()
     return OrderedDict(sorted(zip(_HOST_KEYS, values, strict=True)))
@@ -231,16 +230,16 @@ _HOST_KEYS = tuple(
 
 
 def empty_host_cache() -> None:
-    """Returns pinned host memory that is free to the system."""
+    """Returns free pinned host memory to the system."""
     _device._lazy_init()
     torch.ops.ahbm._empty_host_cache()
 
 
 def _refuse_sharing(name: str) -> None:
-    """Lets `share_memory_` raise for tensors and modules of the device.
+    """Makes `share_memory_` raise for tensors and modules on the device.
 
-    PyTorch takes every device but the CPU for one whose memory is shared by itself, as CUDA's is. A queue would then
-    pickle the tensor on a thread of its own, and whoever waits for it would wait forever.
+    PyTorch assumes that the memory of every device except the CPU is shared already, as CUDA's is. A queue would then pickle
+    the tensor on a background thread, and its receiver would wait forever.
 
     Args:
         name: Name of the device.

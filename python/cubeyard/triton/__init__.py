@@ -1,7 +1,7 @@
-"""Triton: kernels as their authors wrote them, on the simulated machine.
+"""Unmodified Triton kernels on the simulated machine.
 
-Triton's own compiler translates a kernel to its IR for the backend `ahbm`, which this package registers, and this module
-runs that IR on PEs. Arguments are arrays of NumPy, tensors of this package, or PyTorch's tensors on `ahbm`.
+Triton's own compiler translates a kernel to its IR for the backend `ahbm`, which this package registers. This module runs
+the IR on PEs. Arguments are NumPy arrays, tensors of this package, or PyTorch tensors on `ahbm`.
 
 >>> import numpy as np, triton, cubeyard.triton
 >>> from cubeyard.triton.example import add
@@ -11,8 +11,8 @@ runs that IR on PEs. Arguments are arrays of NumPy, tensors of this package, or 
 >>> bool((out == 2 * x).all()), run.launches[0].ok
 (True, True)
 
-The backend is active if the variable TRITON_DEFAULT_BACKEND of the environment is `ahbm`, or if no other backend of
-Triton is. docs/triton.md has the operations that it knows, and what a GPU has and this machine has not.
+The backend is active if the environment variable TRITON_DEFAULT_BACKEND is `ahbm`, or if no other Triton backend is active.
+docs/triton.md lists the supported operations, and the GPU features that this machine lacks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if "triton" not in sys.modules and find_spec("triton") is not None:
-    # Triton imports the modules of its backends, which need Triton: whichever is asked for first, Triton is imported first.
+    # Triton imports its backends' modules, which need Triton. So Triton is imported first in any case.
     import triton  # noqa: F401
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Placed", "Recording", "TritonRun", "place", "record"]
 
 if not TYPE_CHECKING:
-    # Names are imported at their first use: `import triton` looks into this package for its backend, and must not wait
-    # for the simulator.
+    # Names are imported on first use: `import triton` loads this package for its backend, and must not wait for the
+    # simulator.
     _HOMES = {"Placed": "_arguments", "place": "_arguments", "Recording": "_record", "TritonRun": "_record", "record": "_record"}
 
     def __getattr__(name):

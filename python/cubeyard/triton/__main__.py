@@ -1,4 +1,4 @@
-"""`python -m cubeyard.triton`: prints the table of operations that docs/triton.md shows."""
+"""`python -m cubeyard.triton`: prints the table of operations in docs/triton.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MISSING = (
     "tt.descriptor_reduce", "tt.descriptor_scatter", "tt.dot_scaled", "tt.elementwise_inline_asm", "tt.extern_elementwise",
     "tt.gather", "tt.histogram", "tt.map_elementwise", "tt.print",
 )  # fmt: skip
-"""Operations of Triton that have no counterpart yet, among those that its language makes."""
+"""Operations of Triton's language that have no counterpart yet."""
 
 _GROUPS = {
     "_elementwise": "element-wise: on known indices at once, on tiles as chains of the vector unit",
@@ -30,13 +30,13 @@ _GROUPS = {
 
 
 def _group(make: Callable[..., Any]) -> str:
-    """Returns the group of a function that lowers operations: its own group, or its module's."""
+    """Returns the group of a lowering function: its own group, or the group of its module."""
     module = make.__module__.rpartition(".")[2]
     return f"{module}.{make.__name__}" if f"{module}.{make.__name__}" in _GROUPS else module
 
 
 def table() -> str:
-    """Returns the operations that are supported, by kind, and those that are not."""
+    """Returns a table of the supported operations by kind, and of the unsupported ones."""
     assert _program is not None, "importing it registers all operations"
     lines = ["| kind | operations |", "|---|---|"]
     for group, about in _GROUPS.items():

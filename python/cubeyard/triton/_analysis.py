@@ -1,7 +1,7 @@
-"""Facts about a kernel that are known before it runs, and idioms: groups of operations that are one of the machine.
+"""Static facts about a kernel, and idioms: groups of operations that the machine performs as one.
 
-A softmax is written in Triton as the greatest element, the exponentials of the differences, their sum and a quotient. The
-vector unit has it as one operation, which takes two passes instead of four.
+A Triton softmax consists of a maximum, the exponentials of the differences, their sum and a quotient. The vector unit
+performs it as one operation, with two passes instead of four.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _WRITES = ("tt.store", "tt.descriptor_store", *_ATOMICS)
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts of a kernel that are known before it runs."""
+    """Static facts about a kernel."""
 
     live: str
-    """Why it runs step by step with its PE, with the line; empty if it is recorded."""
+    """Reason, with its line, why the kernel runs live with its PE; empty if the kernel is recorded."""
     decided: bool
     """Whether addresses, masks or conditions depend on loaded values."""
     wanted: frozenset[int]
-    """Values whose elements the kernel waits for, because addresses, masks or conditions depend on them."""
+    """Values whose elements the kernel must wait for, since addresses, masks or conditions depend on them."""
     written: frozenset[int] | None
-    """Positions of the arguments that it writes; None if addresses come from memory."""
+    """Indices of the arguments that the kernel writes, or None if addresses come from memory."""
     atomics: bool
-    """Whether it has atomic operations."""
+    """Whether the kernel has atomic operations."""
 
 
 def facts(kernel: Kernel) -> Facts:
@@ -63,7 +63,7 @@ def _operations(block: Block) -> Iterator[Operation]:
 
 
 def _decides(operation: Operation) -> list[int]:
-    """Returns the operands on which the course of the kernel, or an address, depends."""
+    """Returns the operands that determine control flow or an address."""
     of = operation.operands
     if operation.name == "scf.for":
         return of[:3]
@@ -81,7 +81,7 @@ def _decides(operation: Operation) -> list[int]:
 
 
 def _sources(operations: list[Operation]) -> dict[int, set[int]]:
-    """Returns for each value those that it is made of, or that are handed on to it."""
+    """Returns the direct sources of each value: operands, and values passed between blocks."""
     made: dict[int, set[int]] = {}
     for operation in operations:
         for result in operation.results:
@@ -124,7 +124,7 @@ def _loaded(operations: list[Operation], sources: dict[int, set[int]]) -> set[in
 
 
 def _behind(values: set[int], sources: dict[int, set[int]]) -> set[int]:
-    """Returns values with all that they are made of."""
+    """Returns the given values and all their direct and indirect sources."""
     found, left = set(values), list(values)
     while left:
         for one in sources.get(left.pop(), ()):
@@ -146,25 +146,25 @@ def _written(kernel: Kernel, operations: list[Operation], sources: dict[int, set
 
 
 SOFTMAX = "ahbm.softmax"
-"""Name of the operation that stands for a softmax."""
+"""Name of the operation that replaces a softmax."""
 
 _SHAPES = ("tt.splat", "tt.broadcast", "tt.expand_dims")
 
 
 class _Uses:
-    """Operations of a block by their results, and the number of uses of each value."""
+    """Operations of a block by result, and the number of uses of each value."""
 
     def __init__(self, block: Block, uses: dict[int, int]) -> None:
         self.made = {result: operation for operation in block.operations for result in operation.results}
         self.uses = uses
 
     def of(self, value: int, *names: str) -> Operation | None:
-        """Returns the operation that made a value, if it has one of these names."""
+        """Returns the operation that produces a value, if it has one of these names."""
         found = self.made.get(value)
         return found if found is not None and found.name in names else None
 
     def spread(self, value: int) -> tuple[int, list[Operation]]:
-        """Returns the value that was brought to another shape, with the operations that did so and nothing else."""
+        """Returns the value before its changes of shape, and these operations. Stops at a value with other uses."""
         passed: list[Operation] = []
         while (found := self.of(value, *_SHAPES)) is not None and self.uses.get(value) == 1:
             passed.append(found)
@@ -173,7 +173,7 @@ class _Uses:
 
 
 def recognized(block: Block, uses: dict[int, int]) -> Block:
-    """Returns a block with its idioms replaced, those of blocks inside of it included."""
+    """Returns a block with its idioms replaced, including those in nested blocks."""
     known = _Uses(block, uses)
     gone: set[int] = set()
     made: dict[int, Operation] = {}
@@ -190,12 +190,12 @@ def recognized(block: Block, uses: dict[int, int]) -> Block:
 
 
 def _combines(operation: Operation | None, *names: str) -> bool:
-    """Returns whether a reduction combines elements by one of these operations alone."""
+    """Returns whether a reduction combines elements with exactly one of these operations."""
     return operation is not None and [one.name for one in operation.regions[0].operations[:-1]] in [[name] for name in names]
 
 
 def _softmax(quotient: Operation, known: _Uses) -> tuple[Operation, list[Operation]] | None:
-    """Returns the softmax that ends with a quotient, and the operations that it replaces."""
+    """Returns the softmax that ends with a quotient, and the operations that it replaces, or None."""
     if quotient.name != "arith.divf":
         return None
     powers = known.of(quotient.operands[0], "math.exp")

@@ -1,4 +1,4 @@
-"""Arguments of launches: arrays of NumPy, tensors of this package, and numbers."""
+"""Launch arguments: NumPy arrays, tensors of this package, and numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cubeyard.tensors.tensor import Tensor
 __all__ = ["ROWS", "ElementType", "Placed", "is_descriptor", "is_tensor", "memory", "of_torch", "place", "specialized", "triton_type"]
 
 ROWS = Placement(cube="row_wise", pe="row_wise")
-"""The placement of arrays that have no other: rows over all PEs of the SIP."""
+"""Default placement of arrays: rows over all PEs of the SIP."""
 
 _TYPES = {
     "float16": "fp16", "float32": "fp32", "float64": "fp64", "bfloat16": "bf16", "float8_e4m3fn": "fp8e4nv",
@@ -23,15 +23,15 @@ _TYPES = {
     "f16": "fp16", "f32": "fp32", "f64": "fp64", "bf16": "bf16", "fp8_e4m3": "fp8e4nv", "fp8_e5m2": "fp8e5",
     "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u8": "u8", "u16": "u16", "u32": "u32", "u64": "u64",
 }  # fmt: skip
-"""Triton's names of element types, by those of NumPy and of this package."""
+"""Triton's element type names, by the names of NumPy and of this package."""
 
 _BITS = {"bf16": ("uint16", "bf16"), "fp8e4nv": ("uint8", "fp8_e4m3"), "fp8e5": ("uint8", "fp8_e5m2")}
-"""NumPy's type for the bits of elements that it has not, with the name of theirs in this package."""
+"""NumPy type for the bits of elements that NumPy lacks, and this package's name of the element type."""
 
 
 @dataclass(frozen=True)
 class ElementType:
-    """Element type of a placed array, as a tensor of PyTorch has it."""
+    """Element type of a placed array, with the attributes of a PyTorch dtype."""
 
     name: str
     itemsize: int
@@ -40,22 +40,22 @@ class ElementType:
 
 @dataclass(frozen=True)
 class Placed:
-    """An array with its placement on the machine; `place` makes it.
+    """Array with its placement on the machine, made by `place`.
 
-    It has what `triton.tools.tensor_descriptor.TensorDescriptor` asks of a tensor, so that the host can describe arrays.
+    It has the attributes that `triton.tools.tensor_descriptor.TensorDescriptor` reads, so the host can describe arrays.
     """
 
     array: np.ndarray[Any, Any]
     placement: Placement | None
-    """Its distribution; None for that of the launch."""
+    """Distribution of the array, or None for the launch's default."""
     element: str | None = None
-    """Element type, if the array holds the bits of elements of a type that NumPy has not."""
+    """Element type, if the array holds the bits of elements that NumPy lacks."""
     reach: np.ndarray[Any, Any] | None = None
-    """All elements that a kernel may reach from it, if there are more than its own: a view reaches its whole storage."""
+    """All elements that a kernel may reach, if more than the array's own: a view reaches its whole storage."""
 
     @property
     def dtype(self) -> ElementType:
-        """Element type."""
+        """Element type of the array."""
         name = self.element or self.array.dtype.name
         return ElementType(name, self.array.itemsize, "float" in name or name[:2] in ("bf", "fp"))
 
@@ -69,36 +69,36 @@ class Placed:
         return tuple(one // self.array.itemsize for one in self.array.strides)
 
     def data_ptr(self) -> int:
-        """Returns 0: the address is known when the array is placed, which is at a multiple of 16 bytes."""
+        """Returns 0. The address is a multiple of 16 bytes, and is known only after placement."""
         return 0
 
 
 def place(array: np.ndarray[Any, Any], placement: Placement | None = None) -> Placed:
-    """Returns an array that a launch places on the machine as given, and not by rows over all PEs.
+    """Returns an array that a launch places as given, instead of by rows over all PEs.
 
     Args:
-        array: the array; results of the launch are written into it.
-        placement: its distribution; None for that of the launch. Addresses must be those of one row-major range: split by
-            rows, or copied.
+        array: the array. The launch writes its results into it.
+        placement: distribution of the array, or None for the launch's default. The addresses must form one row-major
+            range, so the array is split by rows or copied.
 
     >>> import cubeyard, numpy as np
     >>> place(np.zeros(4), cubeyard.Placement.one()).placement.pes
     1
     """
     if not isinstance(array, np.ndarray):
-        raise InputError(f"array: expected an array of NumPy, found {type(array).__name__}")
+        raise InputError(f"array: expected a NumPy array, found {type(array).__name__}")
     if placement is not None and "column_wise" in (placement.sip, placement.cube, placement.pe):
-        raise InputError(f"placement={placement!r}: expected rows or copies; a kernel's addresses run by rows")
+        raise InputError(f"placement={placement!r}: expected rows or copies, because a kernel's addresses are row-major")
     return Placed(array, placement)
 
 
 def is_tensor(argument: Any) -> bool:
-    """Returns whether an argument of a launch is memory."""
+    """Returns whether a launch argument refers to memory."""
     return isinstance(argument, np.ndarray | Placed | Tensor) or _is_of_torch(argument)
 
 
 def is_descriptor(argument: Any) -> bool:
-    """Returns whether an argument of a launch is a descriptor that the host made."""
+    """Returns whether a launch argument is a descriptor made by the host."""
     return type(argument).__name__ == "TensorDescriptor" and hasattr(argument, "block_shape")
 
 
@@ -107,7 +107,7 @@ def _is_of_torch(argument: Any) -> bool:
 
 
 def of_torch(tensor: Any) -> Placed:
-    """Returns the memory of a tensor of PyTorch, on `ahbm` or on the CPU, as an array that shares it."""
+    """Returns an array that shares the memory of a PyTorch tensor on `ahbm` or the CPU."""
     import torch
 
     from cubeyard.torch import _loader
@@ -115,7 +115,7 @@ def of_torch(tensor: Any) -> Placed:
 
     tensor = tensor if isinstance(tensor, torch.Tensor) else _pointed(tensor)
     if tensor.device.type not in ("cpu", _loader.name):
-        raise InputError(f"a tensor on {tensor.device}: expected one on {_loader.name}, or on the CPU")
+        raise InputError(f"a tensor on {tensor.device}: expected a tensor on {_loader.name} or on the CPU")
     bits, dtype = _BITS.get(triton_type(tensor), (None, None))
     if not tensor.numel():
         tensor = torch.empty(tensor.shape, dtype=tensor.dtype)
@@ -127,18 +127,18 @@ def of_torch(tensor: Any) -> Placed:
 
 
 def _pointed(argument: Any) -> Any:
-    """Returns the element at the pointer of an object that is no tensor, and has the storage of one."""
+    """Returns the element at the pointer of an object that is not a tensor but has a tensor's storage."""
     import torch
 
     storage = argument.untyped_storage()
     if not isinstance(storage, torch.UntypedStorage):
-        raise InputError(f"an argument of {type(argument).__name__}: expected a tensor, or an object with the storage of one")
+        raise InputError(f"an argument of {type(argument).__name__}: expected a tensor, or an object with its storage")
     offset = (argument.data_ptr() - storage.data_ptr()) // argument.dtype.itemsize
     return torch.empty(0, dtype=argument.dtype, device=storage.device).set_(storage, offset, (1,), (1,))
 
 
 def triton_type(argument: Any) -> str:
-    """Returns Triton's name of the element type of an argument."""
+    """Returns Triton's name for the element type of an argument."""
     name = str(getattr(argument.dtype, "name", argument.dtype)).removeprefix("torch.")
     if name not in _TYPES:
         raise InputError(f"an argument of {name}: expected one of {', '.join(sorted(set(_TYPES)))}")
@@ -146,7 +146,7 @@ def triton_type(argument: Any) -> str:
 
 
 def specialized(native: Any) -> Any:
-    """Returns Triton's function that describes an argument, with arrays and numbers of NumPy added."""
+    """Wraps Triton's function that describes arguments, to support NumPy arrays and scalars."""
 
     def describe(backend: Any, argument: Any, is_const: bool, specialize: bool, align: bool) -> Any:
         if is_tensor(argument):
@@ -165,10 +165,10 @@ def specialized(native: Any) -> Any:
 
 
 def memory(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns the memory of an array in the order of its addresses: itself, or all between its first and last element."""
+    """Returns an array's memory in address order: the array itself, or the range from its first to its last element."""
     if array.flags.c_contiguous:
         return array
     if any(stride < 0 or stride % array.itemsize for stride in array.strides):
-        raise InputError(f"an array with strides {array.strides}: expected whole elements in ascending order")
+        raise InputError(f"an array with strides {array.strides}: expected strides of whole elements, 0 or more")
     length = 1 + sum((size - 1) * stride // array.itemsize for size, stride in zip(array.shape, array.strides, strict=True))
     return np.lib.stride_tricks.as_strided(array, (length,), (array.itemsize,))

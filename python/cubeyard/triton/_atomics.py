@@ -1,9 +1,9 @@
 """Atomic operations.
 
-The machine has no atomic unit. A PE reserves the addresses of an atomic operation, reads them, writes the new elements and
-reads those back, so that they are in memory, before another PE may reserve them. A PE that finds them reserved reads
-them again. Lanes of one tile that have the same address take turns in row-major order, each turn with a read, a write and a
-read back of its own. Without data nothing waits: the times of a read and a write for each turn are counted.
+The machine has no atomic unit. A PE reserves the addresses of an atomic operation, reads the elements, writes the new ones,
+and reads them back to ensure that they are in memory. Then another PE may reserve the addresses. A PE that finds them
+reserved reads them again. Lanes of one tile with the same address take turns in row-major order. Each turn has its own
+read, write and read-back. Without data, no PE waits; only the time of a read and a write per turn is counted.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _TURNS = "lanes of a tile that have the same address take turns: an atomic opera
 
 _KINDS = {"add": "add", "fadd": "add", "max": "maximum", "min": "minimum", "and": "and_", "or": "or_", "xor": "xor",
           "umax": "maximum", "umin": "minimum"}  # fmt: skip
-"""Operations of the vector unit that combine the old and the given elements."""
+"""Vector unit operations that combine the old and the given elements."""
 
 Combine = Callable[[Frame, Any, list[Any]], Any]
-"""A function that returns the new elements, as a tile or a number, given the old ones and the operands."""
+"""Function that computes the new elements, as a tile or a number, from the old elements and the operands."""
 
 
 @lowers("tt.atomic_rmw")
@@ -57,7 +57,7 @@ def modified(build: Builder, operation: Operation) -> Step:
 
 @lowers("tt.atomic_cas")
 def exchanged(build: Builder, operation: Operation) -> Step:
-    """Lowers an atomic exchange of elements that have the bits of given ones."""
+    """Lowers an atomic compare-and-swap, which compares elements bit by bit."""
     _, compared, value = operation.operands
     of = build.types[operation.results[0]]
 
@@ -72,7 +72,7 @@ def exchanged(build: Builder, operation: Operation) -> Step:
 
 
 class _Atomic:
-    """An atomic operation; one on a single element with other bits than `compared`, if given, writes nothing."""
+    """Atomic operation. With `compared`, a single element with other bits is not written."""
 
     def __init__(
         self, build: Builder, operation: Operation, values: list[int], masks: list[int], combine: Combine, compared: int | None = None
@@ -83,7 +83,7 @@ class _Atomic:
         self.relaxed = "relaxed" in operation.attributes["words"]
 
     def flow(self, frame: Frame) -> Flow:
-        """Runs it."""
+        """Runs the operation."""
         frame.note("atomic", _NOTE)
         at = yield from known(frame.env[self.pointer])
         mask = (yield from known(frame.env[self.masks[0]])) if self.masks else None
@@ -93,7 +93,7 @@ class _Atomic:
             frame.env[self.result] = Uniform(self.of.shape, self.of.element, 0) if self.of.shape else 0
             return
         if not self.relaxed:
-            # Stores before it are in memory before another PE sees it.
+            # Earlier stores must be in memory before another PE sees the result.
             frame.tl.fence()
         turns = [self.boxes(frame, at, one) for one in _turns(addresses, chosen, mask)]
         if len(turns) > 1:
@@ -104,11 +104,11 @@ class _Atomic:
             self.without_data(frame, turns)
 
     def boxes(self, frame: Frame, at: Any, mask: Any) -> list[Box]:
-        """Returns the parts of the tile that one turn changes."""
+        """Returns the boxes of the tile that one turn changes."""
         return list(boxes(frame, self.of.element, self.of.shape, at, mask, shared=False))
 
     def in_turn(self, frame: Frame, turns: list[list[Box]], places: set[int]) -> Flow:
-        """Changes memory when it is the turn of this PE, for each turn of its lanes."""
+        """Waits for the PE's turn, then changes memory once per turn of its lanes."""
         turn = _in_turn(frame.reserved, places, lambda: self.read(frame, turns[0]))
         yield from turn.wait()
         tile = None
@@ -117,7 +117,7 @@ class _Atomic:
         turn.end()
 
     def without_data(self, frame: Frame, turns: list[list[Box]]) -> None:
-        """Reads and writes for each turn, and waits for nothing."""
+        """Reads and writes once per turn, without waiting."""
         tile = None
         for parts in turns:
             old = self.read(frame, parts, tile)
@@ -125,7 +125,7 @@ class _Atomic:
             tile, frame.env[self.result] = old.tile, old
 
     def change(self, frame: Frame, parts: list[Box], into: Any) -> Any:
-        """Reads, waits for the elements, writes and reads back; returns the tile before, and its elements."""
+        """Reads, waits for the elements, writes, and reads back. Returns the old tile and its elements."""
         old = self.read(frame, parts, into)
         elements = yield from known(old)
         if self.compared is not None and not self.of.shape:
@@ -137,12 +137,12 @@ class _Atomic:
         return old.tile, elements
 
     def read(self, frame: Frame, parts: list[Box], into: Any = None) -> Node:
-        """Reads parts into a tile, or into a new one."""
+        """Reads boxes into the given tile, or into a new one."""
         tile = load_boxes(frame, parts, self.of.shape, self.of.element, 0, into)
         return Node(self.of.shape, self.of.element, tile=tile)
 
     def write(self, frame: Frame, parts: list[Box], old: Node) -> None:
-        """Writes the new elements of parts, given the old ones."""
+        """Computes the new elements of boxes from the old ones, and writes them."""
         shape, element = self.of.shape, self.of.element
         new = self.combine(frame, frame.whole(old, shape, element), [frame.env[one] for one in self.values])
         node = new if isinstance(new, int | float) else Node(shape, element, tile=new)
@@ -150,7 +150,7 @@ class _Atomic:
 
 
 class _Turn:
-    """The turn of a PE to change some addresses, in the order of arrival."""
+    """Turn of a PE to change some addresses, in order of arrival."""
 
     def __init__(self, queues: list[list[Any]], read: Callable[[], Any]) -> None:
         self.queues, self.read = queues, read
@@ -158,12 +158,12 @@ class _Turn:
             queue.append(self)
 
     def wait(self) -> Flow:
-        """Waits for the turn; a PE that waits reads again, which takes the time of a read."""
+        """Waits for the turn. A waiting PE reads again, which takes the time of a read."""
         while any(queue[0] is not self for queue in self.queues):
             yield self.read()
 
     def end(self) -> None:
-        """Gives the turn to the next PE."""
+        """Passes the turn to the next PE."""
         for queue in self.queues:
             queue.remove(self)
 
@@ -173,13 +173,13 @@ def _in_turn(reserved: dict[int, list[Any]], places: set[int], read: Callable[[]
 
 
 def _lanes(pointer: Any, mask: Any, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Returns the addresses of all lanes, and whether each takes part."""
+    """Returns the addresses of all lanes, and whether each lane participates."""
     chosen = np.broadcast_to(True if mask is None else array_of(mask).astype(bool), shape)
     return np.broadcast_to(array_of(pointer), shape), chosen
 
 
 def _turns(addresses: Array, chosen: Array, mask: Any) -> Iterator[Any]:
-    """Yields masks of lanes with different addresses: the first lanes of all addresses in row-major order, the second, …"""
+    """Yields one mask per turn. Turn n has the n-th lane of each address, in row-major order."""
     lanes = np.flatnonzero(chosen)
     _, places = np.unique(addresses.ravel()[lanes], return_inverse=True)
     order = np.argsort(places, kind="stable")
@@ -196,5 +196,5 @@ def _turns(addresses: Array, chosen: Array, mask: Any) -> Iterator[Any]:
 
 
 def _places(addresses: Array, size: int) -> set[int]:
-    """Returns what an atomic operation reserves: the pairs of bytes at its addresses, since elements have two at least."""
+    """Returns the places that an atomic operation reserves: pairs of bytes, since elements have at least two bytes."""
     return {place + at for place in np.unique(addresses).tolist() for at in range(0, size, 2)}

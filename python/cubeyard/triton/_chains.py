@@ -1,8 +1,8 @@
-"""Chains of element-wise operations, which the vector unit runs as one pass.
+"""Chains of element-wise operations, which the vector unit runs in one pass.
 
-An element-wise result is an expression until something needs its elements: a store, a product, a change of shape, or a
-value that a loop hands on. The pass that computes them also computes those of its parts that are used elsewhere too, so
-that nothing is computed twice.
+An element-wise result stays an expression until its elements are needed: by a store, a product, a change of shape, or as a
+value carried by a loop. The pass that computes an expression also computes its parts with other uses, so nothing is
+computed twice.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from cubeyard.triton._values import Node, Uniform, affine_tile, is_affine
 __all__ = ["LONGEST", "pending", "term_of", "tile_of", "tiles_of"]
 
 LONGEST = 48
-"""Operations of a chain, from which on it is computed."""
+"""Maximum number of operations in a chain. A longer chain is computed in parts."""
 
 
 def pending(node: Any) -> bool:
-    """Returns whether a value is an expression that was not computed yet."""
+    """Returns whether a value is an expression that is not computed yet."""
     return isinstance(node, Node) and node.lazy is not None and node.tile is None
 
 
 def term_of(value: Any, tl: Any) -> Any:
-    """Returns a value as an operand of an expression: an expression, a tile or a number."""
+    """Returns a value as an operand of an expression: another expression, a tile or a number."""
     if not isinstance(value, Node):
         return value.value if isinstance(value, Uniform) else value
     if value.tile is None and is_affine(value):
@@ -40,7 +40,7 @@ def term_of(value: Any, tl: Any) -> Any:
 
 
 def _express(node: Node, tl: Any) -> None:
-    """Makes the expression of a node."""
+    """Builds the expression of a node."""
     assert node.compute is not None, "a node without a tile is an operation"
     terms = [term_of(one, tl) for one in node.operands]
     _compute_smaller(node, terms, tl)
@@ -55,7 +55,7 @@ def _express(node: Node, tl: Any) -> None:
 
 
 def _compute_smaller(node: Node, terms: list[Any], tl: Any) -> None:
-    """Computes operands that are smaller than the result, so that they are not computed again for each of its parts."""
+    """Computes operands that are smaller than the result, to avoid recomputing them for each part of the result."""
     sizes = [1 if isinstance(term, int | float) else prod(term.shape) for term in terms]
     largest = max(sizes)
     for one, size in zip(node.operands, sizes, strict=True):
@@ -64,7 +64,7 @@ def _compute_smaller(node: Node, terms: list[Any], tl: Any) -> None:
 
 
 def tile_of(value: Any, tl: Any) -> Any:
-    """Returns a value as an operand of a command: a tile, which may be broadcast, or a number."""
+    """Returns a value as an operand of a command: a number, or a tile that may broadcast."""
     term = term_of(value, tl)
     if pending(value):
         tiles_of([value], tl)
@@ -73,7 +73,7 @@ def tile_of(value: Any, tl: Any) -> Any:
 
 
 def tiles_of(nodes: list[Node], tl: Any) -> None:
-    """Computes expressions in one pass, with the parts of them that are used elsewhere too."""
+    """Computes expressions in one pass, together with their parts that have other uses."""
     wanted = list(dict.fromkeys([*nodes, *_shared(nodes)]))
     before, tl.place = tl.place, nodes[0].at or tl.place
     tiles = tl.eval_all([one.lazy for one in wanted])
@@ -87,7 +87,7 @@ def tiles_of(nodes: list[Node], tl: Any) -> None:
 
 
 def _shared(nodes: list[Node]) -> list[Node]:
-    """Returns the parts of expressions that have more uses than those in them."""
+    """Returns the parts of expressions that have uses outside the expressions."""
     counts: dict[Node, int] = {}
     left = list(nodes)
     while left:

@@ -1,4 +1,4 @@
-"""Descriptors of tensors: blocks by their position."""
+"""Tensor descriptors, which address blocks by position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 
 class Descriptor:
-    """A tensor in memory: the address of its first element, its shape, and its strides in elements."""
+    """Tensor in memory: the address of its first element, its shape, and its strides in elements."""
 
     __slots__ = ("base", "other", "shape", "strides")
 
@@ -25,7 +25,7 @@ class Descriptor:
         self.base, self.shape, self.strides, self.other = base, shape, strides, other
 
     def block(self, start: list[int], lengths: tuple[int, ...], element: str) -> tuple[Any, Any]:
-        """Returns the addresses of a block, and the mask of its elements that are inside the tensor."""
+        """Returns the addresses of a block, and a mask of the elements inside the tensor."""
         size = SIZES[element]
         steps = tuple(stride * size for stride in self.strides)
         base = self.base + sum(at * step for at, step in zip(start, steps, strict=True))
@@ -43,7 +43,7 @@ class Descriptor:
 
 
 def _all_known(frame: Frame, operands: list[int]) -> Any:
-    """Waits for values, where they are not known; to be used by `yield from`."""
+    """Waits for values that are not known yet. Use with `yield from`."""
     values = []
     for one in operands:
         values.append((yield from known(frame.env[one])))
@@ -52,7 +52,7 @@ def _all_known(frame: Frame, operands: list[int]) -> Any:
 
 @lowers("tt.make_tensor_descriptor")
 def described(build: Builder, operation: Operation) -> Step:
-    """Lowers a descriptor that a kernel makes."""
+    """Lowers the creation of a descriptor in a kernel."""
     result = operation.results[0]
     other = math.nan if operation.attributes.get("padding") in ("nan", 2) else 0
 
@@ -66,7 +66,7 @@ def described(build: Builder, operation: Operation) -> Step:
 
 @lowers("tt.descriptor_load")
 def loaded(build: Builder, operation: Operation) -> Step:
-    """Lowers the load of a block."""
+    """Lowers the load of a block through a descriptor."""
     descriptor, *indices = operation.operands
     of, block = build.types[operation.results[0]], build.types[descriptor]
     result = operation.results[0]
@@ -85,7 +85,7 @@ def loaded(build: Builder, operation: Operation) -> Step:
 
 @lowers("tt.descriptor_store")
 def stored(build: Builder, operation: Operation) -> Step:
-    """Lowers the store of a block."""
+    """Lowers the store of a block through a descriptor."""
     count = operation.attributes["listed"]
     descriptor, indices, source = operation.operands[0], operation.operands[1 : 1 + count], operation.operands[-1]
     block, of = build.types[descriptor], build.types[source]

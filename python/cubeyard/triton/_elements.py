@@ -18,29 +18,29 @@ DTYPES = {
     "i1": "bool", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "f16": "f16", "bf16": "bf16", "f32": "f32",
     "f64": "f64", "f8E4M3FN": "fp8_e4m3", "f8E5M2": "fp8_e5m2", "ptr": "i64",
 }  # fmt: skip
-"""Names of element types in this package, by those of Triton's IR."""
+"""This package's element type names, by Triton's IR names."""
 
 UNSIGNED = {"i1": "bool", "i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 """Names of the unsigned types of the same width."""
 
 SIZES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "f8E4M3FN": 1,
          "f8E5M2": 1, "ptr": 8}  # fmt: skip
-"""Bytes of an element in memory."""
+"""Size of an element in memory, in bytes."""
 
 NUMPY: dict[str, type] = {
     "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "ptr": np.int64,
     "f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": np.float32,
 }  # fmt: skip
-"""NumPy's types of known elements."""
+"""NumPy types of known elements."""
 
 BITCASTS = ("tt.bitcast", "arith.bitcast")
-"""Operations that view the bits of elements as another type."""
+"""Operations that reinterpret the bits of elements as another type."""
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": lambda x, y: x == y, "ne": lambda x, y: x != y, "lt": lambda x, y: x < y, "le": lambda x, y: x <= y,
     "gt": lambda x, y: x > y, "ge": lambda x, y: x >= y,
 }  # fmt: skip
-"""Comparisons by name."""
+"""Comparison functions by name."""
 
 
 def is_float(element: str) -> bool:
@@ -49,7 +49,7 @@ def is_float(element: str) -> bool:
 
 
 def wrapped(value: int, element: str) -> int:
-    """Wraps a whole number to a signed type; one of `i1` is a truth value."""
+    """Wraps an integer to a signed type. For `i1`, the result is a bool."""
     if element == "i1":
         return bool(value & 1)
     bits = 8 * SIZES[element]
@@ -58,12 +58,12 @@ def wrapped(value: int, element: str) -> int:
 
 
 def unsigned(value: int, element: str) -> int:
-    """Returns the bits of a signed number as an unsigned one."""
+    """Reinterprets the bits of a signed integer as an unsigned one."""
     return value & 1 if element == "i1" else value & ((1 << (8 * SIZES[element])) - 1)
 
 
 def rounded(value: float, element: str) -> float:
-    """Rounds a number to a type of floats."""
+    """Rounds a number to a float type."""
     if element == "f64":
         return value
     if element == "f16":
@@ -75,26 +75,26 @@ def rounded(value: float, element: str) -> float:
     if element == "bf16":
         bits = struct.unpack("<I", struct.pack("<f", single))[0]
         if single != value:
-            # Cut off, with the last bit set, so that it is rounded once.
+            # Truncated, with the last bit set as a sticky bit, to avoid rounding twice.
             bits = (bits - (abs(single) > abs(value))) | 1
         bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
         return float(struct.unpack("<f", struct.pack("<I", bits))[0])
-    # Floats of 8 bits are rounded where they are stored in a tile.
+    # 8-bit floats are rounded when they are stored in a tile.
     return single
 
 
 def _rounded_once(whole: int, element: str) -> float:
-    """Rounds a whole number to a type of floats."""
+    """Rounds an integer to a float type, once."""
     if element in ("f64", "f16") or abs(whole) < 1 << 53:
         return rounded(float(whole), element)
-    # Cut off to 53 bits, with the last one set where something was lost, so that it can be rounded once more.
+    # Truncated to 53 bits, with the last bit set as a sticky bit if any bits were lost, to avoid rounding twice.
     lost = abs(whole).bit_length() - 53
     kept = abs(whole) >> lost
     return rounded(math.copysign(math.ldexp(kept | ((kept << lost) != abs(whole)), lost), whole), element)
 
 
 def of_bits(bits: int, element: str) -> float:
-    """Returns the float of a constant that is given by its bits."""
+    """Returns the float with the given bits."""
     if element == "bf16":
         return float(struct.unpack("<f", struct.pack("<I", bits << 16))[0])
     form = {"f16": ("<H", "<e"), "f32": ("<I", "<f"), "f64": ("<Q", "<d")}[element]
@@ -102,7 +102,7 @@ def of_bits(bits: int, element: str) -> float:
 
 
 def bits_of(value: float, element: str) -> int:
-    """Returns the bits of an element as an unsigned number."""
+    """Returns the bits of an element as an unsigned integer."""
     if not is_float(element):
         return unsigned(int(value), element)
     if element == "bf16":
@@ -112,18 +112,18 @@ def bits_of(value: float, element: str) -> int:
 
 
 def recast(value: float, source: str, element: str) -> float:
-    """Returns the element of a type that has the bits of an element of another."""
+    """Reinterprets the bits of an element as another type."""
     code = bits_of(value, source)
     return of_bits(code, element) if is_float(element) else wrapped(code, element)
 
 
 def number(value: Any, element: str) -> Any:
-    """Returns a number as one of a type: a float rounded to it, a truth value, or a whole number wrapped to its width."""
+    """Converts a number to an element type: rounds floats, wraps integers."""
     return rounded(float(value), element) if is_float(element) else wrapped(int(value), element)
 
 
 def _divided(x: int, y: int) -> int:
-    """Divides, rounding towards 0; by 0 it is 0, as on the machine."""
+    """Divides, rounding towards 0. Division by 0 gives 0, as on the machine."""
     return 0 if y == 0 else abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
 
 
@@ -194,13 +194,13 @@ _TESTS: dict[str, Callable[[float], bool]] = {
 
 
 def scalar(name: str, element: str, words: list[str], source: str) -> Callable[..., Any] | None:
-    """Returns an operation on single elements, as a function; None if there is none of that name.
+    """Returns a function that performs an operation on single elements, or None if the operation is unknown.
 
     Args:
         name: name of the operation.
-        element: type of the result.
-        words: its words, such as the relation of a comparison.
-        source: type of the first operand.
+        element: element type of the result.
+        words: keywords of the operation, such as the relation of a comparison.
+        source: element type of the first operand.
     """
     if name in _INTEGERS:
         whole = _INTEGERS[name]

@@ -1,4 +1,4 @@
-"""Element-wise operations: on known values at once, on tiles by the vector unit."""
+"""Element-wise operations: immediate on known values, by the vector unit on tiles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KNOWN, NUMBERS = (Uniform, Index, Bools), (int, float)
 
 
 def are(values: Any, kinds: Any) -> bool:
-    """Returns whether all values are of these classes; a loop, which is faster than `all` over two or three."""
+    """Returns whether all values have one of these classes. A loop is faster than `all` for two or three values."""
     for value in values:
         if not isinstance(value, kinds):
             return False
@@ -28,7 +28,7 @@ def are(values: Any, kinds: Any) -> bool:
 
 
 class Elementwise:
-    """An operation in its three forms: on numbers, on known arrays, and on tiles."""
+    """Operation in three forms: on numbers, on known arrays, and on tiles."""
 
     def __init__(self, build: Builder, operation: Operation) -> None:
         of = build.types[operation.results[0]]
@@ -43,7 +43,7 @@ class Elementwise:
             raise build.unsupported(operation)
 
     def __call__(self, *given: Any) -> Any:
-        """Returns the result for tensors; each operand is one of the kinds of `_values`."""
+        """Returns the result for tensors. Each operand has a type of `_values`."""
         if self.name == "arith.select" and not isinstance(given[0], Node | Uniform):
             return given[1] if given[0] else given[2]
         if self.name == "arith.select" and not given[0].shape:
@@ -55,12 +55,12 @@ class Elementwise:
         return Node(self.shape, self.element, uses=self.uses, **made) if known is None else known
 
     def _spread(self, condition: Node) -> Node:
-        """Returns a condition of one element as one of the shape of the result."""
+        """Reshapes a one-element condition to the rank of the result."""
         ones = [1] * len(self.shape)
         return Node(self.shape, "i1", compute=lambda tl, x: tl.reshape(x, ones), operands=(condition,), moves=True)
 
     def _known(self, given: tuple[Any, ...], made: dict[str, Any]) -> Any:
-        """Returns the result if it is an index or a mask."""
+        """Returns the result if it is a known index or mask, else None."""
         if self.name == "arith.select" and isinstance(given[0], Uniform):
             return given[1] if given[0].value else given[2]
         if not are(given, KNOWN):
@@ -101,7 +101,7 @@ def elementwise(build: Builder, operation: Operation) -> Step:
 
 
 def _on_scalars(made: Elementwise, compute: Any, operands: list[int], result: int, computed: bool) -> Step:
-    """Computes known numbers at once; others are tiles of one element."""
+    """Computes known numbers immediately. Other scalars are one-element tiles."""
 
     def step(frame: Frame) -> None:
         given = [frame.env[one] for one in operands]
@@ -119,7 +119,7 @@ def _on_scalars(made: Elementwise, compute: Any, operands: list[int], result: in
 
 @lowers("tt.addptr")
 def moved_pointer(build: Builder, operation: Operation) -> Step:
-    """Lowers an offset of pointers, in elements: addresses are numbers of bytes."""
+    """Lowers pointer arithmetic. Offsets count elements, addresses count bytes."""
     of = build.types[operation.results[0]]
     size, (pointer, offset), result = SIZES[of.pointee], operation.operands, operation.results[0]
     line = build.line(operation)
@@ -150,7 +150,7 @@ def _moved(base: Any, by: Any, shape: tuple[int, ...], size: int, line: Line) ->
 
 @lowers("tt.bitcast", "arith.bitcast")
 def bits(build: Builder, operation: Operation) -> Step:
-    """Lowers a bitcast: of pointers, which are only renamed, or between types of the same size."""
+    """Lowers a bitcast: of pointers, which changes nothing, or between types of equal size."""
     source, of = build.types[operation.operands[0]], build.types[operation.results[0]]
     if source.element == of.element:
         return _renamed(operation.operands[0], operation.results[0])
@@ -167,7 +167,7 @@ def _renamed(operand: int, result: int) -> Step:
 
 
 def operand(value: Any, frame: Frame) -> Any:
-    """Returns a value as a tile; raises an error for one that is none."""
+    """Returns a value as a tile. Raises if the value is a number."""
     tile = tile_of(value, frame.tl)
     if isinstance(tile, int | float):
         raise CubeyardError(f"expected a tile, found the number {tile}")

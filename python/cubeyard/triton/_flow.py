@@ -1,4 +1,4 @@
-"""Loops, branches and assertions: over known values while the kernel is recorded, over loaded ones while it runs live."""
+"""Loops, branches and assertions: recorded over known values, live over loaded values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 
 def _carried(frame: Frame, block: Steps, results: list[int]) -> list[Any]:
-    """Takes values that a block hands on; those that it made are forgotten in it."""
+    """Returns the values that a block passes on, and drops the block's own references to them."""
     env = frame.env
     values = [env[one] for one in results]
     frame.settle_all(values)
@@ -60,7 +60,7 @@ def loop(build: Builder, operation: Operation) -> Step:
 
 @lowers("tt.assert")
 def asserted(build: Builder, operation: Operation) -> Step:
-    """Lowers an assertion: of known values at once, of others when the machine has computed them, which needs data."""
+    """Lowers an assertion. Known values are checked immediately, others when the machine has computed them with data."""
     condition, line = operation.operands[0], str(build.line(operation))
     text = operation.attributes.get("message") or "no message"
 
@@ -98,7 +98,7 @@ def branch(build: Builder, operation: Operation) -> Step:
 
 @lowers("scf.while")
 def repeated(build: Builder, operation: Operation) -> Step:
-    """Lowers a loop with a condition."""
+    """Lowers a `while` loop."""
     before, body = (build.steps(region) for region in operation.regions)
 
     def flow(frame: Frame) -> Flow:

@@ -1,4 +1,4 @@
-"""Operations as steps: functions that a PE calls one after the other, on the values of a program."""
+"""Operations as steps: functions that a PE calls in order on the values of a program."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Builder", "Frame", "LOWERINGS", "Step", "Steps", "UnsupportedError",
 
 
 class UnsupportedError(CubeyardError):
-    """An operation of Triton that this machine has no counterpart of."""
+    """Signals a Triton operation without a counterpart on this machine."""
 
 
 class Frame:
-    """A program while it runs on its PE."""
+    """State of a program that runs on its PE."""
 
     __slots__ = ("env", "grid", "live", "masks", "notes", "pid", "refs", "reserved", "tl")
 
@@ -33,29 +33,29 @@ class Frame:
         self.masks, self.notes, self.reserved = shared
 
     def note(self, kind: str, text: str) -> None:
-        """Notes what the pattern of the operation that runs costs on this machine."""
+        """Records a remark about the cost of the current operation's pattern on this machine."""
         self.notes.add((str(self.tl.place), kind, text))
 
     def reference(self, element: str, address: int, shape: Any) -> Any:
-        """Returns a reference to contiguous elements from an address on."""
+        """Returns a reference to contiguous elements that start at an address."""
         if element not in self.refs:
             self.refs[element] = self.tl.ref(0, (1,), DTYPES[element])
         return self.refs[element].at(address // SIZES[element], shape)
 
     def settled(self, value: Any) -> Any:
-        """Computes a result that is not known, so that its operands can be dropped."""
+        """Computes a result that is not known, so its operands can be dropped."""
         if isinstance(value, Node) and not value.known and value.tile is None:
             tile_of(value, self.tl)
         return value
 
     def expressed(self, value: Any) -> Any:
-        """Makes the expression of a result that is not known, to be computed when it is needed."""
+        """Builds the expression of a result that is not known, for later computation."""
         if isinstance(value, Node) and not value.known and value.tile is None and value.lazy is None:
             term_of(value, self.tl)
         return value
 
     def settle_all(self, values: list[Any]) -> None:
-        """Computes results, those of one shape in one pass."""
+        """Computes results. Results of equal shape share a pass."""
         shapes: dict[Any, list[Any]] = {}
         for value in values:
             if pending(value) and not value.known:
@@ -64,7 +64,7 @@ class Frame:
             tiles_of(list(dict.fromkeys(nodes)), self.tl)
 
     def whole(self, value: Any, shape: Any, element: str) -> Any:
-        """Returns a value as a tile with all its elements, not one that broadcasts."""
+        """Returns a value as a tile of the full shape, without broadcasting."""
         tile = tile_of(value, self.tl)
         if isinstance(tile, int | float):
             return self.tl.full(shape, tile, DTYPES[element])
@@ -72,14 +72,14 @@ class Frame:
 
 
 Flow = Generator[Any, Any, None]
-"""An operation that may wait: it yields a tile and is sent its elements."""
+"""Operation that may wait. It yields a tile and receives the tile's elements."""
 
 Step = Callable[[Frame], Flow | None]
-"""An operation: a function of a frame, which returns a generator if it may wait."""
+"""Operation as a function of a frame. Returns a generator if it may wait."""
 
 
 class Steps:
-    """A block as steps, each with its line and the values that nobody needs after it."""
+    """Block as a list of steps, each with its line and the values that are dead after it."""
 
     __slots__ = ("arguments", "own_results", "plain", "results", "steps")
 
@@ -103,7 +103,7 @@ def run(block: Steps, frame: Frame) -> Flow:
 
 
 def run_plain(block: Steps, frame: Frame) -> None:
-    """Runs a block in which nothing waits."""
+    """Runs a block whose steps never wait."""
     env, tl = frame.env, frame.tl
     for line, step, dead in block.steps:
         tl.place = line
@@ -113,11 +113,11 @@ def run_plain(block: Steps, frame: Frame) -> None:
 
 
 LOWERINGS: dict[str, Callable[[Builder, Operation], Step]] = {}
-"""Functions that make steps of operations, by the names of the operations."""
+"""Lowering functions by operation name. Each makes a step from an operation."""
 
 
 def lowers(*names: str) -> Callable[[Callable[[Builder, Operation], Step]], Callable[[Builder, Operation], Step]]:
-    """Registers the function that makes steps of these operations."""
+    """Registers the lowering function of these operations."""
 
     def register(function: Callable[[Builder, Operation], Step]) -> Callable[[Builder, Operation], Step]:
         for name in names:
@@ -133,7 +133,7 @@ _FLOWS = ("scf.for", "scf.if", "scf.while", "tt.atomic_rmw", "tt.atomic_cas", "t
 
 
 class Builder:
-    """Makes steps of a kernel."""
+    """Builder of a kernel's steps."""
 
     def __init__(self, kernel: Kernel, live: bool, wanted: frozenset[int] = frozenset()) -> None:
         self.kernel, self.types, self.live, self.wanted = kernel, kernel.types, live, wanted
@@ -141,17 +141,17 @@ class Builder:
         self.escaping = _escaping(kernel.body)
 
     def line(self, operation: Operation) -> Line:
-        """Returns the author's line of an operation; that of the kernel for those that have none."""
+        """Returns the source line of an operation, or the kernel's line if the operation has none."""
         return operation.line if operation.line.line else self.kernel.line
 
     def unsupported(self, operation: Operation, detail: str = "") -> UnsupportedError:
-        """Makes the error of an operation that has no counterpart."""
+        """Returns the error for an operation without a counterpart."""
         detail = detail or operation.attributes.get("symbol", "")
         what = f" {detail}" if detail else ""
         return UnsupportedError(f"{self.line(operation)}: Triton's operation {operation.name}{what} has no counterpart here")
 
     def steps(self, block: Block) -> Steps:
-        """Makes the steps of a block."""
+        """Builds the steps of a block."""
         last = block.operations[-1] if block.operations else None
         results = last.operands if last is not None and last.name in _TERMINATORS else []
         made = Steps(block.arguments, results)
@@ -165,7 +165,7 @@ class Builder:
         return made
 
     def step(self, operation: Operation) -> Step:
-        """Makes the step of an operation."""
+        """Builds the step of an operation."""
         make = LOWERINGS.get(operation.name)
         if make is None:
             raise self.unsupported(operation)
@@ -173,7 +173,7 @@ class Builder:
 
 
 def _all_operands(operation: Operation) -> set[int]:
-    """Returns the values that an operation uses, those of its regions included."""
+    """Returns the values that an operation uses, including those used in its regions."""
     used = set(operation.operands)
     for region in operation.regions:
         for inner in region.operations:
@@ -182,7 +182,7 @@ def _all_operands(operation: Operation) -> set[int]:
 
 
 def uses_of(block: Block) -> dict[int, int]:
-    """Returns how many operands each value is."""
+    """Returns how often each value is used as an operand."""
     counts: dict[int, int] = {}
     for operation in block.operations:
         for value in operation.operands:
@@ -194,7 +194,7 @@ def uses_of(block: Block) -> dict[int, int]:
 
 
 def _escaping(block: Block) -> set[int]:
-    """Returns the values that a block inside of their own uses, perhaps many times."""
+    """Returns the values used in blocks nested inside their own, possibly many times."""
     found: set[int] = set()
     for operation in block.operations:
         for region in operation.regions:
@@ -204,13 +204,13 @@ def _escaping(block: Block) -> set[int]:
 
 
 def _defined(block: Block) -> set[int]:
-    """Returns the values that a block and those inside of it define."""
+    """Returns the values defined in a block and its nested blocks."""
     found = {*block.arguments, *(value for operation in block.operations for value in operation.results)}
     return found.union(*(_defined(region) for operation in block.operations for region in operation.regions))
 
 
 def _last_uses(body: list[Operation], defined: list[int], kept: set[int]) -> list[tuple[int, ...]]:
-    """Returns for each operation the values of the block that no later one uses."""
+    """Returns for each operation the values that no later operation of the block uses."""
     pending = set(defined) - kept
     dead: list[tuple[int, ...]] = []
     for operation in reversed(body):

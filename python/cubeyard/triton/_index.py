@@ -1,4 +1,4 @@
-"""Arithmetic on known indices, addresses and masks: affine wherever it can be, by NumPy elsewhere."""
+"""Arithmetic on known indices, addresses and masks: affine where possible, with NumPy otherwise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["added", "both", "compared", "multiplied", "pointwise", "times", "vec
 
 
 def _parts(value: Any) -> tuple[int, tuple[Any, ...]]:
-    """Returns base and axes of an index or of one number."""
+    """Returns the base and axes of an index or a uniform value."""
     if isinstance(value, Index):
         return value.base, value.axes
     return int(value.value), (0,) * len(value.shape)
@@ -30,18 +30,18 @@ def _sum(x: Any, y: Any, sign: int) -> Any:
 
 
 def added(x: Any, y: Any, element: str, sign: int = 1, size: int = 1, **made: Any) -> Any:
-    """Returns `x + sign * size * y`; None if it exceeds the element type."""
+    """Returns `x + sign * size * y`, or None if the result overflows the element type."""
     base, axes = _parts(x)
     more, steps = _parts(y)
     if element == "ptr" and isinstance(y, Uniform) and isinstance(x, Index):
-        # The commonest: pointers that a loop moves.
+        # Most common case: pointers that a loop advances.
         return Index(x.shape, element, base + sign * size * more, axes, **made)
     axes = tuple(_sum(left, _scaled(right, size), sign) for left, right in zip(axes, steps, strict=True))
     return _checked(Index(x.shape, element, base + sign * size * more, axes, **made))
 
 
 def multiplied(x: Any, y: Any, element: str, **made: Any) -> Any:
-    """Returns the product of an index and one number; None if it exceeds the element type, or both are indices."""
+    """Returns the product of an index and a uniform value, or None on overflow or if both are indices."""
     index, factor = (x, y) if isinstance(y, Uniform) else (y, x)
     if not isinstance(factor, Uniform):
         return None
@@ -55,7 +55,7 @@ def _scaled(of: Any, factor: int) -> Any:
 
 
 def times(x: Any, y: Any) -> bool:
-    """Returns whether a product is that of an index and one number."""
+    """Returns whether at least one factor is uniform."""
     return isinstance(x, Uniform) or isinstance(y, Uniform)
 
 
@@ -66,11 +66,11 @@ def _checked(index: Index) -> Any:
 
 
 _ALWAYS = {"slt": 0, "sge": 0, "sle": 1, "sgt": 1}
-"""Comparisons that hold for all numbers or for none if they do so for the least and the greatest: what a bound adds."""
+"""Relations decided by the least and greatest index alone, with the number added to the bound."""
 
 
 def compared(x: Any, y: Any, relation: str) -> bool | None:
-    """Returns the result of a comparison of an index with one number, if it is the same everywhere; else None."""
+    """Compares an index with a uniform value. Returns the result if it is equal for all elements, else None."""
     if relation not in _ALWAYS or not isinstance(x, Index) or not isinstance(y, Uniform):
         return None
     low, high = x.ends()
@@ -81,7 +81,7 @@ def compared(x: Any, y: Any, relation: str) -> bool | None:
 
 
 def _axis(values: tuple[Any, ...]) -> int | None:
-    """Returns the one axis along which values differ; None if there are several."""
+    """Returns the only axis along which values vary, or None."""
     found: set[int] = set()
     for value in values:
         if isinstance(value, Index):
@@ -102,7 +102,7 @@ def _line(value: Any, axis: int) -> Array:
 
 
 def pointwise(shape: Any, element: str, values: tuple[Any, ...], **made: Any) -> Any:
-    """Returns the result of an operation on values that differ along one axis only; None if they do along several."""
+    """Applies an operation to values that vary along one axis. Returns None if they vary along several."""
     if element not in NUMPY or element[0] not in "ip" or not all(isinstance(it, Uniform | Index | Bools) for it in values):
         return None
     axis = _axis(values)
@@ -113,7 +113,7 @@ def pointwise(shape: Any, element: str, values: tuple[Any, ...], **made: Any) ->
 
 
 def both(x: Any, y: Any, **made: Any) -> Any:
-    """Returns the conjunction of two masks; None if they are not of that kind."""
+    """Returns the conjunction of two masks, or None for values of other kinds."""
     if isinstance(x, Uniform):
         return y if x.value else x
     if isinstance(y, Uniform):
@@ -129,13 +129,13 @@ def _conjunction(x: Any, y: Any) -> Any:
 
 
 _EXACT = ("i8", "i16", "i32", "i64", "f16", "f32", "f64")
-"""Types whose elements have the same bits in NumPy."""
+"""Types with the same bits in NumPy."""
 
 _UNSIGNED = {"i1": np.bool_, "i8": np.uint8, "i16": np.uint16, "i32": np.uint32, "i64": np.uint64}
 
 
 def _divided(x: Array, y: Array) -> Array:
-    """Divides, rounding towards 0; the least number has no absolute value, so it is rounded down first."""
+    """Divides, rounding towards 0. Starts with floor division, because the least integer has no absolute value."""
     safe = np.where(y == 0, np.ones_like(y), y)
     with np.errstate(over="ignore"):
         down = x // safe
@@ -165,7 +165,7 @@ _NATURAL: dict[str, Callable[..., Any]] = {
 
 
 def vector(name: str, element: str, words: list[str], source: str) -> Callable[..., Array] | None:
-    """Returns an operation on arrays, as a function; None if there is none of that name."""
+    """Returns a function that performs an operation on arrays, or None if the operation is unknown."""
     into = NUMPY.get(element)
     if into is None or (name in BITCASTS and element not in _EXACT):
         return None

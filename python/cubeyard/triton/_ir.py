@@ -1,4 +1,4 @@
-"""Kernels as this package keeps them: operations with operands, attributes, types, regions and lines."""
+"""Decoded kernels: operations with operands, attributes, types, regions and source lines."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 __all__ = ["FORMAT", "Block", "Kernel", "Line", "Operation", "Type"]
 
 FORMAT = 5
-"""Number of these classes, which changes with them: Triton's cache keeps kernels by `pickle`."""
+"""Version of these classes, increased with every change. Triton's cache stores pickled kernels."""
 
 
 @dataclass(frozen=True)
 class Type:
-    """Type of a value: elements of one type in a shape; scalars have an empty one."""
+    """Type of a value: element type and shape. The shape of a scalar is empty."""
 
     element: str
     """`i1` to `i64`, `f16`, `f32`, …; `ptr` for pointers, `desc` for descriptors."""
     shape: tuple[int, ...] = ()
     pointee: str = ""
-    """Type of the elements that a pointer or descriptor refers to."""
+    """Element type that a pointer or descriptor refers to."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Place in the author's file; line 0 is an unknown one."""
+    """Source line of the kernel's author. Line 0 is unknown."""
 
     file: str
     line: int
@@ -35,7 +35,7 @@ class Line:
 
 @dataclass
 class Block:
-    """Operations in order, with the values that are given to them."""
+    """Sequence of operations with its arguments."""
 
     arguments: list[int]
     operations: list[Operation]
@@ -43,23 +43,23 @@ class Block:
 
 @dataclass
 class Operation:
-    """An operation; values are numbers, whose types the kernel knows."""
+    """Operation on values. A value is an index into the kernel's list of types."""
 
     name: str
     line: Line
     operands: list[int] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
     attributes: dict[str, Any] = field(default_factory=dict)
-    """Attributes by name; those without a name, such as the relation of a comparison, are the list `words`."""
+    """Attributes by name. The list `words` holds those without a name, such as the relation of a comparison."""
     regions: list[Block] = field(default_factory=list)
 
 
 @dataclass
 class Kernel:
-    """A kernel: a block whose arguments are those of the launch."""
+    """Kernel: a block whose arguments are the launch arguments."""
 
     name: str
     line: Line
-    """The first line of its operations that is known."""
+    """First known line of its operations."""
     body: Block
     types: list[Type]

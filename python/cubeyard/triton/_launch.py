@@ -1,4 +1,4 @@
-"""Launches: arrays are placed on a machine, PEs run the programs, and results are read back."""
+"""Launches: place arrays on a machine, run the programs on PEs, and read results back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Grid = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of launches, which `cubeyard.triton.record` sets."""
+    """Settings of launches, given to `cubeyard.triton.record`."""
 
     topology: Any = None
     schedule: str | Schedule = "waves"
@@ -39,7 +39,7 @@ class Settings:
 
 @dataclass
 class Launch:
-    """A launch that is ready to run."""
+    """Launch that is ready to run."""
 
     program: Program
     grid: Grid
@@ -47,21 +47,21 @@ class Launch:
     values: dict[int, Any]
     pointers: list[int]
     tensors: list[Any]
-    """Placed arrays, and tensors of this package, in the order of `pointers`."""
+    """Placed arrays and tensors of this package, in the order of `pointers`."""
     names: list[str] = field(default_factory=list)
-    """Names of the arguments that they are."""
+    """Argument names of `tensors`."""
     described: dict[int, Description] = field(default_factory=dict)
-    """Descriptors that the host made: those of `pointers` that are not plain addresses."""
+    """Descriptors made by the host, for those of `pointers` that are not plain addresses."""
 
     def context(self) -> Context | None:
-        """Returns the context of the tensors of this package among the arguments."""
+        """Returns the context of the tensors of this package among the arguments, or None."""
         found = {id(one.context): one.context for one in self.tensors if isinstance(one, Tensor)}
         if len(found) > 1:
-            raise InputError(f"kernel {self.program.name}: expected tensors of one context, found those of {len(found)}")
+            raise InputError(f"kernel {self.program.name}: expected tensors of one context, found {len(found)} contexts")
         return next(iter(found.values()), None)
 
     def run(self, context: Context, notes: Notes) -> LaunchReport:
-        """Runs it on a context: places arrays, launches the kernel, and reads back what it wrote."""
+        """Runs the launch on a context: places arrays, launches the kernel, and reads written arrays back."""
         shared, places = memories(self.names, self.tensors)
         kernel = self.program.kernel_of(self._work(places))
         self._check(kernel.work.live)
@@ -84,7 +84,7 @@ class Launch:
 
     def _check(self, live: bool) -> None:
         if self.program.facts.decided and not live:
-            raise InputError(f"{self.program.facts.live}, which are not known without data: set data=True")
+            raise InputError(f"{self.program.facts.live}, which are unknown without data: set data=True")
 
     def _read_back(self, shared: list[Memory], tensors: list[Tensor]) -> None:
         """Writes results into the arrays of the launch."""
@@ -96,7 +96,7 @@ class Launch:
 
 
 def prepared(program: Program, grid: Grid, settings: Settings, given: list[tuple[str, Any]]) -> Launch:
-    """Sorts the arguments of a launch, with their names, into memory and numbers; the kernel's own arguments follow the same order."""
+    """Divides the named arguments of a launch into memory and numbers, following the order of the kernel's arguments."""
     launch = Launch(program, grid, settings, {}, [], [])
     left, taken = iter(program.kernel.body.arguments), 0
     for (name, argument), value in zip(given, left, strict=False):
@@ -108,12 +108,13 @@ def prepared(program: Program, grid: Grid, settings: Settings, given: list[tuple
         else:
             launch.values[value] = _number(name, argument, of.element)
     if taken < len(given) or next(left, None) is not None:
-        raise InputError(f"kernel {program.name}: {len(program.kernel.body.arguments)} arguments in Triton's IR, and {len(given)} given")
+        wanted = len(program.kernel.body.arguments)
+        raise InputError(f"kernel {program.name}: expected {wanted} arguments as in Triton's IR, found {len(given)}")
     return launch
 
 
 def _point(launch: Launch, name: str, value: int, argument: Any) -> None:
-    """Takes memory."""
+    """Adds a memory argument."""
     if not is_tensor(argument):
         raise InputError(f"argument {name}: expected an array or a tensor, found {type(argument).__name__}")
     launch.pointers.append(value)
@@ -122,7 +123,7 @@ def _point(launch: Launch, name: str, value: int, argument: Any) -> None:
 
 
 def _describe(launch: Launch, name: str, value: int, argument: Any, after: list[int]) -> None:
-    """Takes a descriptor, whose shape and strides are the arguments after it."""
+    """Adds a descriptor. Its shape and strides are the arguments after it."""
     if not is_descriptor(argument) or not is_tensor(argument.base):
         raise InputError(f"argument {name}: expected a TensorDescriptor of an array, found {type(argument).__name__}")
     shape, strides = ([int(one) for one in of] for of in (argument.shape, argument.strides))
@@ -132,7 +133,7 @@ def _describe(launch: Launch, name: str, value: int, argument: Any, after: list[
 
 
 def _spread(placement: Placement, sips: tuple[int, ...]) -> Placement:
-    """Returns a placement on the SIPs of a launch, unless it names SIPs itself: rows over all SIPs, or copies."""
+    """Extends a placement to the SIPs of a launch, by rows or copies, unless the placement names SIPs itself."""
     if placement.sips != (0,) or sips == (0,):
         return placement
     rows = "row_wise" if "row_wise" in (placement.cube, placement.pe) else placement.sip
@@ -146,7 +147,7 @@ def _placed(argument: Any) -> Any:
 
 
 def _number(name: str, argument: Any, element: str) -> Any:
-    """Returns a number as one of the type that Triton compiled for it; one of `u64` has the bits of an `i64`."""
+    """Converts a number to the type that Triton compiled for it. A `u64` has the bits of an `i64`."""
     try:
         return number(argument.item() if isinstance(argument, np.generic) else argument, element)
     except (TypeError, ValueError, OverflowError):

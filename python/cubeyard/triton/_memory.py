@@ -1,4 +1,4 @@
-"""Loads and stores: patterns of addresses and masks as accesses of the DMA."""
+"""Loads and stores: address patterns and masks as DMA accesses."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def known(value: Any) -> Any:
-    """Waits for the elements of a value, unless they are known; to be used by `yield from`."""
+    """Waits for the elements of a value, unless they are known. Use with `yield from`."""
     if _is_plain(value):
         return value
     elements = yield value
@@ -80,18 +80,18 @@ def known(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Box:
-    """A part of a tile that one command moves."""
+    """Part of a tile that one command moves."""
 
     start: tuple[int, ...]
     shape: tuple[int, ...]
     reference: Any
     mask: Any
     covers: bool
-    """Whether it is the whole tile, or broadcasts to it."""
+    """Whether the box is the whole tile or broadcasts to it."""
 
 
 def load(frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, mask: Any = None, other: Any = None) -> Any:
-    """Loads a tensor: one command for a strided pattern, several for others."""
+    """Loads a tensor, with one command for a strided pattern and several for others."""
     fill, instead = (0, other) if isinstance(other, Node) else (_number(other, element), None)
     if is_never(mask):
         return Uniform(shape, element, fill) if instead is None and shape else _filled(frame, shape, element, fill, other)
@@ -119,7 +119,7 @@ def is_never(mask: Any) -> bool:
 def load_boxes(
     frame: Frame, parts: list[Box], shape: tuple[int, ...], element: str, fill: float = 0, into: Any = None
 ) -> Any:
-    """Loads boxes and joins them to one tile, whose other elements come from `into`, or are `fill`."""
+    """Loads boxes into one tile. Its other elements come from `into`, or equal `fill`."""
     tl = frame.tl
     if len(parts) == 1 and parts[0].covers:
         return _load_box(tl, parts[0], fill)
@@ -134,7 +134,7 @@ def _load_box(tl: Any, box: Box, fill: float) -> Any:
 
 
 def store(frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, value: Any, mask: Any = None) -> None:
-    """Stores a tensor: one command for a strided pattern, several for others."""
+    """Stores a tensor, with one command for a strided pattern and several for others."""
     if is_never(mask):
         return
     tile = frame.whole(value, shape, element)
@@ -142,7 +142,7 @@ def store(frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, valu
 
 
 def store_boxes(frame: Frame, parts: Iterable[Box], tile: Any) -> None:
-    """Stores the parts of a tile."""
+    """Stores the boxes of a tile."""
     tl = frame.tl
     for box in parts:
         part = tile if tuple(box.shape) == tuple(tile.shape) else tl.slice(tile, box.start, box.shape)
@@ -155,7 +155,7 @@ def store_boxes(frame: Frame, parts: Iterable[Box], tile: Any) -> None:
 def boxes(
     frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, mask: Any, shared: bool = True
 ) -> Iterator[Box]:
-    """Splits an access into boxes whose addresses are affine."""
+    """Splits an access into boxes with affine addresses."""
     if not shape:
         yield Box((), (), _reference(frame, element, int(pointer), ()), None, True)
         return
@@ -180,7 +180,7 @@ def _reference(frame: Frame, element: str, address: int, shape: tuple[int, ...])
 
 
 def _gathered(frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, mask: Any) -> Iterator[Box]:
-    """Splits any addresses into runs."""
+    """Splits arbitrary addresses into runs."""
     addresses = np.broadcast_to(array_of(pointer), shape)
     chosen = np.broadcast_to(True if mask is None else array_of(mask), shape)
     runs = list(_pieces.of_array(addresses, chosen, SIZES[element]))
@@ -192,7 +192,7 @@ def _gathered(frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, 
 
 
 def _mask_axes(mask: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
-    """Returns the truth values of each axis, None for those that are all true; None if it is no box."""
+    """Returns the mask of each axis, None for an axis that is true everywhere. Returns None for other masks."""
     if mask is None or isinstance(mask, Uniform):
         return (None,) * len(shape)
     if isinstance(mask, Bools):
@@ -201,7 +201,7 @@ def _mask_axes(mask: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
 
 
 def _mask(frame: Frame, lengths: tuple[int, ...], limits: Any) -> Any:
-    """Returns the mask of a box: one that ends at limits, or one of truth values."""
+    """Returns the mask of a box, made from limits or from booleans."""
     if limits is None:
         return None
     if isinstance(limits, np.ndarray):

@@ -1,9 +1,9 @@
-"""Parser of Triton's IR (TTIR), as the compiler prints it.
+"""Parser of Triton's IR (TTIR) in the form that the compiler prints.
 
-The IR is read as text because the compiler's bindings do not give all of it in any supported version: they have no floats of
-constants, no lists of numbers, no lines of stores, and no targets of jumps (docs/decisions/0011-triton-ir.md).
+The parser reads text, because no supported version of the compiler's bindings exposes the whole IR. They lack the values of
+float constants, lists of numbers, the lines of stores, and the targets of jumps (docs/decisions/0011-triton-ir.md).
 
-Every operation ends with its location, and its types follow a colon. So one function reads all operations but loops,
+Every operation ends with its location, and its types follow a colon. So one function reads all operations except loops,
 branches, jumps and constants: operands, words, attributes and regions, in any order.
 """
 
@@ -24,10 +24,10 @@ __all__ = ["parse"]
 
 
 def parse(text: str) -> Kernel:
-    """Returns the kernel of a module's text.
+    """Parses the text of a module and returns its kernel.
 
     Raises:
-        CubeyardError: The text has a form that the compiler was not known to print.
+        CubeyardError: The text has an unknown form.
     """
     parser = _Parser(text)
     try:
@@ -37,7 +37,7 @@ def parse(text: str) -> Kernel:
 
 
 class _Parser(Tokens):
-    """Reads a kernel; keeps the values that were defined, and the positions of blocks."""
+    """Parser state: the defined values, and the positions of blocks."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -55,24 +55,24 @@ class _Parser(Tokens):
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
-        raise self.odd(f"{name}: a value that is not defined")
+        raise self.odd(f"{name}: an undefined value")
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Forgets values that are defined within."""
+        """Forgets values defined inside the `with` block."""
         self.scopes.append({})
         yield
         self.scopes.pop()
 
     def type(self) -> Type:
-        """Reads a type, which may lack its name."""
+        """Reads a type, whose name may be missing."""
         token = self.take()
         if token == "<":
             token = f"<{self.past('>')[0]}>"
         return _type(token)
 
     def type_list(self) -> list[Type]:
-        """Reads `(a, b)`, or one type."""
+        """Reads `(a, b)` or a single type."""
         if not self.accept("("):
             return [self.type()]
         found = []
@@ -82,7 +82,7 @@ class _Parser(Tokens):
         return found
 
     def arguments(self) -> list[int]:
-        """Reads and defines `(%a: type {…} loc(…), …)`."""
+        """Reads `(%a: type {…} loc(…), …)` and defines the arguments."""
         found = []
         self.expect("(")
         while not self.accept(")"):
@@ -94,7 +94,7 @@ class _Parser(Tokens):
         return found
 
     def bindings(self) -> list[str]:
-        """Reads `(%x = %y, …)`; returns both names of each pair in turn."""
+        """Reads `(%x = %y, …)`. Returns the names of all pairs in one list."""
         self.expect("(")
         return [token for token in self.past(")") if token[0] == "%"]
 
@@ -112,7 +112,7 @@ class _Parser(Tokens):
         return Kernel(name[1:].strip('"'), self.first, body, self.types)
 
     def found_labels(self) -> dict[str, int]:
-        """Returns the positions behind the labels of blocks; a label that a jump names is no such position."""
+        """Returns the positions after the labels of blocks. Labels in jumps are ignored."""
         ends = {",", "cf.br"}
         found: dict[str, int] = {}
         for at in range(self.at, len(self.tokens)):
@@ -121,7 +121,7 @@ class _Parser(Tokens):
         return found
 
     def path(self, arguments: list[int]) -> Block:
-        """Reads the operations from here to a return; a jump is followed, and a choice of two is a branch with both paths."""
+        """Reads operations up to a return. Follows jumps, and turns a conditional jump into a branch with both paths."""
         block = Block(arguments, [])
         while (name := self.peek()) not in ("cf.br", "cf.cond_br", "tt.return"):
             block.operations.append(self.operation())
@@ -140,7 +140,7 @@ class _Parser(Tokens):
         return block
 
     def targets(self) -> list[tuple[str, list[int]]]:
-        """Reads `^a(%x, %y : types), ^b`: labels, and the values that are given to them."""
+        """Reads `^a(%x, %y : types), ^b`. Returns each label with its argument values."""
         found = []
         while self.peek() != "loc":
             token = self.take()
@@ -149,7 +149,7 @@ class _Parser(Tokens):
         return found
 
     def jump(self, label: str, values: list[int]) -> Block:
-        """Reads the path that begins at a label, whose arguments have the given values."""
+        """Reads the path that starts at a label, with the given values as its arguments."""
         if label not in self.labels:
             raise self.odd(label)
         self.at = self.labels[label]
@@ -179,13 +179,13 @@ class _Parser(Tokens):
         made.line = self.line()
         self.first = self.first if self.first.line else made.line
         if names:
-            # One type may stand for all results.
+            # One type may apply to all results.
             types = types[-len(names) :] if len(types) >= len(names) else types * len(names)
             made.results = [self.define(*one) for one in zip(names, types, strict=True)]
         return made
 
     def result_names(self) -> list[str]:
-        """Reads the results `%a =`, `%a:2 =` (`%a#0` and `%a#1`), or `%a, %b =`."""
+        """Reads the result names in `%a =`, `%a:2 =` (`%a#0` and `%a#1`) or `%a, %b =`."""
         names: list[str] = []
         while self.peek()[0] == "%":
             name = self.take()
@@ -195,7 +195,7 @@ class _Parser(Tokens):
         return names
 
     def plain(self, made: Operation) -> list[Type]:
-        """Reads operands, words, attributes and regions in any order, and the types; returns the types of the results."""
+        """Reads operands, words, attributes and regions in any order, then the types. Returns the result types."""
         words, listed = made.attributes.setdefault("words", []), 0
         while (token := self.peek()) not in (":", "loc"):
             if token == "{":
@@ -224,7 +224,7 @@ class _Parser(Tokens):
             made.regions.append(self.region([], []))
 
     def is_dictionary(self) -> bool:
-        """Returns whether braces hold attributes, and not operations."""
+        """Returns whether braces contain attributes rather than operations."""
         name, after = self.tokens[self.at + 1 : self.at + 3]
         return name == "}" or (name[0] not in "%^" and after in ("=", ",", "}"))
 
@@ -239,7 +239,7 @@ class _Parser(Tokens):
         return found
 
     def result_types(self, made: Operation) -> list[Type]:
-        """Reads types; returns the types of the results: the types after an arrow, or the last ones."""
+        """Reads types. Returns the result types, which follow an arrow or come last."""
         found: list[Type] = []
         arrow = False
         while (token := self.peek()) != "loc":
@@ -257,7 +257,7 @@ class _Parser(Tokens):
         return found if arrow else _implied(made, found, [self.types[one] for one in made.operands])
 
     def constant(self, made: Operation) -> list[Type]:
-        """Reads `arith.constant 1.0 : f32`, or `dense<1.0> : tensor<…>`."""
+        """Reads `arith.constant 1.0 : f32` or `dense<1.0> : tensor<…>`."""
         if self.peek() == "{":
             self.dictionary()
         text = self.take()
@@ -265,7 +265,7 @@ class _Parser(Tokens):
             self.expect("<")
             text = self.past(">")[0]
         if text[0] in '["':
-            raise CubeyardError(f"a constant of several elements: {' '.join(self.until('loc'))[:60]}")
+            raise CubeyardError(f"expected a constant with one value, found several elements {' '.join(self.until('loc'))[:60]}")
         types = [self.type()] if self.accept(":") else [Type("i1")]
         made.attributes["value"] = _literal(text, types[0].element)
         return types
@@ -288,7 +288,7 @@ class _Parser(Tokens):
         return types
 
     def branches(self, made: Operation) -> list[Type]:
-        """Reads `scf.if %c -> (types) {`, with its two blocks."""
+        """Reads `scf.if %c -> (types) {` and its blocks."""
         made.operands = [self.value(self.take())]
         types = self.type_list() if self.accept("->") else []
         made.regions = [self.region([], [])]
@@ -298,7 +298,7 @@ class _Parser(Tokens):
         return types
 
     def repeated(self, made: Operation) -> list[Type]:
-        """Reads `scf.while (%x = %y) : (types) -> types {`, with its condition and its body."""
+        """Reads `scf.while (%x = %y) : (types) -> types {`, its condition and its body."""
         bound = self.bindings() if self.peek() == "(" else []
         made.operands = [self.value(one) for one in bound[1::2]]
         self.expect(":")
@@ -315,7 +315,7 @@ class _Parser(Tokens):
 
 
 def _attribute(tokens: list[str]) -> Any:
-    """Returns an attribute: a whole number, a list of them, a truth value or a word."""
+    """Parses an attribute: an integer, a list of integers, a bool or a word."""
     first = tokens[0]
     if first == "array":
         return [int(one) for one in tokens[4:-1] if one != ","]
@@ -325,7 +325,7 @@ def _attribute(tokens: list[str]) -> Any:
 
 
 def _literal(text: str, element: str) -> Any:
-    """Returns the value of a constant; a float may be given by its bits."""
+    """Parses a constant. A float may be written as its bits."""
     if text in ("true", "false"):
         return text == "true"
     if element[0] == "i":
@@ -335,7 +335,7 @@ def _literal(text: str, element: str) -> Any:
 
 @cache
 def _type(text: str) -> Type:
-    """Returns the type of a text such as `tensor<64x32x!tt.ptr<f16>>`."""
+    """Parses a type such as `tensor<64x32x!tt.ptr<f16>>`."""
     if text.startswith(("!tt.tensordesc<", "<")):
         inner = text[text.index("<") + 1 : -1].removeprefix("tensor<").rstrip(">").split(",")[0]
         *sizes, element = inner.split("x")
@@ -354,7 +354,7 @@ def _type(text: str) -> Type:
 
 
 def _implied(made: Operation, listed: list[Type], operands: list[Type]) -> list[Type]:
-    """Derives the types of results from the types of operands. The text has only the latter."""
+    """Derives the result types from the operand types, for operations whose text has only the latter."""
     if made.name in ("arith.cmpi", "arith.cmpf"):
         return [Type("i1", operands[0].shape)]
     if made.name == "tt.load":
@@ -372,7 +372,7 @@ _FUNCTIONS = {
     "floor": "math.floor", "ceil": "math.ceil", "fma": "math.fma", "fmod": "arith.remf",
     "isnan": "ahbm.isnan", "isinf": "ahbm.isinf", "finite": "ahbm.isfinite",
 }  # fmt: skip
-"""Operations by the symbols of libdevice's functions, without their ends; operations of `ahbm` belong to this package."""
+"""Operations by libdevice function, without prefix and suffix. Operations named `ahbm.…` belong to this package."""
 
 _SYMBOLS = {
     "__nv_fdiv_rn": "tt.precise_divf", "__nv_ddiv_rn": "tt.precise_divf", "__nv_fsqrt_rn": "tt.precise_sqrt",
@@ -382,6 +382,6 @@ _SYMBOLS = {
 
 
 def _counterpart(symbol: str) -> str | None:
-    """Returns the operation of a symbol of libdevice, for `f32` or `f64`; None if the machine has none."""
+    """Returns the operation for a libdevice symbol of `f32` or `f64`, or None if the machine has none."""
     name = symbol.removeprefix("__nv_")
     return _SYMBOLS.get(symbol) or _FUNCTIONS.get(name) or _FUNCTIONS.get(name.removesuffix("f"))

@@ -1,4 +1,4 @@
-"""Patterns of addresses as boxes with constant strides."""
+"""Address patterns as boxes with constant strides."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from cubeyard.triton._elements import Array
 __all__ = ["of_array", "of_axes"]
 
 Piece = tuple[tuple[int, ...], tuple[int, ...], int, tuple[int, ...], Any]
-"""Start and lengths of a box, its first address, its strides in elements, and its mask: limits, values, or None."""
+"""Start and lengths of a box, its address offset, its strides in elements, and its mask: limits, booleans or None."""
 
 _Segment = tuple[int, int, int, int]
 """Start and length along an axis, the offset of the first element in bytes, and the stride in bytes."""
 
 
 def of_axes(shape: tuple[int, ...], steps: tuple[Any, ...], masks: tuple[Any, ...], size: int, shared: bool) -> list[Piece]:
-    """Splits addresses that are the sum of one function of each axis.
+    """Splits addresses that are a sum of one function per axis.
 
     Args:
         shape: shape of the tile.
-        steps: stride in bytes of each axis, or offsets along it.
-        masks: truth values along each axis; None if all are true.
-        size: bytes of an element.
-        shared: whether an axis along which addresses are equal is accessed once, to be broadcast.
+        steps: for each axis, its stride in bytes or the offsets along it.
+        masks: for each axis, the booleans along it, or None if all are true.
+        size: size of an element in bytes.
+        shared: whether to access an axis with equal addresses once and broadcast the result.
     """
     if {*map(type, masks)} == {NoneType} and {*map(type, steps)} == {int}:
         return _of_strides(shape, steps, size, shared)
@@ -38,7 +38,7 @@ def of_axes(shape: tuple[int, ...], steps: tuple[Any, ...], masks: tuple[Any, ..
 
 @lru_cache(4096)
 def _of_strides(shape: tuple[int, ...], steps: tuple[int, ...], size: int, shared: bool) -> list[Piece]:
-    """Splits addresses with a stride for each axis, all of them accessed: the same in every round of a loop."""
+    """Splits unmasked addresses with one stride per axis. Cached, because loops repeat the same pattern."""
     return _split(shape, steps, (None,) * len(shape), size, shared)
 
 
@@ -52,7 +52,7 @@ def _split(shape: tuple[int, ...], steps: tuple[Any, ...], masks: tuple[Any, ...
 
 
 def _limit(mask: Any, length: int) -> int | None:
-    """Returns how many elements a mask selects if they are the first; None if they are others."""
+    """Returns the number of selected elements if they are the first ones, else None."""
     if mask is None:
         return length
     count = int(mask.sum())
@@ -60,7 +60,7 @@ def _limit(mask: Any, length: int) -> int | None:
 
 
 def _segments(length: int, step: Any, used: int, shared: bool, size: int) -> list[_Segment]:
-    """Splits an axis into parts with a constant stride; only the first `used` elements count."""
+    """Splits an axis into parts with a constant stride. Elements after the first `used` are ignored."""
     if type(step) is int:
         if step == 0 and shared:
             return [(0, 1, 0, 0)]
@@ -74,7 +74,7 @@ def _segments(length: int, step: Any, used: int, shared: bool, size: int) -> lis
 
 
 def _runs(offsets: Array, size: int) -> Iterator[_Segment]:
-    """Yields the longest parts with a constant stride, from the beginning."""
+    """Yields the longest parts with a constant stride, starting from the beginning."""
     at, count = 0, len(offsets)
     while at < count:
         end, step = at + 1, size
@@ -97,7 +97,7 @@ def _piece(chosen: tuple[_Segment, ...], limits: list[int | None], masks: tuple[
 
 
 def _box_mask(chosen: tuple[_Segment, ...], limits: list[int | None], masks: tuple[Any, ...]) -> Any:
-    """Returns the mask of a box, if it needs one."""
+    """Returns the mask of a box, or None if it needs none."""
     if all(limit is not None for limit in limits):
         ends = tuple(min(max((limit or 0) - one[0], 0), one[1]) for one, limit in zip(chosen, limits, strict=True))
         return None if ends == tuple(one[1] for one in chosen) else ends
@@ -109,7 +109,7 @@ def _box_mask(chosen: tuple[_Segment, ...], limits: list[int | None], masks: tup
 
 
 def of_array(addresses: Array, chosen: Array, size: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int, int]]:
-    """Yields the runs of any addresses along the last axis: start, lengths, first address, stride in elements."""
+    """Yields the runs along the last axis of arbitrary addresses: start, lengths, first address, stride in elements."""
     rank = addresses.ndim
     for row in np.ndindex(addresses.shape[:-1]):
         line, touched = addresses[row], chosen[row]

@@ -12,7 +12,7 @@ from cubeyard._native import KernelKey
 from cubeyard.errors import InputError
 from cubeyard.kernels.kernel import Kernel
 
-# Each of them registers the operations that it lowers.
+# Each module registers the operations that it lowers.
 from cubeyard.triton import _atomics, _descriptors, _elementwise, _flow, _memory, _reduce, _shapes  # noqa: F401
 from cubeyard.triton._analysis import Facts, facts, recognized
 from cubeyard.triton._chains import tile_of
@@ -22,16 +22,16 @@ from cubeyard.triton._ir import Kernel as KernelBody
 __all__ = ["SCHEDULES", "LaunchedKernel", "Notes", "Program", "Schedule", "Work", "find_schedule"]
 
 Schedule = Callable[[int, int, int], range]
-"""Returns the programs of a PE, given its number, the number of PEs, and the number of programs."""
+"""Function that returns the programs of a PE, from the PE's number, the number of PEs and the number of programs."""
 
 
 def waves(pe: int, pes: int, programs: int) -> range:
-    """Gives programs to the PEs in turn: the first to the first PE, and again from the first PE when all have one."""
+    """Assigns programs to PEs round-robin."""
     return range(pe, programs, pes)
 
 
 def blocks(pe: int, pes: int, programs: int) -> range:
-    """Gives each PE programs that follow each other, as a placement by rows gives it rows."""
+    """Assigns consecutive programs to each PE, as a row-wise placement assigns rows."""
     share = -(-programs // pes)
     return range(min(pe * share, programs), min((pe + 1) * share, programs))
 
@@ -50,19 +50,19 @@ def find_schedule(schedule: str | Schedule) -> Schedule:
 
 
 def _position(number: int, grid: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Returns the position of a program in the grid; the first axis counts fastest."""
+    """Returns the position of a program in the grid. The first axis varies fastest."""
     x, y, _ = grid
     return number % x, number // x % y, number // (x * y)
 
 
 Description = tuple[list[int], list[int], float]
-"""Shape, strides in elements, and what is read outside of a tensor."""
+"""Shape, strides in elements, and padding value outside the tensor."""
 
 _MOST_KERNELS = 16
-"""Launches of a program whose recordings are kept."""
+"""Maximum number of a program's launches whose recordings are kept."""
 
 Notes = set[tuple[str, str, str]]
-"""Line, kind and text of what the pattern of a kernel costs on this machine."""
+"""Remarks about the cost of a kernel's patterns on this machine: line, kind and text."""
 
 
 @dataclass
@@ -70,31 +70,31 @@ class Work:
     """One launch: the arguments, the grid, and the programs of each PE."""
 
     values: dict[int, Any]
-    """Known arguments by their value's number."""
+    """Known arguments by value number."""
     pointers: list[int]
-    """Numbers of the values that are addresses, in the order of the arguments."""
+    """Value numbers of the addresses, in the order of the arguments."""
     places: list[tuple[int, int]]
-    """For each of them, the number of its tensor, and its offset in bytes there."""
+    """For each address, the index of its tensor, and its offset there in bytes."""
     described: dict[int, Description]
-    """Descriptors that the host made, of those values."""
+    """Descriptors made by the host, by value number."""
     grid: tuple[int, int, int]
     schedule: Schedule
     live: bool
     name: str | None
-    """Name of the schedule; None for a function of the caller."""
+    """Name of the schedule, or None for the caller's function."""
     sips: int = 1
-    """SIPs that take part; if there are several, the last argument of the kernel is the position of its SIP."""
+    """Number of participating SIPs. With several, the kernel's last argument is the index of its SIP."""
     notes: Notes = field(default_factory=set)
     masks: dict[Any, Any] = field(default_factory=dict)
     reserved: dict[int, list[Any]] = field(default_factory=dict)
-    """Atomic operations by address, in the order of their arrival."""
+    """Atomic operations by address, in order of arrival."""
 
 
 class LaunchedKernel(Kernel):
-    """A kernel for launches with the same numbers, grid and schedule, whose recordings are reused for the same tensors."""
+    """Kernel for launches with equal numbers, grid and schedule. Launches on the same tensors reuse its recordings."""
 
     def __init__(self, function: Callable[..., Any], name: str, work: Work) -> None:
-        """Makes the kernel of a launch, and of others like it."""
+        """Makes the kernel for a launch and for others like it."""
         super().__init__(function, live=work.live, name=name)
         self.work, self._own = work, KernelKey()
 
@@ -103,10 +103,10 @@ class LaunchedKernel(Kernel):
 
 
 class Program:
-    """A compiled kernel."""
+    """Compiled kernel, ready for launches."""
 
     def __init__(self, name: str, data: bytes) -> None:
-        """Reads a kernel; operations without a counterpart are errors when it is launched first."""
+        """Reads a kernel. Operations without a counterpart raise at the first launch."""
         self.name = name
         self.kernel: KernelBody = pickle.loads(data)
         self.kernel.body = recognized(self.kernel.body, uses_of(self.kernel.body))
@@ -114,7 +114,7 @@ class Program:
         self._kernels: dict[Hashable, LaunchedKernel] = {}
 
     def kernel_of(self, work: Work) -> LaunchedKernel:
-        """Returns the kernel of a launch: that of an earlier one with the same numbers, if its programs were recorded."""
+        """Returns the kernel of a launch. A recorded kernel of an equal earlier launch is reused."""
         if work.live or work.name is None:
             return LaunchedKernel(self.function(work), self.name, work)
         key = (work.grid, work.name, repr(work.values), tuple(work.pointers), tuple(work.places), repr(work.described), work.sips)
@@ -126,23 +126,23 @@ class Program:
 
     @cached_property
     def facts(self) -> Facts:
-        """Facts that are known before the kernel runs."""
+        """Static facts about the kernel."""
         return facts(self.kernel)
 
     def steps(self, live: bool) -> Steps:
-        """Returns the kernel as steps, to be recorded or to run live."""
+        """Returns the kernel's steps, for recording or for running live."""
         if live not in self._steps:
             self._steps[live] = Builder(self.kernel, live, self.facts.wanted).steps(self.kernel.body)
         return self._steps[live]
 
     def function(self, work: Work) -> Callable[..., Any]:
-        """Returns the kernel of a launch, to be called by a PE with the launch's tensors."""
+        """Returns the kernel function of a launch. Each PE calls it with the launch's tensors."""
         steps = self.steps(work.live)
         return _live(self.kernel, steps, work) if work.live else _recorded(self.kernel, steps, work)
 
 
 def _frame(kernel: KernelBody, work: Work, tensors: tuple[Any, ...], tl: Any) -> tuple[Frame, range]:
-    """Returns the frame of a PE with its arguments, and its programs."""
+    """Returns a PE's frame with its arguments, and the programs of the PE."""
     grid = work.grid
     frame = Frame(tl, kernel.line, len(kernel.types), grid, (work.masks, work.notes, work.reserved), work.live)
     for value, given in work.values.items():
@@ -182,7 +182,7 @@ def _live(kernel: KernelBody, steps: Steps, work: Work) -> Callable[..., Any]:
 
 
 def _driven(flow: Any, frame: Frame) -> Coroutine[Any, Any, None]:
-    """Runs a program to its end, and gives it the elements for which it waits."""
+    """Runs a program to its end and sends it the elements that it waits for."""
 
     async def drive() -> None:
         elements: Any = None

@@ -1,4 +1,4 @@
-"""Recording of launches as results."""
+"""Results of recorded launches."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Recording:
 
     settings: Settings
     launches: list[Any] = field(default_factory=list)
-    """A `TritonRun` for each launch on arrays; a `LaunchReport` for each on tensors of a context."""
+    """A `TritonRun` per launch on arrays, or a `LaunchReport` per launch on tensors of a context."""
 
 
 @dataclass(frozen=True)
 class TritonRun(Run):
-    """Results of a launch of a Triton kernel. Bounds are those of the kernel's own commands, not of its problem."""
+    """Results of launching a Triton kernel. The bounds follow from the kernel's own commands, not from its problem."""
 
     @property
     def ok(self) -> bool:
@@ -63,13 +63,13 @@ def record(
 
     Args:
         topology: the machine: None for the default, a file, a dictionary, or a `Topology`.
-        schedule: programs of each PE: `waves`, `blocks`, or a function of the number of the PE, the number of PEs, and
-            the number of programs that returns a range of programs.
-        data: whether values are computed; without, times alone are simulated.
-        placement: distribution of arrays that `place` was not called for.
-        cubes: cubes that take part, by number; all by default.
-        pes: PEs of each cube that take part, by number; all by default.
-        sips: SIPs that take part, by number; their PEs follow each other in the schedule.
+        schedule: assignment of programs to PEs: `waves`, `blocks`, or a function. The function takes the PE's number, the
+            number of PEs and the number of programs. It returns a range of programs.
+        data: whether to compute values. If False, only times are simulated.
+        placement: distribution of arrays for which `place` was not called.
+        cubes: numbers of the participating cubes; all by default.
+        pes: numbers of the participating PEs in each cube; all by default.
+        sips: numbers of the participating SIPs. The schedule counts their PEs consecutively.
     """
     recording = Recording(Settings(topology, schedule, data, placement, cubes, pes, _sips(sips)))
     token = _recording.set(recording)
@@ -80,10 +80,10 @@ def record(
 
 
 def _sips(given: Iterable[int]) -> tuple[int, ...]:
-    """Checks the numbers of SIPs."""
+    """Checks the numbers of SIPs and returns them as a tuple."""
     found = tuple(given) if isinstance(given, Iterable) else (given,)
     if not found or len(set(found)) < len(found) or not all(type(one) is int and one >= 0 for one in found):
-        raise InputError(f"sips={given!r}: expected different numbers of SIPs, such as (0, 1)")
+        raise InputError(f"sips={given!r}: expected distinct numbers of SIPs, such as (0, 1)")
     return found
 
 
@@ -99,7 +99,7 @@ def timed() -> Iterator[list[int]]:
 
 
 def current() -> Settings:
-    """Returns the settings of launches now."""
+    """Returns the current settings of launches."""
     recording, measured = _recording.get(), scripts.measured.get()
     if recording is None and measured is not None:
         return Settings(data=measured.context.data)
@@ -107,7 +107,7 @@ def current() -> Settings:
 
 
 def perform(launch: Launch, options: list[str]) -> None:
-    """Runs a launch, and records it where launches are recorded."""
+    """Runs a launch, and records it if recording is active."""
     recording = _recording.get()
     context = launch.context() or _context_of(launch)
     if context is not None:
@@ -125,7 +125,7 @@ def perform(launch: Launch, options: list[str]) -> None:
 
 
 def _context_of(launch: Launch) -> Context | None:
-    """Returns the context on which launches of this kernel are measured, if they are."""
+    """Returns the context that measures launches of this kernel, if any."""
     measured = scripts.measured.get()
     if measured is None:
         return None
@@ -140,7 +140,7 @@ def _timed(picoseconds: int) -> None:
 
 
 def _explained(launch: Launch, options: list[str]) -> Run:
-    """Runs a launch as a bench, whose result names bounds, the critical path and defects by the author's lines."""
+    """Runs a launch as a bench. The result gives bounds, critical path and defects in terms of the author's lines."""
     notes: Notes = set()
     reports: list[LaunchReport] = []
 
@@ -160,23 +160,23 @@ def _explained(launch: Launch, options: list[str]) -> Run:
 
 
 def with_own_bounds(found: Run) -> TritonRun:
-    """Returns results with the bounds of the kernel's own commands: the least work of its problem is not known."""
+    """Returns results with bounds from the kernel's own commands, since the least work of its problem is unknown."""
     share, bounds = _bounds(found)
     own = {name: getattr(found, name) for name in (field.name for field in fields(found))}
     return TritonRun(**{**own, "bounds": bounds, "share_of_bound": share})
 
 
 def _findings(launch: Launch, of: Run) -> list[dict[str, Any]]:
-    """Returns the defects of a launch; atomic operations order accesses in a way that the machine does not know of."""
+    """Returns the defects of a launch. With atomics, races are omitted: the machine does not see the order of atomics."""
     races = ("with no order between the two",) if launch.program.facts.atomics else ()
     return [finding for finding in of.findings if not finding["what"].endswith(races)]
 
 
 def _bounds(of: Run) -> tuple[float, list[dict[str, Any]]]:
-    """Returns the share of the tightest bound, and all of them: the time of each unit if all PEs had equal parts.
+    """Returns the share of the tightest bound, and all bounds: the time of each unit if all PEs had equal work.
 
-    A bench of this package knows the least work of its problem. That of a kernel is not known: bounds are those of its
-    own commands.
+    The benches of this package know the least work of their problem. For a Triton kernel it is unknown, so the bounds
+    follow from its own commands.
     """
     units = [(unit["unit"], unit["mean"]) for unit in of.units if unit["unit"] not in ("DMA read", "DMA write", "PE_CPU")]
     moved_ns = (of.read_bytes + of.written_bytes) / of.peak_bandwidth_gbs if of.peak_bandwidth_gbs else 0
@@ -186,14 +186,14 @@ def _bounds(of: Run) -> tuple[float, list[dict[str, Any]]]:
 
 
 def _notes(launch: Launch, notes: Notes, reports: list[LaunchReport]) -> list[str]:
-    """Returns what a launch costs more, or does otherwise, than its author may expect."""
+    """Returns remarks about extra costs or behaviour that the kernel's author may not expect."""
     texts = [f"{line}: {text}" for line, _, text in sorted(notes)]
     programs = launch.grid[0] * launch.grid[1] * launch.grid[2]
     pes = len(reports[-1].pes) if reports else 0
     if pes:
         texts.append(f"{programs} programs on {pes} PEs: at most {-(-programs // pes)} on each, one after the other")
     if launch.program.facts.atomics:
-        texts.append("races are not looked for, since atomic operations may order the programs")
+        texts.append("races are not reported, since atomic operations may order the programs")
     if launch.program.facts.live:
         texts.append(f"runs live: {launch.program.facts.live}")
     return texts

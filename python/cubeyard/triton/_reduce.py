@@ -18,17 +18,17 @@ _REDUCTIONS = {
     "arith.minnumf": "min", "arith.minimumf": "min", "arith.minsi": "min", "arith.mulf": "prod", "arith.muli": "prod",
     "arith.xori": "xor_sum",
 }  # fmt: skip
-"""Reductions of the vector unit, by the operation that combines two elements."""
+"""Vector unit reductions by the operation that combines two elements."""
 
 _LEAST = {"arith.maxnumf": -inf, "arith.minnumf": inf}
-"""Reductions that leave out what is no number, where the vector unit would pass it on: the number that takes its place."""
+"""Reductions that ignore NaN, with the value that replaces it. The vector unit would propagate NaN."""
 
 _OF_BOOLS = {"arith.ori": "max", "arith.andi": "min"}
 _SCANS = {"arith.addf": "cumsum", "arith.addi": "cumsum", "arith.mulf": "cumprod", "arith.muli": "cumprod"}
 
 
 def _single(block: Block) -> str:
-    """Returns the operation of a block that combines its two arguments by one; else nothing."""
+    """Returns the operation of a block that combines its two arguments with one operation, else an empty string."""
     body = block.operations[:-1]
     if len(body) == 1 and sorted(body[0].operands) == sorted(block.arguments):
         return body[0].name
@@ -37,7 +37,7 @@ def _single(block: Block) -> str:
 
 @lowers("tt.reduce")
 def reduced(build: Builder, operation: Operation) -> Step:
-    """Lowers a reduction: one of the vector unit, or else halves that are combined until one element is left."""
+    """Lowers a reduction: to the vector unit, or else to a tree that combines halves."""
     block, axis = operation.regions[0], operation.attributes["axis"]
     of = build.types[operation.operands[0]]
     name = _single(block)
@@ -72,14 +72,14 @@ def _by_unit(build: Builder, operation: Operation, kind: str, axis: int) -> Step
 
 _CHOICES = ("arith.cmpf", "arith.cmpi", "arith.andi", "arith.ori", "arith.select")
 _ORDERS = [(3, 0, 5, 1), (5, 0, 3, 1), (4, 0, 4, 1), (3, 1, 5, 0), (5, 1, 3, 0), (4, 1, 4, 0)]
-"""Two elements with their indices, in every order that both can have."""
+"""Two elements with their indices, in every relative order."""
 
 
 def _extreme(build: Builder, block: Block) -> str | None:
-    """Returns `max` or `min` if a block chooses that of two elements with its index, the first of equal ones.
+    """Returns `max` or `min` if a block selects the greater or lesser of two elements with its index, the first if equal.
 
-    A block that only compares its elements with each other, compares its indices, and chooses among the four depends on
-    their order alone, and is tried with every order.
+    The block may only compare its elements, compare its indices, and select among these four values. Then its result
+    depends only on their relative order, so the function evaluates the block for every order.
     """
     if len(block.arguments) != 4 or not all(_is_choice(one, block) for one in block.operations[:-1]):
         return None
@@ -91,7 +91,7 @@ def _extreme(build: Builder, block: Block) -> str | None:
 
 
 def _is_choice(operation: Operation, block: Block) -> bool:
-    """Returns whether an operation compares elements or indices, joins such comparisons, or chooses by one."""
+    """Returns whether an operation compares elements or indices, combines such comparisons, or selects by one."""
     value, index, other, place = block.arguments
     if operation.name in ("arith.cmpf", "arith.cmpi"):
         return set(operation.operands) in ({value, other}, {index, place})
@@ -99,7 +99,7 @@ def _is_choice(operation: Operation, block: Block) -> bool:
 
 
 def _evaluated(build: Builder, block: Block, given: tuple[int, ...]) -> tuple[Any, ...] | None:
-    """Returns the results of a block for numbers; None if it has operations that numbers have not."""
+    """Evaluates a block on numbers. Returns None if it has operations without a scalar form."""
     env: dict[int, Any] = dict(zip(block.arguments, given, strict=True))
     for operation in block.operations[:-1]:
         of, words = build.types[operation.results[0]].element, operation.attributes.get("words", [])
@@ -111,7 +111,7 @@ def _evaluated(build: Builder, block: Block, given: tuple[int, ...]) -> tuple[An
 
 
 def _with_index(build: Builder, operation: Operation, kind: str, axis: int, otherwise: Step) -> Step:
-    """Finds the greatest or least element and its index, where the indices are those of the axis."""
+    """Finds the greatest or least element and its index, if the indices count along the axis."""
     (value, index), (best, place) = operation.operands, operation.results
     before, of, at = build.types[value], build.types[best], build.types[place]
 
@@ -129,14 +129,14 @@ def _with_index(build: Builder, operation: Operation, kind: str, axis: int, othe
 
 
 def _by_halves(build: Builder, operation: Operation, block: Steps, axis: int) -> Step:
-    """Combines the halves of an axis by the block of a reduction, until one element is left."""
+    """Combines the halves of an axis with the block of a reduction, until one element is left."""
     types = [build.types[one] for one in operation.operands]
     line = build.line(operation)
 
     def step(frame: Frame) -> None:
         tl, env = frame.tl, frame.env
         parts = [frame.whole(env[one], of.shape, of.element) for one, of in zip(operation.operands, types, strict=True)]
-        frame.note("halves", "a reduction that the vector unit has not: halves are combined in turn")
+        frame.note("halves", "the vector unit lacks this reduction: halves are combined repeatedly")
         length = types[0].shape[axis]
         while length > 1:
             length //= 2
@@ -158,7 +158,7 @@ def _by_halves(build: Builder, operation: Operation, block: Steps, axis: int) ->
 
 @lowers("tt.scan")
 def scanned(build: Builder, operation: Operation) -> Step:
-    """Lowers a scan: a running sum or product of the vector unit, or else neighbours that are combined at distances 1, 2, 4 …"""
+    """Lowers a scan: to a running sum or product of the vector unit, or else to passes at distances 1, 2, 4 …"""
     kind = _SCANS.get(_single(operation.regions[0]))
     if kind is None or operation.attributes.get("reverse") or len(operation.operands) > 1:
         return _by_distances(build, operation, build.steps(operation.regions[0]))
@@ -173,7 +173,7 @@ def scanned(build: Builder, operation: Operation) -> Step:
 
 
 def _by_distances(build: Builder, operation: Operation, block: Steps) -> Step:
-    """Combines each element with that at a distance before it, or after it in reverse, for distances 1, 2, 4 and so on."""
+    """Combines each element with the one at a distance before it (after it in reverse), for distances 1, 2, 4, …"""
     axis, reverse = operation.attributes["axis"], bool(operation.attributes.get("reverse"))
     types = [build.types[one] for one in operation.operands]
     line = build.line(operation)
@@ -194,7 +194,7 @@ def _by_distances(build: Builder, operation: Operation, block: Steps) -> Step:
         return [tl.paste(tile, first if reverse else later, one) for tile, one in zip(tiles, made, strict=True)]
 
     def step(frame: Frame) -> None:
-        frame.note("scan", "a scan that the vector unit has not: one pass for each doubling of the distance")
+        frame.note("scan", "the vector unit lacks this scan: one pass for each doubling of the distance")
         tiles = [frame.whole(frame.env[one], shape, of.element) for one, of in zip(operation.operands, types, strict=True)]
         distance = 1
         while distance < shape[axis]:
@@ -208,7 +208,7 @@ def _by_distances(build: Builder, operation: Operation, block: Steps) -> Step:
 
 @lowers("tt.dot")
 def product(build: Builder, operation: Operation) -> Step:
-    """Lowers a matrix product, or one of each pair of two batches of matrices, that is added to an accumulator."""
+    """Lowers a matrix product, optionally batched, with an accumulator."""
     a, b, c = operation.operands
     left, right, of = build.types[a], build.types[b], build.types[c]
     result = operation.results[0]

@@ -1,4 +1,4 @@
-"""Operations that make values, or change only their shapes."""
+"""Operations that make values, or only change shapes."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def constant(build: Builder, operation: Operation) -> Step:
 
 @lowers("tt.make_range")
 def numbered(build: Builder, operation: Operation) -> Step:
-    """Lowers a range of numbers."""
+    """Lowers a range of integers."""
     of = build.types[operation.results[0]]
     start, result = operation.attributes["start"], operation.results[0]
     if of.shape == (1,):
         return _fixed(result, Uniform((1,), of.element, start))
 
     def step(frame: Frame) -> None:
-        # A new one each time: its tile, once computed, belongs to this PE.
+        # New for each execution, because its computed tile belongs to this PE.
         frame.env[result] = Index(of.shape, of.element, start, (1,))
 
     return step
@@ -51,7 +51,7 @@ def numbered(build: Builder, operation: Operation) -> Step:
 
 @lowers("tt.get_program_id")
 def program(build: Builder, operation: Operation) -> Step:
-    """Lowers the number of the program along an axis."""
+    """Lowers the index of the program along an axis."""
     axis, result = "xyz".index(operation.attributes["words"][0]), operation.results[0]
 
     def step(frame: Frame) -> None:
@@ -73,7 +73,7 @@ def programs(build: Builder, operation: Operation) -> Step:
 
 @lowers("tt.splat")
 def splat(build: Builder, operation: Operation) -> Step:
-    """Lowers a scalar that becomes a tensor."""
+    """Lowers the conversion of a scalar to a tensor."""
     of, operand, result = build.types[operation.results[0]], operation.operands[0], operation.results[0]
     ones = [1] * len(of.shape)
 
@@ -90,7 +90,7 @@ def splat(build: Builder, operation: Operation) -> Step:
 
 @lowers("tt.unsplat")
 def unsplat(build: Builder, operation: Operation) -> Step:
-    """Lowers a tensor of one element that becomes a scalar."""
+    """Lowers the conversion of a one-element tensor to a scalar."""
     of, operand, result = build.types[operation.results[0]], operation.operands[0], operation.results[0]
 
     def step(frame: Frame) -> None:
@@ -105,7 +105,7 @@ def unsplat(build: Builder, operation: Operation) -> Step:
 
 @lowers("tt.broadcast")
 def broadcast(build: Builder, operation: Operation) -> Step:
-    """Lowers a broadcast, which later operations do by themselves."""
+    """Lowers a broadcast, which later operations perform implicitly."""
     of, operand, result = build.types[operation.results[0]], operation.operands[0], operation.results[0]
 
     uses = build.uses.get(result, 0)
@@ -141,7 +141,7 @@ def _broadcast(value: Any, shape: tuple[int, ...], frame: Frame, uses: int) -> A
 
 @lowers("tt.expand_dims")
 def expanded(build: Builder, operation: Operation) -> Step:
-    """Lowers a dimension of length 1 that is inserted."""
+    """Lowers the insertion of a dimension of length 1."""
     of, operand, result = build.types[operation.results[0]], operation.operands[0], operation.results[0]
     axis = operation.attributes["axis"]
 
@@ -220,7 +220,7 @@ def _reshaped(value: Any, of: Any, compute: Any, vector: Any, frame: Frame) -> A
 
 @lowers("tt.join")
 def joined(build: Builder, operation: Operation) -> Step:
-    """Lowers two tensors that become one with a last dimension of length 2."""
+    """Lowers the join of two tensors along a new last dimension of length 2."""
     of, result = build.types[operation.results[0]], operation.results[0]
     operands, before = operation.operands, build.types[operation.operands[0]].shape
 
@@ -236,7 +236,7 @@ def joined(build: Builder, operation: Operation) -> Step:
 
 @lowers("tt.split")
 def split(build: Builder, operation: Operation) -> Step:
-    """Lowers a tensor that becomes two, the halves of a last dimension of length 2."""
+    """Lowers the split of a tensor along its last dimension, which has length 2."""
     of, operand = build.types[operation.results[0]], operation.operands[0]
     before = build.types[operand].shape
 
@@ -252,7 +252,7 @@ def split(build: Builder, operation: Operation) -> Step:
 
 @lowers("ttg.barrier", "gpu.barrier")
 def nothing(build: Builder, operation: Operation) -> Step:
-    """Lowers what has no meaning on a PE: barriers of the threads of a program, of which there is one."""
+    """Lowers barriers between the threads of a program, which have no effect because a PE has one thread."""
 
     def step(frame: Frame) -> None:
         return None

@@ -1,8 +1,8 @@
-"""Memory of a launch: arguments that share memory on the host share it on the machine.
+"""Memory of a launch: arguments that share memory on the host also share it on the machine.
 
-Arrays whose ranges of addresses overlap are one tensor of the machine, in which each has its offset. The tensor is the array
-that covers all others, if there is one, and otherwise a vector of all their bytes, from a multiple of 16 on. The range of a
-view of PyTorch is that of its storage, which its kernels may reach as on a GPU.
+Arrays with overlapping address ranges become one tensor on the machine, each with its offset. If one array covers all
+others, it is the tensor. Otherwise, the tensor is a vector of all their bytes, starting at a multiple of 16. The range of a
+PyTorch view is its whole storage, which a kernel may reach as on a GPU.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ class Part:
     """Memory of one argument."""
 
     position: int
-    """Position among the arguments that are memory."""
+    """Index among the memory arguments."""
     name: str
     given: Placed
     flat: Array
-    """All elements that it may reach, in the order of their addresses."""
+    """All reachable elements, in address order."""
 
     @property
     def address(self) -> int:
-        """Address of its first element on the host."""
+        """Host address of the first element."""
         return _address(self.given.array)
 
     @property
     def start(self) -> int:
-        """Address of the first element that it may reach."""
+        """Host address of the first reachable element."""
         return _address(self.flat)
 
     @property
     def end(self) -> int:
-        """Address behind the last element that it may reach."""
+        """Host address after the last reachable element."""
         return self.start + self.flat.nbytes
 
 
 class Memory:
-    """One tensor of a launch: a tensor of this package, or the memory of arguments that share it."""
+    """One tensor of a launch: a tensor of this package, or memory shared by arguments."""
 
     def __init__(self, parts: list[Part], tensor: Tensor | None = None) -> None:
-        """Takes the parts in the order of their addresses, or a tensor."""
+        """Takes the parts in address order, or a tensor."""
         self.parts, self.tensor = parts, tensor
         self.start, self.array, self.element = (0, _NOTHING, None) if tensor is not None else _joined(parts)
 
     def offset(self, part: Part) -> int:
-        """Returns the position of the first element of an argument, in bytes."""
+        """Returns the offset of an argument's first element, in bytes."""
         return part.address - self.start
 
     def deployed(self, context: Context, data: bool, placement: Placement) -> Tensor:
-        """Places the memory on a machine, with its contents if there are any."""
+        """Places the memory on a machine, with its contents if `data` is true."""
         if self.tensor is not None:
             return self.tensor
         if data:
@@ -77,7 +77,7 @@ class Memory:
         return made.to(placement)
 
     def placement(self) -> Placement | None:
-        """Returns the placement that the caller gave; an error names parts with different ones."""
+        """Returns the placement given by the caller, or None. Raises if parts have different placements."""
         placed = [part for part in self.parts if part.given.placement is not None]
         for part in placed[1:]:
             if part.given.placement != placed[0].given.placement:
@@ -87,7 +87,7 @@ class Memory:
         return placed[0].given.placement if placed else None
 
     def read_back(self, tensor: Tensor) -> None:
-        """Writes the contents of the tensor into the arrays; an error names one that is read-only and was written."""
+        """Writes the tensor's contents into the arrays. Raises if the kernel wrote to a read-only array."""
         contents = tensor.numpy().reshape(-1).view(np.uint8)
         for part in sorted(self.parts, key=lambda part: not part.flat.flags.writeable):
             at = part.start - self.start
@@ -95,11 +95,11 @@ class Memory:
             if part.flat.flags.writeable:
                 part.flat[...] = found
             elif found.tobytes() != part.flat.tobytes():
-                raise InputError(f"argument {part.name}: the kernel wrote into it, and the array is read-only")
+                raise InputError(f"argument {part.name}: the kernel wrote into it, but the array is read-only")
 
 
 def memories(names: Iterable[str], given: Iterable[Any]) -> tuple[list[Memory], list[tuple[int, int]]]:
-    """Returns the memory of a launch, and for each argument the number of its memory and its offset in bytes."""
+    """Returns the memories of a launch, and for each argument the index of its memory and its offset in bytes."""
     arguments = list(enumerate(zip(names, given, strict=True)))
     parts = [Part(at, name, one, _reached(one)) for at, (name, one) in arguments if not isinstance(one, Tensor)]
     found = {at: Memory([], one) for at, (_, one) in arguments if isinstance(one, Tensor)}
@@ -120,7 +120,7 @@ def _address(array: Array) -> int:
 
 
 def _overlapping(parts: list[Part]) -> list[list[Part]]:
-    """Returns the parts in groups, of which each has a range of addresses of its own."""
+    """Groups parts with overlapping addresses. Different groups do not overlap."""
     groups: list[list[Part]] = []
     end = 0
     for part in sorted(parts, key=lambda part: (part.start, -part.end)):
@@ -133,7 +133,7 @@ def _overlapping(parts: list[Part]) -> list[list[Part]]:
 
 
 def _joined(parts: list[Part]) -> tuple[int, Array, str | None]:
-    """Returns the first address of parts, their contents, and the element type if NumPy has it not."""
+    """Returns the first address of parts, their contents, and the element type if NumPy lacks it."""
     first, end = parts[0], max(part.end for part in parts)
     if first.end == end and all(_is_aligned(part, first.start) for part in parts):
         return first.start, first.flat, first.given.element
@@ -142,7 +142,7 @@ def _joined(parts: list[Part]) -> tuple[int, Array, str | None]:
         if not _is_aligned(part, start):
             other, size = next(one for one in parts if one is not part), part.flat.itemsize
             raise InputError(
-                f"argument {part.name}: it shares memory with {other.name}, and begins {part.start % size} bytes after a "
+                f"argument {part.name}: it shares memory with {other.name} but starts {part.start % size} bytes after a "
                 f"multiple of {size}: expected whole elements"
             )
     width = max(part.flat.itemsize for part in parts)

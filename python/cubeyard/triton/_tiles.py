@@ -1,4 +1,4 @@
-"""Element-wise operations of Triton as operations of the vector unit."""
+"""Triton's element-wise operations as operations of the vector unit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cubeyard.triton._elements import unsigned as unsigned_number
 __all__ = ["names", "tiles", "unsigned_operand"]
 
 Tiles = Callable[..., Any]
-"""A function of the operations on tiles (`tl`, or a chain's), and of operands: tiles or numbers."""
+"""Function of the tile operations (`tl` or a chain) and the operands, which are tiles or numbers."""
 
 _SAME = {
     "arith.addi": "add", "arith.addf": "add", "arith.subi": "sub", "arith.subf": "sub", "arith.muli": "mul",
@@ -29,7 +29,7 @@ _SAME = {
 
 _NATURAL = {"arith.divui": "div", "arith.remui": "rem", "arith.shrui": "shr", "arith.minui": "minimum",
             "arith.maxui": "maximum"}  # fmt: skip
-"""Operations on unsigned numbers, which the vector unit has for its unsigned types."""
+"""Unsigned operations, which the vector unit performs on its unsigned types."""
 
 _CASTS = ("arith.trunci", "arith.sitofp", "arith.fptosi", "arith.extf", "arith.truncf", "tt.fp_to_fp",
           "arith.index_cast", "tt.int_to_ptr", "tt.ptr_to_int")  # fmt: skip
@@ -37,19 +37,19 @@ _CASTS = ("arith.trunci", "arith.sitofp", "arith.fptosi", "arith.extf", "arith.t
 COMPOSED = ("arith.divsi", "arith.remsi", "arith.ceildivsi", "arith.ceildivui", "arith.remf", "arith.cmpi", "arith.cmpf",
             "arith.select", "tt.mulhiui", "arith.maxnumf", "arith.minnumf", "arith.extsi", "arith.extui", "arith.uitofp",
             "arith.fptoui", "ahbm.isnan", "ahbm.isinf", "ahbm.isfinite")  # fmt: skip
-"""Operations that are made of several of the vector unit."""
+"""Operations composed of several vector unit operations."""
 
 _LOW = 2**32 - 1
-"""Mask of the lower half of 64 bits."""
+"""Mask of the lower 32 of 64 bits."""
 
 
 def names() -> list[str]:
-    """Returns the operations of Triton that have a counterpart."""
+    """Returns the Triton operations that have a counterpart."""
     return sorted({*_SAME, *_NATURAL, *_CASTS, *COMPOSED})
 
 
 def tiles(name: str, element: str, words: list[str], source: str) -> Tiles | None:
-    """Returns an operation on tiles, as a function; None if there is none of that name."""
+    """Returns a function that performs an operation on tiles, or None if the operation is unknown."""
     if name in _SAME:
         same = _SAME[name]
         return lambda tl, *given: getattr(tl, same)(*given)
@@ -83,7 +83,7 @@ def _composed(name: str, element: str, source: str) -> Tiles | None:
 
 
 def _kind_of_number(name: str, into: str) -> Tiles | None:
-    """Returns a test of floats, whose result is a whole number."""
+    """Returns a classification of floats, with an integer result, or None."""
     tests: dict[str, Tiles] = {
         "ahbm.isnan": lambda tl, x: tl.ne(x, x),
         "ahbm.isinf": lambda tl, x: tl.eq(tl.abs(x), math.inf),
@@ -108,7 +108,7 @@ def _natural(name: str, source: str, into: str) -> Tiles:
 
 
 def unsigned_operand(tl: Any, operand: Any, source: str) -> Any:
-    """Returns an operand of a signed type, a tile or a number, as one of the unsigned type of the same width."""
+    """Converts a signed operand, a tile or a number, to the unsigned type of the same width."""
     if isinstance(operand, int | float):
         return bool(operand) if source == "i1" else unsigned_number(int(operand), source)
     return tl.cast(operand, UNSIGNED[source])
@@ -135,7 +135,7 @@ def _comparison(name: str, relation: str, source: str) -> Tiles:
 
 
 def _number(kind: str) -> Tiles:
-    """Returns the greater or the lesser of two; what is no number gives way, where the vector unit would pass it on."""
+    """Returns a maximum or minimum that ignores NaN. The vector unit would propagate NaN."""
 
     def compute(tl: Any, x: Any, y: Any) -> Any:
         found = getattr(tl, kind)(x, y)
@@ -159,7 +159,7 @@ def _select(into: str) -> Tiles:
 
 
 def _divided(tl: Any, x: Any, y: Any) -> Any:
-    """Divides, rounding towards 0; the vector unit rounds down."""
+    """Divides, rounding towards 0. The vector unit rounds down."""
     quotient = tl.div(x, y)
     rest = tl.sub(x, tl.mul(quotient, y))
     below = tl.and_(tl.ne(rest, 0), tl.lt(tl.xor(x, y), 0))
@@ -171,7 +171,7 @@ def _divided_up(tl: Any, x: Any, y: Any) -> Any:
 
 
 def _remainder(tl: Any, x: Any, y: Any) -> Any:
-    """Returns the remainder with the sign of `x`; that of the vector unit has the sign of `y`."""
+    """Returns the remainder with the sign of `x`. The vector unit's remainder has the sign of `y`."""
     rest = tl.rem(x, y)
     other = tl.and_(tl.ne(rest, 0), tl.lt(tl.xor(x, y), 0))
     return tl.where(other, tl.sub(rest, y), rest)
@@ -184,7 +184,7 @@ def _float_remainder(tl: Any, x: Any, y: Any) -> Any:
 
 
 def _high_product(tl: Any, x: Any, y: Any) -> Any:
-    """Returns the upper half of the product of two unsigned numbers of 32 bits."""
+    """Returns the upper half of the product of two unsigned 32-bit numbers."""
 
     def wide(operand: Any) -> Any:
         if isinstance(operand, int | float):
@@ -195,7 +195,7 @@ def _high_product(tl: Any, x: Any, y: Any) -> Any:
 
 
 def _high_product_of_64(tl: Any, x: Any, y: Any) -> Any:
-    """Returns the upper half of the product of two unsigned numbers of 64 bits, from the products of their halves."""
+    """Returns the upper half of the product of two unsigned 64-bit numbers, from products of their halves."""
 
     def halves(operand: Any) -> tuple[Any, Any]:
         whole = unsigned_operand(tl, operand, "i64")

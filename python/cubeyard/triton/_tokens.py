@@ -1,4 +1,4 @@
-"""Tokens of the text of Triton's IR, and the lines of the author's file that it names."""
+"""Tokens of Triton's IR, and the source lines that it names."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ __all__ = ["UNKNOWN", "Tokens"]
 
 _NESTED = r"<(?:[^<>]|<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)*>"
 _TOKEN = re.compile(
-    r'"(?:[^"\\]|\\.)*"|//.*'  # a text, a comment
+    r'"(?:[^"\\]|\\.)*"|//.*'  # a string, a comment
     rf"|(?:tensor|!tt\.\w+){_NESTED}"  # a type
     r'|%[\w$.-]+(?:#\d+)?|[#^!][\w$.-]+|@(?:"[^"]*"|[\w$.-]+)'  # a value; an alias, a label or another type; a symbol
-    r"|->|-?\d+\.\d+(?:[eE][-+]?\d+)?|-?[\w$.]+"  # an arrow, a float, a word or whole number
+    r"|->|-?\d+\.\d+(?:[eE][-+]?\d+)?|-?[\w$.]+"  # an arrow, a float, a word or an integer
     r"|\S"
 )
 _OPEN, _CLOSE = frozenset("([{<"), frozenset(")]}>")
 
 UNKNOWN = Line("", 0)
-"""The line of operations that the compiler made."""
+"""Line of operations made by the compiler."""
 
 
 class Tokens:
-    """The tokens of a text, and the position in them."""
+    """Token stream of a text, with a current position."""
 
     def __init__(self, text: str) -> None:
         self.tokens: list[str] = [token for token in _TOKEN.findall(text) if not token.startswith("//")]
@@ -36,27 +36,27 @@ class Tokens:
         self.lines: dict[str, Line] = {}
 
     def peek(self) -> str:
-        """Returns the next token."""
+        """Returns the next token without taking it."""
         return self.tokens[self.at]
 
     def take(self) -> str:
-        """Takes the next token."""
+        """Takes and returns the next token."""
         self.at += 1
         return self.tokens[self.at - 1]
 
     def accept(self, token: str) -> bool:
-        """Takes the next token if it is this one; returns whether it is."""
+        """Takes the next token if it equals `token`. Returns whether it did."""
         found = self.tokens[self.at] == token
         self.at += found
         return found
 
     def expect(self, token: str) -> None:
-        """Takes the next token, which is this one."""
+        """Takes the next token, which must equal `token`."""
         if not self.accept(token):
             raise self.odd(f"expected {token}")
 
     def until(self, *ends: str) -> list[str]:
-        """Takes tokens up to one of these outside of brackets."""
+        """Takes tokens up to one of `ends` outside brackets."""
         start, depth = self.at, 0
         while depth or self.tokens[self.at] not in ends:
             depth += (self.tokens[self.at] in _OPEN) - (self.tokens[self.at] in _CLOSE)
@@ -64,20 +64,20 @@ class Tokens:
         return self.tokens[start : self.at]
 
     def past(self, end: str) -> list[str]:
-        """Takes tokens up to this one outside of brackets, and this one; returns the others."""
+        """Takes tokens through `end` outside brackets. Returns the tokens before it."""
         found = self.until(end)
         self.at += 1
         return found
 
     def odd(self, what: str) -> CubeyardError:
-        """Makes the error of a text that the compiler was not known to print."""
+        """Returns the error for an unknown form of text."""
         import triton
 
         near = " ".join(self.tokens[max(self.at - 8, 0) : self.at + 8])
-        return CubeyardError(f"IR of triton {triton.__version__}: a form that is not known: {what}, near {near}")
+        return CubeyardError(f"IR of triton {triton.__version__}: unknown form: {what}, near {near}")
 
     def line(self) -> Line:
-        """Reads `loc(…)`."""
+        """Reads a location `loc(…)`."""
         self.expect("loc")
         self.expect("(")
         found = self._location()
@@ -85,7 +85,7 @@ class Tokens:
         return found
 
     def _location(self) -> Line:
-        """Reads a location; inside a function of Triton, returns the line of the call."""
+        """Reads a location. Inside Triton's own functions, the result is the line of the call."""
         token = self.take()
         if token[0] == "#":
             return self._defined(token)
@@ -115,7 +115,7 @@ class Tokens:
 
 @cache
 def _line(file: str, line: int) -> Line:
-    """Returns a line, which is one object: commands of a PE know lines by their objects."""
+    """Returns a unique object per line, because the commands of a PE identify lines by object."""
     return Line(file, line)
 
 

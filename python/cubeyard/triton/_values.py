@@ -1,14 +1,14 @@
-"""Values while a kernel runs: known ones, and tiles of the machine.
+"""Values of a running kernel: known values, and tiles of the machine.
 
-A scalar that is known is a number of Python. A tensor is one of these:
+A known scalar is a Python number. A tensor is one of these:
 
 - `Uniform`: one known number everywhere;
-- `Index`: known whole numbers, the sum of a function of each axis, affine ones by their stride;
-- `Bools`: known truth values, the conjunction of a function of each axis;
-- `Node`: any other element-wise result: a tile, or an operation on others that is computed when its elements are needed
+- `Index`: known integers, a sum of one function per axis, which is a stride if the function is affine;
+- `Bools`: known booleans, a conjunction of one function per axis;
+- `Node`: any other element-wise result: a tile, or an operation that is computed when its elements are needed
   (`_chains`).
 
-`Node` is the base of `Index` and `Bools`: where their elements are needed in a tile, the machine computes them.
+`Node` is the base class of `Index` and `Bools`. The machine computes their elements when a tile needs them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LIMITS = {element: 1 << (8 * size - 1) for element, size in SIZES.items()}
 
 
 class Uniform:
-    """A tensor of one known number."""
+    """Tensor filled with one known number."""
 
     __slots__ = ("element", "shape", "value")
 
@@ -39,7 +39,7 @@ class Uniform:
 
 
 class Node:
-    """Result of an operation: its tile, or what it is computed from."""
+    """Result of an operation: its tile, or the operation and its operands."""
 
     __slots__ = ("array", "at", "compute", "element", "known", "lazy", "moves", "operands", "shape", "size", "tile", "uses",
                  "vector")  # fmt: skip
@@ -64,22 +64,22 @@ class Node:
         self.known = vector is not None and tile is None and all(map(is_known, operands))
 
     def elements(self) -> Array:
-        """Returns the elements of a known node, in a shape that broadcasts to its own."""
+        """Returns the elements of a known node, in a shape that broadcasts to the node's shape."""
         if self.array is None:
             if self.vector is None:
-                raise AssertionError("a node that is not known has no elements before it runs")
+                raise AssertionError("an unknown node has no elements before it runs")
             self.array = self.vector(*(array_of(one) for one in self.operands))
         return self.array
 
 
 class Index(Node):
-    """Known whole numbers: `base`, and for each axis a stride or the numbers along it."""
+    """Known integers: a base, and for each axis a stride or the numbers along it."""
 
     __slots__ = ("axes", "base")
 
     def __init__(self, shape: Shape, element: str, base: int, axes: tuple[Any, ...], **made: Any) -> None:
         if {*map(type, axes)} == {int}:
-            # Affine numbers are computed from their strides; the operation is not kept, nor are its operands.
+            # Affine numbers follow from their strides, so the operation and its operands are dropped.
             made = {}
         super().__init__(shape, element, **made)
         self.base, self.axes = base, axes
@@ -94,16 +94,16 @@ class Index(Node):
         return self.array
 
     def varying(self) -> list[int]:
-        """Returns the axes along which the numbers differ."""
+        """Returns the axes along which the numbers vary."""
         return [axis for axis, of in enumerate(self.axes) if not (type(of) is int and of == 0)]
 
     def numbers(self, axis: int) -> Array:
-        """Returns what an axis adds to the base."""
+        """Returns the contribution of an axis to the numbers."""
         of = self.axes[axis]
         return np.arange(self.shape[axis], dtype=np.int64) * of if type(of) is int else of
 
     def fits(self) -> bool:
-        """Returns whether no number exceeds the element type, in which Triton would wrap it."""
+        """Returns whether all numbers fit the element type. Triton would wrap others."""
         if self.element == "ptr":
             return True
         low, high = self.ends()
@@ -124,7 +124,7 @@ class Index(Node):
 
 
 class Bools(Node):
-    """Known truth values: true where all axes are; None is an axis that is true everywhere."""
+    """Known booleans: true where all axes are true. None stands for an axis that is true everywhere."""
 
     __slots__ = ("axes",)
 
@@ -144,12 +144,12 @@ class Bools(Node):
 
 
 def along(numbers: Array, axis: int, rank: int) -> Array:
-    """Returns a vector as an array of so many dimensions, along one of them."""
+    """Reshapes a vector to an array with `rank` dimensions, along one axis."""
     return numbers.reshape([-1 if at == axis else 1 for at in range(rank)])
 
 
 def of_vector(shape: Shape, element: str, axis: int, numbers: Array, **made: Any) -> Any:
-    """Returns the known tensor that has these elements along one axis."""
+    """Returns the known tensor with these elements along one axis."""
     if element == "i1":
         if numbers.all():
             return Uniform(shape, "i1", True)
@@ -158,7 +158,7 @@ def of_vector(shape: Shape, element: str, axis: int, numbers: Array, **made: Any
         return Bools(shape, tuple(numbers if at == axis else None for at in range(len(shape))), **made)
     first, steps = int(numbers[0]), np.diff(numbers)
     step = int(steps[0]) if len(numbers) > 1 else 0
-    # The last number tells whether they wrap on their way, where a stride does not describe them.
+    # The last number reveals wrapping inside the range, which a stride does not describe.
     if first + step * (len(numbers) - 1) == int(numbers[-1]) and (steps == step).all():
         if step == 0:
             return Uniform(shape, element, first)
@@ -168,14 +168,14 @@ def of_vector(shape: Shape, element: str, axis: int, numbers: Array, **made: Any
 
 
 def of_elements(elements: Array, element: str, tile: Any = None) -> Node:
-    """Returns the known tensor that has these elements, and their tile, if the machine has one."""
+    """Returns the known tensor with these elements, and their tile if the machine has one."""
     node = Node(elements.shape, element, tile=tile)
     node.array, node.known = elements, True
     return node
 
 
 def is_known(value: Any) -> bool:
-    """Returns whether a value is known before the machine computes anything."""
+    """Returns whether a value is known before the machine runs."""
     return value.known if isinstance(value, Node) else True
 
 
@@ -189,12 +189,12 @@ def array_of(value: Any) -> Array:
 
 
 def is_affine(value: Node) -> bool:
-    """Returns whether a value is an index with a stride for each axis."""
+    """Returns whether a value is an index with one stride per axis."""
     return isinstance(value, Index) and all(type(of) is int for of in value.axes)
 
 
 def affine_tile(index: Any, tl: Any) -> Any:
-    """Computes affine numbers: a range along each axis, times its stride, and their sum."""
+    """Computes affine numbers as the base plus one scaled range per axis."""
     total, base = None, index.base
     for axis in index.varying():
         stride, length = index.axes[axis], index.shape[axis]

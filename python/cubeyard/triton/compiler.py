@@ -1,4 +1,4 @@
-"""The backend `ahbm` of Triton's compiler: kernels become Triton's own IR (TTIR), which `cubeyard.triton` runs."""
+"""Backend `ahbm` of Triton's compiler: compiles kernels to Triton's IR (TTIR), which `cubeyard.triton` runs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cubeyard.triton._parse import parse
 __all__ = ["TESTED", "AhbmBackend", "AhbmOptions", "check_version"]
 
 TESTED = ("3.6", "3.7", "3.8", "3.9")
-"""Minor versions of Triton that the backend was tried with; PyTorch 2.11 brings the first, PyTorch 2.15 the last."""
+"""Minor versions of Triton tested with the backend. PyTorch 2.11 includes the first, PyTorch 2.15 the last."""
 
 
 def check_version() -> None:
-    """Raises an error if the backend was never tried with this version of Triton."""
+    """Raises unless this version of Triton was tested with the backend."""
     version = str(triton.__version__)
     if ".".join(version.split("+")[0].split(".")[:2]) not in TESTED:
         wanted = f"one of {', '.join(TESTED)}"
@@ -31,9 +31,9 @@ def check_version() -> None:
 
 @dataclass(frozen=True)
 class AhbmOptions:
-    """Options of a kernel, with the names that Triton gives them.
+    """Options of a kernel, with Triton's names.
 
-    Those that describe a GPU are taken and have no effect; `cubeyard.triton` says which.
+    Options that describe a GPU are accepted without effect. `cubeyard.triton` reports them.
     """
 
     num_warps: int = 4
@@ -64,63 +64,63 @@ class AhbmOptions:
     early_ttgir_verifier: bool = False
 
     def hash(self) -> str:
-        """Returns a key of the options, for Triton's cache."""
+        """Returns a key of the options for Triton's cache."""
         named = [(field.name, getattr(self, field.name)) for field in fields(self)]
         return hashlib.sha256(repr(named).encode()).hexdigest()
 
 
 class AhbmBackend(BaseBackend):
-    """Compiles to TTIR, and then to the bytes that the launcher reads."""
+    """Compiler backend that produces TTIR, then the bytes that the launcher reads."""
 
-    # Arguments are arrays of NumPy and tensors of this package, which Triton does not know.
+    # Arguments are NumPy arrays and tensors of this package, which Triton does not know.
     supports_native_tensor_specialization = False
     binary_ext = "ahbm"
 
     @staticmethod
     def supports_target(target: Any) -> bool:
-        """Returns whether a target is that of this package."""
+        """Returns whether a target belongs to this package."""
         return bool(target.backend == "ahbm")
 
     def __init__(self, target: Any) -> None:
-        """Makes the backend, unless this version of Triton was never tried with it."""
+        """Makes the backend. Raises if this version of Triton was not tested."""
         check_version()
         super().__init__(target)
         _name_files()
 
     def hash(self) -> str:
-        """Returns a key of the backend, for Triton's cache."""
+        """Returns a key of the backend for Triton's cache."""
         return f"ahbm-{FORMAT}-{triton.__version__}"
 
     def parse_options(self, options: dict[str, Any]) -> AhbmOptions:
-        """Takes the options that Triton passes; those that the backend does not know are ignored."""
+        """Converts Triton's options. Unknown options are ignored."""
         known = {field.name for field in fields(AhbmOptions)}
         return AhbmOptions(**{name: value for name, value in options.items() if name in known and value is not None})
 
     def pack_metadata(self, metadata: Any) -> Any:
-        """Returns what the launcher gets of the options."""
+        """Returns the metadata for the launcher."""
         return metadata
 
     def get_codegen_implementation(self, options: Any) -> dict[str, Any]:
-        """Returns the functions that the front end of Triton asks its backend for."""
+        """Returns the functions that Triton's front end requires from a backend."""
         return {"min_dot_size": lambda left, right: (1, 1, 1), "convert_custom_types": None}
 
     def get_module_map(self) -> dict[str, Any]:
-        """Returns the modules that replace Triton's: libdevice, whose functions the parser knows by their symbols."""
+        """Returns replacement modules for Triton: libdevice, whose functions the parser knows by symbol."""
         from triton.language.extra.cuda import libdevice
 
         return {"triton.language.extra.libdevice": libdevice}
 
     def load_dialects(self, context: Any) -> None:
-        """Loads dialects of its own: there are none."""
+        """Does nothing, because the backend has no dialects."""
 
     def add_stages(self, stages: dict[str, Any], options: Any, language: Any = None) -> None:
-        """Adds the stages: TTIR, simplified, and its decoded form."""
+        """Adds the compilation stages: simplified TTIR, and its decoded form."""
         stages["ttir"] = _simplified
         stages["ahbm"] = _decoded
 
 
 def _name_files() -> None:
-    """Adds the file of a function to its key in Triton's cache, which has its text and line: reports name the file."""
+    """Adds the file name of a function to its key in Triton's cache, because reports name the file."""
     from triton.runtime.jit import JITCallable
 
     plain = JITCallable.cache_key
@@ -135,7 +135,7 @@ def _name_files() -> None:
 
 
 def _simplified(module: Any, metadata: dict[str, Any]) -> Any:
-    """Runs the passes of Triton that no machine needs to know of."""
+    """Runs Triton's machine-independent passes."""
     manager = ir.pass_manager(module.context)
     passes.common.add_inliner(manager)
     passes.common.add_canonicalizer(manager)
@@ -155,7 +155,7 @@ def _run(manager: Any, module: Any) -> None:
 
 
 def _decoded(module: Any, metadata: dict[str, Any]) -> bytes:
-    """Returns the kernel as bytes of this package."""
+    """Returns the decoded kernel as bytes."""
     metadata["name"] = module.get_entry_func_name() if hasattr(module, "get_entry_func_name") else ""
     metadata.setdefault("shared", 0)
     return pickle.dumps(parse(str(module)))

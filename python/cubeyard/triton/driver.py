@@ -1,4 +1,4 @@
-"""The driver `ahbm` of Triton's runtime: takes launches, and measures them in simulated time."""
+"""Driver `ahbm` of Triton's runtime: performs launches and measures them in simulated time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-# The simulator is imported when a kernel is launched: `import triton` looks into this module, and must not wait for it.
+# The simulator is imported at the first launch: `import triton` loads this module, and must not wait for the simulator.
 
 __all__ = ["AhbmDriver"]
 
@@ -17,13 +17,13 @@ _LIMIT = 2**31 - 1
 
 
 class AhbmLauncher:
-    """Takes the launches of a compiled kernel."""
+    """Launcher of a compiled kernel."""
 
     def __init__(self, source: Any, metadata: Any) -> None:
         self.signature, self.metadata = dict(source.signature), metadata
 
     def __call__(self, x: int, y: int, z: int, stream: Any, function: Any, *rest: Any) -> None:
-        """Runs a launch; Triton passes its metadata and hooks before the arguments."""
+        """Performs a launch. Triton passes metadata and hooks before the arguments."""
         from cubeyard.triton import _record
         from cubeyard.triton._launch import prepared
 
@@ -38,7 +38,7 @@ class AhbmLauncher:
 
 
 def _named(name: Any, kind: Any, argument: Any) -> Iterator[tuple[str, Any]]:
-    """Yields an argument with its name, in the order of the compiled kernel's: the elements of a tuple, and no constant."""
+    """Yields an argument with its name, in the order of the compiled kernel. Expands tuples and omits constants."""
     if isinstance(kind, tuple):
         for at, (of, one) in enumerate(zip(kind, argument, strict=True)):
             yield from _named(f"{name}[{at}]", of, one)
@@ -47,27 +47,27 @@ def _named(name: Any, kind: Any, argument: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _options(metadata: Any) -> list[str]:
-    """Explains the options of a launch that a GPU has a meaning for."""
+    """Explains launch options that have a meaning only on GPUs."""
     warps = f"num_warps={metadata.num_warps}: a PE runs one program at a time and has no warps; no effect"
     stages = f"num_stages={metadata.num_stages}: loads run ahead as far as the PE's window of commands; no effect"
     return [warps, stages]
 
 
 class _Utils:
-    """Functions of the driver that Triton calls by name."""
+    """Driver functions that Triton calls by name."""
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
-        """Returns the module, the function, and what a GPU would have of registers and threads."""
+        """Returns the module, the function, and placeholders for a GPU's registers, spills and threads."""
         from cubeyard.triton._program import Program
 
         program = Program(name, kernel)
         return program, program, 0, 0, _LIMIT
 
     def unload_module(self, module: Any) -> None:
-        """Drops a module: nothing is to do."""
+        """Does nothing: a module needs no unloading."""
 
     def get_device_properties(self, device: int) -> dict[str, Any]:
-        """Returns properties of the device by the names that tutorials ask for."""
+        """Returns device properties under the names that Triton's tutorials use."""
         from cubeyard.machine.topology import resolve
         from cubeyard.triton import _record
 
@@ -80,10 +80,10 @@ class _Utils:
 
 
 class AhbmDriver(DriverBase):
-    """The driver."""
+    """Driver of the backend."""
 
     def __init__(self) -> None:
-        """Makes the driver; arrays of NumPy are arguments from now on."""
+        """Makes the driver, and enables NumPy arrays as arguments."""
         import triton.runtime.jit
         import triton.testing
 
@@ -95,12 +95,12 @@ class AhbmDriver(DriverBase):
         native = triton.runtime.jit.native_specialize_impl
         if not hasattr(native, "__cubeyard__"):
             triton.runtime.jit.native_specialize_impl = specialized(native)
-        # Its own repeats a launch until enough time of the host's has passed.
+        # Triton's own function repeats a launch until enough host time has passed.
         triton.testing.do_bench = _measured
 
     @classmethod
     def is_active(cls) -> bool:
-        """Returns whether the environment names this backend, or no other is active."""
+        """Returns whether the environment selects this backend, or no other backend is active."""
         wanted = os.environ.get("TRITON_DEFAULT_BACKEND")
         if wanted:
             return wanted == "ahbm"
@@ -110,52 +110,55 @@ class AhbmDriver(DriverBase):
         return not any(one.is_active() for one in others)
 
     def map_python_to_cpp_type(self, ty: str) -> str:
-        """Returns a type as it is: nothing is compiled to C++."""
+        """Returns the type unchanged, because nothing is compiled to C++."""
         return ty
 
     def get_current_target(self) -> Any:
-        """Returns the target."""
+        """Returns the compilation target."""
         return GPUTarget("ahbm", "v1", 1)
 
     def get_active_torch_device(self) -> Any:
-        """Returns PyTorch's device of the backend."""
+        """Returns the PyTorch device of the backend."""
         import torch
 
         return torch.device("ahbm", 0)
 
     def get_current_device(self) -> int:
-        """Returns the device of launches: there is one machine."""
+        """Returns 0, the only device."""
         return 0
 
     def set_current_device(self, device: int) -> None:
-        """Takes the device of launches."""
+        """Does nothing, because there is only one device."""
 
     def get_current_stream(self, device: int) -> int:
-        """Returns the stream of launches: each returns when it is done."""
+        """Returns 0, the only stream. Each launch returns when it is done."""
         return 0
 
     def get_device_interface(self) -> Any:
-        """Returns PyTorch's module of the device."""
+        """Returns PyTorch's module for the device."""
         import torch
 
         return torch.ahbm
 
     def get_empty_cache_for_benchmark(self) -> Any:
-        """Returns nothing: the machine has no cache that a measurement would have to empty."""
+        """Returns None, because the machine has no cache that measurements must clear."""
         return None
 
     def clear_cache(self, cache: Any) -> None:
-        """Empties the cache of a measurement: there is none."""
+        """Does nothing, because there is no cache."""
 
     def get_benchmarker(self) -> Any:
-        """Returns the function by which Triton measures kernels: in milliseconds of simulated time."""
+        """Returns Triton's measuring function, which gives milliseconds of simulated time."""
         return _measured
 
 
 def _measured(
     kernel_call: Any, warmup: Any = 0, rep: Any = 0, grad_to_none: Any = None, quantiles: Any = None, return_mode: str = "mean", **_: Any
 ) -> Any:
-    """Runs a function once, and returns the simulated time of its launches in milliseconds; a list, if several are asked for."""
+    """Runs a function once. Returns the simulated time of its launches in milliseconds.
+
+    With quantiles or `return_mode="all"`, the result is a list.
+    """
     from cubeyard.triton import _record
 
     with _record.timed() as times:

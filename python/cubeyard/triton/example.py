@@ -1,4 +1,4 @@
-"""A kernel in Triton, with nothing of this package in it."""
+"""Plain Triton kernel without references to this package."""
 
 import triton
 import triton.language as tl

@@ -298,7 +298,7 @@ def test_short_integers_scaled_sums_splits_and_messages_from_anyone() -> None:
         "all_reduce avg of torch.int32: the reduction is not defined for this type",
         "all_reduce bxor of torch.float32: the reduction is not defined for this type",
         found[0]["errors"][2],
-        "all_to_all: 4 elements: expected a multiple of 3, the ranks",
+        "all_to_all: 4 elements: expected a multiple of the 3 ranks",
         "all_gather: the output has 3 elements: expected 6",
     ]
     assert "float8_e4m3fn: expected one of torch.float16" in found[0]["errors"][2]

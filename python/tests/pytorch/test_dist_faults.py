@@ -340,6 +340,6 @@ def test_a_world_that_is_too_large_is_told_to_all(world: World) -> None:
     world.start("init()", CUBEYARD_TOPOLOGY="", CUBEYARD_SIPS="1")
     for output in world.outputs():
         assert last_line(output).endswith(
-            "InputError: the world has 2 ranks, and a rank is a SIP: the default machine has 1. Set CUBEYARD_SIPS=2, "
+            "InputError: the world has 2 ranks, one per SIP, but the default machine has only 1. Set CUBEYARD_SIPS=2, "
             "or CUBEYARD_TOPOLOGY to a topology file with at least 2 SIPs, or start at most 1 ranks"
         )

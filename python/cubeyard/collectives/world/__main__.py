@@ -1,7 +1,7 @@
-"""`python -m cubeyard.collectives.world MEMBERS SIPS TIMEOUT`: the process of a machine, for the ranks of one world.
+"""`python -m cubeyard.collectives.world MEMBERS SIPS TIMEOUT`: the server process of one world.
 
-The token of the world is read from the standard input. One line of JSON goes to the standard output: the address at
-which the ranks reach the machine, or what is wrong with the settings.
+The process reads the world's token from standard input. It prints one line of JSON: the address at which the ranks reach
+the machine, or the error in the settings.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from cubeyard.errors import CubeyardError
 
 
 def main() -> int:
-    """Serves a world; returns the status of the process."""
-    # An interrupt from the keyboard reaches all processes of the terminal. This one ends when the ranks have ended.
+    """Serves a world. Returns the exit code of the process."""
+    # Ctrl-C reaches all processes of the terminal. This process ends when the ranks have ended.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     members, size, timeout = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     token = sys.stdin.readline().strip()

@@ -1,6 +1,6 @@
-"""The machine of a world, as a front calls it: `cubeyard._native.Machine`, with a function for each call's answer.
+"""Python interface to the machine of a world: `cubeyard._native.Machine` with a callback per call.
 
-The machine matches the calls of the ranks, performs them and keeps their times (`crates/collectives/src/service.rs`).
+The machine matches the calls of the ranks, performs them and records their times (`crates/collectives/src/service.rs`).
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from cubeyard.machine.topology import Topology
 __all__ = ["Answer", "Machine", "act", "from_environment", "sips_of_environment"]
 
 Finished = list[Callable[[], None]]
-"""Functions to call once the machine is free: each gives a call its answer."""
+"""Functions to call once the machine is free. Each delivers the answer of one call."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Outcome of a call: its simulated interval, or what went wrong."""
+    """Outcome of a call: its simulated interval, or an error message."""
 
     start_ps: int = 0
     end_ps: int = 0
     error: str = ""
     source: int = -1
-    """Place of the sender of a received message."""
+    """Rank, within the group, that sent a received message."""
 
 
 class Machine:
-    """The machine. Its methods are called by one thread at a time; each returns functions to call afterwards."""
+    """Machine of a world. Only one thread at a time may call a method. Each method returns functions to call afterwards."""
 
     def __init__(self, topology: Topology, ccl: tuple[str, str], size: int) -> None:
-        """Installs the channels of the group of all ranks.
+        """Builds the machine and installs the channels of the group of all ranks.
 
         Args:
             topology: the machine.
@@ -46,13 +46,13 @@ class Machine:
             size: number of ranks.
 
         Raises:
-            CubeyardError: The file or the number of ranks does not fit the machine.
+            CubeyardError: The file or the number of ranks does not suit the machine.
         """
         self.size = size
         self.spans: list[Any] = []
-        """What ranks did, other than communicate."""
+        """Activities of the ranks other than communication."""
         self.notice: Callable[[bool], None] = lambda _: None
-        """Called before and after a simulation, which may take long."""
+        """Callback before (True) and after (False) a simulation, which may take long."""
         cubes = topology["cubes"]
         find = finder(cubes["w"], cubes["h"])
         self._native = _native.Machine(topology._native, *ccl, size, find, lambda busy: self.notice(busy))
@@ -61,17 +61,17 @@ class Machine:
 
     @property
     def calls(self) -> list[Any]:
-        """The collectives that were performed, as plain tuples."""
+        """Performed collectives, as plain tuples."""
         return self._native.records()
 
     def post(self, fields: dict[str, Any], memory: Any, place: Sequence[int], done: Callable[[Answer], None]) -> Finished:
-        """Takes a call of a rank, and performs those that can be.
+        """Accepts a call of a rank and performs all calls that are ready.
 
         Args:
             fields: the call.
-            memory: a buffer with its input and its output, or None.
-            place: start and size of the input, and of the output.
-            done: called with the outcome, by one of the functions that this or a later method returns.
+            memory: a buffer with the input and the output, or None.
+            place: offset and size of the input, then of the output.
+            done: callback for the outcome. A function returned by this or a later method calls it.
 
         Raises:
             InputError, KeyError, TypeError, ValueError, OverflowError: The call is malformed.
@@ -87,26 +87,26 @@ class Machine:
             raise
 
     def leave(self, rank: int) -> Finished:
-        """Notes that a rank makes no further calls; fails if one waits for it."""
+        """Records that a rank makes no further calls. Fails all calls if one waits for this rank."""
         return self._finished(self._native.leave(rank))
 
     def lose(self, rank: int, why: str) -> Finished:
-        """Notes that a rank has ended without leaving."""
+        """Records that a rank ended without leaving."""
         return self._finished(self._native.lose(rank, why))
 
     def expire(self) -> Finished:
-        """Fails if a call has waited for too long."""
+        """Fails if a call has exceeded its timeout."""
         return self._finished(self._native.expire(time.monotonic()))
 
     def next_deadline(self) -> float | None:
-        """Returns the time at which the first of the waiting calls has waited for too long."""
+        """Returns the earliest deadline of the waiting calls, or None."""
         return self._native.next_deadline()
 
     def _finished(self, answers: Iterable[tuple[int, int, int, str, int]]) -> Finished:
         return [_later(self._pending.pop(answer[0]), Answer(*answer[1:])) for answer in answers]
 
     def _broken(self, error: CubeyardError) -> Finished:
-        """Fails all calls: the machine cannot go on."""
+        """Fails all calls, because the machine cannot continue."""
         waiting, self._pending = list(self._pending.values()), {}
         return [_later(done, Answer(error=f"the machine has failed: {error}")) for done in waiting]
 
@@ -116,23 +116,23 @@ def _later(done: Callable[[Answer], None], answer: Answer) -> Callable[[], None]
 
 
 def act(functions: Finished) -> None:
-    """Calls functions in turn."""
+    """Calls functions in order."""
     for function in functions:
         function()
 
 
 def from_environment(size: int) -> Machine:
-    """Returns the machine that CUBEYARD_TOPOLOGY, CUBEYARD_SIPS and CUBEYARD_CCL name, with its channels installed.
+    """Returns the machine selected by CUBEYARD_TOPOLOGY, CUBEYARD_SIPS and CUBEYARD_CCL, with its channels installed.
 
     Raises:
-        CubeyardError: One of them is wrong, or the machine has fewer SIPs than there are ranks.
+        CubeyardError: A variable is invalid, or the machine has fewer SIPs than ranks.
     """
     topology = _topology()
     sips = topology["sips"]["count"]
     if size > sips:
         source = os.environ.get("CUBEYARD_TOPOLOGY", "").strip() or "the default machine"
         raise InputError(
-            f"the world has {size} ranks, and a rank is a SIP: {source} has {sips}. Set CUBEYARD_SIPS={size}, or "
+            f"the world has {size} ranks, one per SIP, but {source} has only {sips}. Set CUBEYARD_SIPS={size}, or "
             f"CUBEYARD_TOPOLOGY to a topology file with at least {size} SIPs, or start at most {sips} ranks"
         )
     ccl = os.environ.get("CUBEYARD_CCL", "").strip()
@@ -141,7 +141,7 @@ def from_environment(size: int) -> Machine:
 
 
 def sips_of_environment() -> int:
-    """Returns the number of SIPs of the machine that the environment names."""
+    """Returns the number of SIPs in the machine that the environment selects."""
     return int(_topology()["sips"]["count"])
 
 

@@ -1,4 +1,4 @@
-"""What a machine has performed, as a report with a trace."""
+"""Report of the collectives that a machine performed, with a trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cubeyard._base.results import Result, write
 
 __all__ = ["Record", "Report", "Span"]
 
-# Track, start and end in picoseconds, name, and details of a slice of a trace.
+# Slice of a trace: track, start and end in picoseconds, name, and details.
 _Slice = tuple[str, int, int, str, Sequence[tuple[str, int | str]]]
 
 WIDTH, LEFT, ROW, GAP = 1000, 150, 22, 6
@@ -24,31 +24,31 @@ COMMUNICATION = "#e69f00"
 
 @dataclass(frozen=True)
 class Record:
-    """A collective that was performed."""
+    """Collective that the machine performed."""
 
     operation: str
-    """Its name, with its reduction and root."""
+    """Name of the operation, with its reduction operator and root."""
     ranks: tuple[int, ...]
-    """Ranks of the world that took part; of a message its sender and receiver."""
+    """Participating ranks of the world. For a message, the sender and the receiver."""
     dtype: str
     bytes: int
-    """Size as `cubeyard ccl` counts it: the larger of a rank's input and output."""
+    """Larger of a rank's input and output sizes, as in `cubeyard ccl`."""
     algorithm: str
     start_ns: float
     """Simulated time at which the last rank was ready."""
     time_ns: float
-    """Duration, from the start of the first PE to the end of the last."""
+    """Duration from the first PE's start to the last PE's end."""
     bus_gbs: float
-    """Bus bandwidth in GB/s, as nccl-tests define it."""
+    """Bus bandwidth in GB/s, as defined by nccl-tests."""
     group: str
-    """Name of its process group."""
+    """Name of the process group."""
     at: str
-    """Line of the call of its first rank."""
+    """Source line of the first rank's call."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """What a rank did, other than communicate."""
+    """Activity of a rank other than communication."""
 
     rank: int
     name: str
@@ -59,7 +59,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Report(Result):
-    """The collectives of a world by their start, and what its ranks did meanwhile."""
+    """Collectives of a world in order of their start, and the other activities of its ranks."""
 
     calls: tuple[Record, ...]
     spans: tuple[Span, ...] = ()
@@ -67,20 +67,20 @@ class Report(Result):
     _title: ClassVar[str] = "Collectives"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns a row for each collective."""
+        """Returns one row per collective."""
         return [{**vars(call), "ranks": len(call.ranks)} for call in self.calls]
 
     def summary(self) -> str:
-        """Returns one line: how many collectives, how long, and when the last ended."""
+        """Returns a one-line summary: number of collectives, bytes, total time, and end of the last collective."""
         total = sum(call.time_ns for call in self.calls) / 1e3
         end = max((call.start_ns + call.time_ns for call in self.calls), default=0.0) / 1e3
         moved = sum(call.bytes for call in self.calls)
         return f"{len(self.calls)} collectives, {moved} bytes, {total:.3f} µs in all; the last ended at {end:.3f} µs"
 
     def trace(self, path: str | os.PathLike[str]) -> Path:
-        """Writes a trace that ui.perfetto.dev opens, with two tracks for each rank, and returns its path.
+        """Writes a Perfetto trace with two tracks per rank, and returns its path.
 
-        It shows 1 ps as 1 ns.
+        In ui.perfetto.dev, 1 ns stands for 1 ps.
 
         Raises:
             InputError: The file cannot be written.
@@ -88,10 +88,10 @@ class Report(Result):
         return write(path, _native.trace_of_slices(list(self._slices())))
 
     def draw(self, start_ns: float = 0.0) -> str:
-        """Returns a picture as SVG: work of each rank in blue, its waits in grey, collectives in orange.
+        """Returns an SVG drawing of each rank's work in blue, waits in grey, and collectives in orange.
 
         Args:
-            start_ns: time at which the picture begins.
+            start_ns: start time of the drawing. Earlier intervals are omitted.
         """
         bars = [_Bar(f"rank {span.rank}", span.name, span.start_ns, span.end_ns) for span in self.spans]
         for call in self.calls:
@@ -115,7 +115,7 @@ class Report(Result):
 
     @classmethod
     def of(cls, calls: Iterable[Any], spans: Iterable[Any]) -> Report:
-        """Returns a report of plain lists, as a machine sends them."""
+        """Builds a report from the plain lists that a machine sends."""
         made = [Record(call[0], tuple(call[1]), *call[2:]) for call in calls]
         return cls(
             tuple(sorted(made, key=lambda call: (call.start_ns, call.ranks, call.operation))),
@@ -129,7 +129,7 @@ def _ps(ns: float) -> int:
 
 @dataclass(frozen=True)
 class _Bar:
-    """A named interval in a row, in nanoseconds."""
+    """Named interval in one row of the drawing, in nanoseconds."""
 
     row: str
     name: str
@@ -138,7 +138,7 @@ class _Bar:
 
 
 def _drawn(bars: Iterable[_Bar]) -> str:
-    """Returns the picture of intervals, with a row for each name of one."""
+    """Draws the intervals, one row per row name."""
     bars = list(bars)
     rows = {name: place for place, name in enumerate(sorted({bar.row for bar in bars}))}
     first = min((bar.start for bar in bars), default=0.0)

@@ -1,4 +1,4 @@
-"""The process of the machine: answers the ranks of a world until the last of them is gone."""
+"""Server process of the machine. Serves the ranks of a world until the last one is gone."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cubeyard.errors import InputError
 __all__ = ["Server"]
 
 PATIENCE = 1.0
-"""Seconds between looks at the parent, while ranks are missing."""
+"""Interval in seconds between checks of the parent process, while ranks are missing."""
 
 LONGEST_HELLO = 1 << 12
-"""Largest message of a connection before it has given the token, in bytes."""
+"""Maximum size of a message before the connection has sent the token, in bytes."""
 
 
 class Server:
-    """Accepts the ranks of a world, and passes their calls to the machine."""
+    """Server that accepts the ranks of a world and passes their calls to the machine."""
 
     def __init__(self, machine: Machine, members: int, listener: socket.socket, token: str, timeout: float) -> None:
         self.machine = machine
@@ -39,7 +39,7 @@ class Server:
         machine.notice = self._notice
 
     def run(self) -> None:
-        """Serves until all ranks are gone, or until those that are missing cannot come any more."""
+        """Serves until all ranks are gone, or until the missing ranks can no longer join."""
         while self._is_needed():
             for key, _ in self.selector.select(self._patience()):
                 if key.data is None:
@@ -66,7 +66,7 @@ class Server:
         try:
             stream, _ = self.listener.accept()
         except OSError:
-            # It has gone away, or there are too many; the ranks that have joined go on.
+            # The client has gone, or there are too many connections. Ranks that have joined are not affected.
             return
         if not wire.same_user(stream):
             stream.close()
@@ -96,13 +96,13 @@ class Server:
             act(self.machine.lose(rank.number, f"{reason} (process {rank.process})"))
 
     def _message(self, rank: _Rank, message: Any) -> None:
-        """Passes a message on.
+        """Dispatches a message.
 
         Raises:
-            Malformed: It is none of a rank's messages, or comes from a connection that has not given the token.
+            Malformed: The message is unknown, or its connection has not sent the token.
         """
         if not isinstance(message, dict):
-            raise wire.Malformed("a message that is no object")
+            raise wire.Malformed("a message that is not an object")
         if rank.number < 0:
             self._join(rank, message)
         elif "memory" in message:
@@ -117,7 +117,7 @@ class Server:
             self._report(rank, message)
             act(self.machine.leave(rank.number))
         else:
-            raise wire.Malformed("a message of no kind")
+            raise wire.Malformed("an unknown message")
 
     def _report(self, rank: _Rank, message: dict[str, Any]) -> None:
         self.machine.spans += _field(message, "spans", list)
@@ -126,9 +126,9 @@ class Server:
     def _join(self, rank: _Rank, message: dict[str, Any]) -> None:
         number, process = _field(message, "hello", int), _field(message, "process", int)
         if not hmac.compare_digest(_field(message, "token", str).encode(), self.token.encode()):
-            raise wire.Malformed("another token")
+            raise wire.Malformed("a wrong token")
         if not 0 <= number < self.machine.size or number in self.joined or rank.connection.descriptors:
-            raise wire.Malformed(f"the number {number}")
+            raise wire.Malformed(f"the invalid rank {number}")
         rank.number, rank.process = number, process
         rank.connection.longest = None
         self.ranks[number] = rank
@@ -143,7 +143,7 @@ class Server:
 
 
 class _Rank:
-    """A rank's end of its connection, and the memory that it shares."""
+    """Server side of a rank's connection, and the memory that the rank shares."""
 
     def __init__(self, connection: wire.Connection) -> None:
         self.connection = connection
@@ -152,10 +152,10 @@ class _Rank:
         self.memory: dict[int, wire.Buffer] = {}
 
     def share(self, message: dict[str, Any]) -> None:
-        """Maps the memory whose descriptor came with a message.
+        """Maps the memory whose descriptor arrived with a message.
 
         Raises:
-            Malformed: There is no descriptor, or it is not of memory of this size.
+            Malformed: The descriptor is missing, or does not refer to memory of this size.
         """
         number, size = _field(message, "memory", int), _field(message, "size", int)
         if not self.connection.descriptors:
@@ -169,10 +169,10 @@ class _Rank:
             os.close(descriptor)
 
     def post(self, machine: Machine, message: dict[str, Any]) -> Finished:
-        """Passes the call of a message to the machine.
+        """Passes the call in a message to the machine.
 
         Raises:
-            Malformed: A field is missing or of another kind.
+            Malformed: A field is missing or has the wrong type.
         """
         number = _field(message, "call", int)
         try:
@@ -187,7 +187,7 @@ class _Rank:
         self.tell({"answer": number, "outcome": [answer.start_ps, answer.end_ps, answer.error, answer.source]})
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Sends a message, unless the rank is gone."""
+        """Sends a message, unless the connection is gone."""
         try:
             self.connection.send(message)
         except OSError:
@@ -198,8 +198,8 @@ def _field(message: dict[str, Any], name: str, kind: type) -> Any:
     """Returns a field of a message.
 
     Raises:
-        Malformed: It is missing, or of another kind.
+        Malformed: The field is missing or has the wrong type.
     """
     if type(message.get(name)) is not kind:
-        raise wire.Malformed(f"a message whose {name} is no {kind.__name__}")
+        raise wire.Malformed(f"a message whose {name} is not of type {kind.__name__}")
     return message[name]

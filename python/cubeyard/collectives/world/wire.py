@@ -1,7 +1,7 @@
-"""Messages between a rank and the machine's process: JSON over a Unix socket, with file descriptors of memory.
+"""Messages between a rank and the server process: JSON over a Unix socket, plus file descriptors of shared memory.
 
-Both are on one host. The socket has an abstract name and memory has none, so nothing is left behind by processes that
-are killed.
+Both processes run on one host. The socket has an abstract name and the memory has no name, so killed processes leave
+nothing behind.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ SMALLEST = 1 << 16
 
 
 class Malformed(Exception):
-    """A message that the other side of a connection cannot have meant; the connection is of no use any more."""
+    """Signals an invalid message. The connection is unusable afterwards."""
 
 
 class Connection:
-    """A stream of messages."""
+    """Stream of messages over a socket."""
 
     def __init__(self, stream: socket.socket) -> None:
         self.stream = stream
         self.received = bytearray()
         self.descriptors: list[int] = []
         self.longest: int | None = None
-        """Largest message that is taken, in bytes; any if None."""
+        """Maximum size of a received message, in bytes, or None for no limit."""
         self.sending = threading.Lock()
 
     @classmethod
     def to(cls, address: str) -> Connection:
-        """Connects to a listener."""
+        """Connects to a listening socket."""
         stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         stream.connect("\0" + address)
         return cls(stream)
 
     def send(self, message: Any, descriptor: int | None = None) -> None:
-        """Sends a message, with a descriptor if one is given."""
+        """Sends a message, with a file descriptor if one is given."""
         body = json.dumps(message, separators=(",", ":")).encode()
         data = HEAD.pack(len(body)) + body
         with self.sending:
@@ -58,13 +58,13 @@ class Connection:
             self.stream.sendall(data)
 
     def receive(self) -> Any:
-        """Waits for a message; raises `EOFError` at the end."""
+        """Waits for a message. Raises `EOFError` at the end of the stream."""
         while (message := self.take()) is None:
             self.fill()
         return message
 
     def fill(self) -> None:
-        """Reads what has arrived; raises `EOFError` at the end."""
+        """Reads the data that has arrived. Raises `EOFError` at the end of the stream."""
         space = socket.CMSG_SPACE(MOST_DESCRIPTORS * array.array("i").itemsize)
         try:
             data, ancillary, _, _ = self.stream.recvmsg(1 << 16, space, socket.MSG_CMSG_CLOEXEC)
@@ -80,10 +80,10 @@ class Connection:
         self.received += data
 
     def take(self) -> Any:
-        """Returns the next message that has arrived in full, or None.
+        """Returns the next complete message, or None.
 
         Raises:
-            Malformed: It is longer than `longest`, or not JSON.
+            Malformed: The message is longer than `longest`, or is not JSON.
         """
         if len(self.received) < HEAD.size:
             return None
@@ -97,10 +97,10 @@ class Connection:
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise Malformed(f"a message that is no JSON: {error}") from error
+            raise Malformed(f"a message that is not JSON: {error}") from error
 
     def close(self) -> None:
-        """Ends the stream, also for a thread that waits in `receive`."""
+        """Closes the stream, and wakes a thread that waits in `receive`."""
         try:
             self.stream.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -112,7 +112,7 @@ class Connection:
 
 
 def listen(address: str) -> socket.socket:
-    """Returns a socket that accepts connections."""
+    """Returns a listening socket."""
     stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     stream.bind("\0" + address)
     stream.listen(128)
@@ -120,14 +120,14 @@ def listen(address: str) -> socket.socket:
 
 
 def same_user(stream: socket.socket) -> bool:
-    """Returns whether the process at the other end belongs to the user of this one."""
+    """Returns whether the peer process belongs to the same user."""
     held = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, user, _ = struct.unpack("3i", held)
     return bool(user == os.geteuid())
 
 
 class Buffer:
-    """Memory that two processes share."""
+    """Memory shared by two processes."""
 
     def __init__(self, number: int, descriptor: int, size: int) -> None:
         self.number = number
@@ -137,14 +137,14 @@ class Buffer:
 
     @classmethod
     def create(cls, number: int, size: int) -> tuple[Buffer, int]:
-        """Returns new memory and its descriptor, which the caller closes."""
+        """Returns a new buffer and its file descriptor, which the caller must close."""
         descriptor = os.memfd_create("cubeyard", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, size)
         return cls(number, descriptor, size), descriptor
 
 
 class Pool:
-    """Buffers of a rank. Each goes to the machine once, and serves many calls."""
+    """Reusable buffers of a rank. Each buffer is sent to the machine once and serves many calls."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -153,7 +153,7 @@ class Pool:
         self.lock = threading.Lock()
 
     def take(self, size: int) -> Buffer:
-        """Returns a buffer of at least a size."""
+        """Returns a buffer with at least the given size."""
         rounded = max(SMALLEST, 1 << (size - 1).bit_length()) if size else SMALLEST
         with self.lock:
             if self.free.get(rounded):

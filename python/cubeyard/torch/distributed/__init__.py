@@ -1,12 +1,12 @@
-"""The backend `ahbm` of `torch.distributed`: collectives of an ordinary script go through the simulated fabric.
+"""Backend `ahbm` of `torch.distributed`: the collectives of an ordinary script run on the simulated fabric.
 
-A script names the backend, and is started by `torchrun`, `torch.multiprocessing.spawn`, or with ranks that are threads:
+A script names the backend. It is started by `torchrun` or `torch.multiprocessing.spawn`, or with ranks as threads:
 
     torch.distributed.init_process_group("ahbm")
 
-Rank r is SIP r of the machine that CUBEYARD_TOPOLOGY and CUBEYARD_SIPS name; CUBEYARD_CCL names a `ccl.yaml`. Tensors
-may be on the CPU or on the device. The numbers are those of the algorithm that the machine chooses, added up in its
-order, and `report` tells how long each collective took there:
+Rank r is SIP r of the machine selected by CUBEYARD_TOPOLOGY and CUBEYARD_SIPS; CUBEYARD_CCL names a `ccl.yaml`. Tensors
+may be on the CPU or on the device. Results are reduced in the order of the algorithm that the machine chooses. `report`
+returns the simulated duration of each collective:
 
 >>> import torch
 >>> import cubeyard.torch.distributed as dist
@@ -46,7 +46,7 @@ BACKEND = "ahbm"
 
 
 def register() -> None:
-    """Makes the backend known to `torch.distributed`, where there is one. PyTorch calls this by an entry point."""
+    """Registers the backend with `torch.distributed`, if available. PyTorch calls this through an entry point."""
     import torch.distributed as dist
 
     if not dist.is_available() or BACKEND.upper() in dist.Backend._plugins:
@@ -55,10 +55,10 @@ def register() -> None:
 
 
 def report() -> Report:
-    """Returns the collectives of the world up to now, or those of the last world of this process.
+    """Returns the collectives of the world so far, or of this process's last world.
 
     Raises:
-        DistributedError: There was no process group of this backend.
+        DistributedError: There has been no process group of this backend.
     """
     from cubeyard.torch.distributed import _ranks
 
@@ -66,14 +66,14 @@ def report() -> Report:
 
 
 def clock() -> float:
-    """Returns the simulated time of this rank in nanoseconds: its work, and the collectives that it has waited for."""
+    """Returns the simulated time of this rank in nanoseconds, including its work and the collectives it waited for."""
     from cubeyard.torch.distributed import _ranks
 
     return _ranks.current().clock.now() / 1000
 
 
 def compute(ns: float) -> None:
-    """Adds work to this rank's simulated time: operators of the CPU take none of it by themselves.
+    """Adds work to this rank's simulated time. Operators on the CPU take no simulated time.
 
     Args:
         ns: duration in nanoseconds.
@@ -82,20 +82,20 @@ def compute(ns: float) -> None:
     from cubeyard.torch.distributed import _ranks
 
     if not ns >= 0:
-        raise InputError(f"ns={ns!r}: expected a duration in nanoseconds")
+        raise InputError(f"ns={ns!r}: expected a duration in nanoseconds, 0 or more")
     _ranks.current().clock.advance(round(ns * 1000))
 
 
 def spawn(fn: Callable[..., Any], args: Sequence[Any] = (), nprocs: int | None = None) -> Report:
-    """Calls `fn(rank, *args)` on a thread for each rank, as `torch.multiprocessing.spawn` does in processes.
+    """Calls `fn(rank, *args)` on one thread per rank, as `torch.multiprocessing.spawn` does with processes.
 
-    Ranks are threads of this process, which start in no time; a worker calls `init_process_group("ahbm")` without
-    anything else. This uses parts of PyTorch that are made for its own tests.
+    Ranks are threads of this process and start immediately. A worker calls `init_process_group("ahbm")` without further
+    arguments. This function uses parts of PyTorch that were made for its own tests.
 
     Args:
         fn: the worker.
-        args: its further arguments.
-        nprocs: number of ranks; by default that of the machine's SIPs.
+        args: further arguments of the worker.
+        nprocs: number of ranks; by default, the number of SIPs in the machine.
 
     Returns:
         The collectives of the ranks.
@@ -109,23 +109,23 @@ def spawn(fn: Callable[..., Any], args: Sequence[Any] = (), nprocs: int | None =
 
 
 def context() -> Any:
-    """Returns the module `torch`, as `cubeyard.distributed.context` returns what poses as it."""
+    """Returns the module `torch`, for workers written for `cubeyard.distributed`."""
     import torch
 
     return torch
 
 
 def placement() -> Any:
-    """Returns where a worker of `cubeyard.distributed` puts its tensors: here the CPU, whose tensors NumPy reads."""
+    """Returns the CPU device, where workers of `cubeyard.distributed` can read tensors with NumPy."""
     import torch
 
     return torch.device("cpu")
 
 
 def __getattr__(name: str) -> Any:
-    """Returns what `torch.distributed` has, so that a worker of `cubeyard.distributed` runs with this module."""
+    """Returns an attribute of `torch.distributed`, so that workers of `cubeyard.distributed` run with this module."""
     if name in {"Record", "Report", "Span"}:
-        # `import torch` imports this module, and needs no reports.
+        # Imported here, because `import torch` imports this module and needs no reports.
         from cubeyard.collectives.world import records
 
         return getattr(records, name)

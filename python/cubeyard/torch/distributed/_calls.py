@@ -1,4 +1,4 @@
-"""How a process group makes a call of the machine."""
+"""Calls from a process group to the machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SKIPPED = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(__file__) +
 
 
 class Calls(dist.ProcessGroup):
-    """A group whose calls the machine performs."""
+    """Process group whose calls the machine performs."""
 
     def __init__(self, rank: Rank, name: str, members: tuple[int, ...], store: Any, timeout: timedelta) -> None:
         super().__init__(members.index(rank.number), len(members))
@@ -43,7 +43,7 @@ class Calls(dist.ProcessGroup):
         self._register_anchor()
 
     def _register_anchor(self) -> None:
-        """Gives the group a backend in C++, which PyTorch's recorder of calls asks for. Before 2.14 it does not ask."""
+        """Gives the group a C++ backend, which PyTorch's call recorder requires from 2.14 on."""
         kind = dist.ProcessGroup.BackendType.CUSTOM
         try:
             self.anchor = _Anchor(self.rank(), self.size())
@@ -79,12 +79,12 @@ class Calls(dist.ProcessGroup):
             rows = math.prod(tensor.shape[1:])
             if len(splits) != self.size() or sum(splits) != tensor.shape[0]:
                 raise InputError(
-                    f"all_to_all: splits {list(splits)}: expected {self.size()} that sum to {tensor.shape[0]}, "
+                    f"all_to_all: splits {list(splits)}: expected {self.size()} numbers that sum to {tensor.shape[0]}, "
                     f"the first dimension of {list(tensor.shape)}"
                 )
             return [rows * split for split in splits]
         if tensor.numel() % self.size():
-            raise InputError(f"all_to_all: {tensor.numel()} elements: expected a multiple of {self.size()}, the ranks")
+            raise InputError(f"all_to_all: {tensor.numel()} elements: expected a multiple of the {self.size()} ranks")
         return [tensor.numel() // self.size()] * self.size()
 
     def _exchange(
@@ -92,7 +92,7 @@ class Calls(dist.ProcessGroup):
     ) -> AhbmWork:
         kind, width = travel_type(outputs[0])
         sizes = ([size * width for size in sent], [size * width for size in received])
-        # A rank does not know whether the parts of others are all alike, so calls name their parts.
+        # A rank does not know whether all parts of other ranks have equal sizes, so each call states its sizes.
         return self._call("all_to_all", inputs, outputs, kind, 0, opts, splits=sizes)
 
     def _call(
@@ -111,7 +111,7 @@ class Calls(dist.ProcessGroup):
         factor: Any = None,
         held: list[Tensor] | None = None,
     ) -> AhbmWork:
-        """Copies the inputs to where the machine reads them, and makes a call; its end copies the outputs back."""
+        """Copies the inputs to the staging memory and posts a call. Its completion copies the outputs back."""
         rank, seconds = self.ahbm_rank, _timeout(opts, self.seconds)
         self.sequence += 1
         shown = held or outputs or inputs
@@ -151,10 +151,10 @@ class Calls(dist.ProcessGroup):
 
 
 class _Anchor(torch._C._distributed_c10d.Backend):
-    """A backend that nobody calls: the group has all calls itself."""
+    """Backend without calls. The group handles all calls itself."""
 
     def getBackendName(self) -> str:
-        """Returns `ahbm`."""
+        """Returns the name of the backend, `ahbm`."""
         return "ahbm"
 
 
@@ -205,7 +205,7 @@ def listed(tensors: Any) -> list[Tensor]:
 
 
 def _line() -> str:
-    """Returns file and line of the caller outside of PyTorch and of this package."""
+    """Returns the file and line of the nearest caller outside PyTorch and this package."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(SKIPPED):
         frame = frame.f_back

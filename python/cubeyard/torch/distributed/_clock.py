@@ -1,4 +1,4 @@
-"""Simulated time of a rank."""
+"""Simulated clock of a rank."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """Time of a rank's work, in picoseconds.
+    """Simulated time of a rank's work, in picoseconds.
 
-    Tensors of the CPU have the clock of the rank: that of the host where the device is loaded, and one of its own
-    where ranks are threads, which share a host. Tensors of the device have the current stream.
+    Work on CPU tensors uses the rank's clock. This is the host's clock if the device is loaded and no other rank is a thread
+    of this process; otherwise the rank has a clock of its own. Work on device tensors uses the current stream.
     """
 
     def __init__(self, *, is_alone: bool) -> None:
@@ -26,17 +26,17 @@ class Clock:
         self._has_host = bool(self._device) and is_alone
 
     def now(self, device: Any = None) -> int:
-        """Returns the time of the work on a device; of that of the host by default."""
+        """Returns the time of the work on a device; by default, of the work on the host."""
         if self._is_on_device(device):
             return _native.torch_stream_time(*_stream(device))
         return _native.torch_now() if self._has_host else self._own
 
     def advance(self, picoseconds: int) -> None:
-        """Adds work of the host."""
+        """Adds work on the host."""
         self.join(self.now() + picoseconds, name="compute")
 
     def join(self, end: int, device: Any = None, name: str = "wait") -> None:
-        """Lets the work that follows begin at a time at the earliest."""
+        """Delays later work until at least `end`."""
         now = self.now(device)
         self.touch(now)
         if end <= now:
@@ -52,14 +52,14 @@ class Clock:
             self._own = end
 
     def touch(self, now: int) -> None:
-        """Notes that the time since the last call was spent on work."""
+        """Records the time since the last call as work."""
         with self._lock:
             if now > self._seen:
                 self._spans.append(["compute", self._seen / 1000, now / 1000])
                 self._seen = now
 
     def take_spans(self) -> list[list[Any]]:
-        """Returns what the rank did since the last call of this."""
+        """Returns the rank's activities since the last call of this method."""
         self.touch(self.now())
         with self._lock:
             spans, self._spans = self._spans, []
@@ -70,7 +70,7 @@ class Clock:
 
 
 def _device() -> str | None:
-    """Returns the name of the device, if this process has loaded it."""
+    """Returns the name of the device, or None if this process has not loaded it."""
     from cubeyard.torch import _loader
 
     return _loader.name if _loader.is_loaded() else None
@@ -84,7 +84,7 @@ def _stream(device: Any) -> tuple[int, int]:
 
 
 def _merged(spans: list[list[Any]]) -> list[list[Any]]:
-    """Joins spans of one name that follow each other."""
+    """Merges consecutive spans with the same name."""
     out: list[list[Any]] = []
     for name, start, end in spans:
         if out and out[-1][0] == name and out[-1][2] == start:

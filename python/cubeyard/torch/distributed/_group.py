@@ -1,4 +1,4 @@
-"""Process groups of the backend: PyTorch's calls, and what it asks about a group."""
+"""Process groups of the backend: the calls and queries of PyTorch."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ __all__ = ["AhbmGroup"]
 
 
 class AhbmGroup(Calls):
-    """A process group, whose ranks are SIPs."""
+    """Process group whose ranks are SIPs."""
 
-    # ---- What PyTorch asks about a group ----
+    # ---- Queries of PyTorch ----
 
     def getBackendName(self) -> str:
-        """Returns `ahbm`."""
+        """Returns the name of the backend, `ahbm`."""
         return "ahbm"
 
     def name(self) -> str:
-        """Returns `ahbm`."""
+        """Returns the name of the backend, `ahbm`."""
         return "ahbm"
 
     def _get_backend_name(self) -> str:
         return "ahbm"
 
     def getGroupName(self) -> str:
-        """Returns the name by which PyTorch knows the group."""
+        """Returns PyTorch's name of the group."""
         return self.label
 
     def setGroupName(self, name: str) -> None:
-        """Names the group, which its maker has named already."""
+        """Changes the name of the group."""
         self.label = name
 
     def getGroupDesc(self) -> str:
@@ -44,7 +44,7 @@ class AhbmGroup(Calls):
         return self.description
 
     def setGroupDesc(self, description: str) -> None:
-        """Describes the group."""
+        """Sets the description of the group."""
         self.description = description
 
     def _get_backend(self, device: Any) -> AhbmGroup:
@@ -58,12 +58,12 @@ class AhbmGroup(Calls):
 
     @property
     def supports_splitting(self) -> bool:
-        """Whether `split_group` works."""
+        """Whether `split_group` is supported."""
         return True
 
     @property
     def supports_coalescing(self) -> bool:
-        """Whether calls can be made together."""
+        """Whether calls can be coalesced."""
         return True
 
     def _set_sequence_number_for_group(self) -> None:
@@ -73,19 +73,19 @@ class AhbmGroup(Calls):
         return self.sequence
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Sets how long later calls wait for others."""
+        """Sets the timeout of later calls."""
         self.seconds = timeout.total_seconds()
 
     _set_default_timeout = set_timeout
 
     def eager_connect_single_device(self, device: Any) -> None:
-        """Does nothing: channels are there from the beginning."""
+        """Does nothing, because the channels already exist."""
 
     def perform_nocolor_split(self, device: Any) -> None:
-        """Does nothing: groups of other ranks need no call of this one."""
+        """Does nothing. Groups of other ranks need no call from this rank."""
 
     def shutdown(self) -> None:
-        """Gives the group up; with the last one the rank leaves its world."""
+        """Closes the group. Closing the last group makes the rank leave its world."""
         if self.is_open:
             self.is_open = False
             self.ahbm_rank.groups -= 1
@@ -93,7 +93,7 @@ class AhbmGroup(Calls):
                 self.ahbm_rank.leave()
 
     def abort(self) -> None:
-        """Ends the world: calls of all ranks fail."""
+        """Ends the world. The calls of all ranks fail."""
         self.ahbm_rank.link.lose("has aborted its process group")
         self.shutdown()
 
@@ -106,7 +106,7 @@ class AhbmGroup(Calls):
         group_desc: str | None = None,
         device_types: Any = None,
     ) -> AhbmGroup | None:
-        """Returns a group of some of the ranks of this one, or None if this rank is not among them."""
+        """Returns a group of some of this group's ranks, or None if this rank is not a member."""
         if self.rank() not in ranks:
             return None
         members = tuple(self.members[place] for place in ranks)
@@ -119,19 +119,19 @@ class AhbmGroup(Calls):
     # ---- Collectives ----
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
-        """Replaces every rank's tensors by their combination."""
+        """Replaces the tensors of every rank with their reduction."""
         return self._joined([self._reduce("all_reduce", t, t, t.numel(), opts) for t in listed(tensors)])
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> Any:
-        """Replaces several tensors of every rank by their combinations."""
+        """Replaces several tensors of every rank with their reductions."""
         return self.allreduce(tensors, opts)
 
     def reduce(self, tensors: Any, opts: Any) -> Any:
-        """Replaces the root's tensors by their combination."""
+        """Replaces the root's tensors with their reduction."""
         return self._joined([self._reduce("reduce", t, t, t.numel(), opts, opts.rootRank) for t in listed(tensors)])
 
     def broadcast(self, tensors: Any, opts: Any) -> Any:
-        """Replaces every rank's tensors by the root's."""
+        """Replaces the tensors of every rank with the root's tensors."""
         works = []
         for tensor in listed(tensors):
             kind, width = travel_type(tensor)
@@ -158,20 +158,20 @@ class AhbmGroup(Calls):
     allgather_coalesced = allgather
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:
-        """Sets an output to the inputs of all ranks, one after the other."""
+        """Sets the output to the concatenated inputs of all ranks."""
         check_size("all_gather", "output", output, input.numel() * self.size())
         return self._joined([self._gather([output], input, opts)])
 
     _allgather_base = all_gather_single
 
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Any:
-        """Sets several outputs to the inputs of all ranks."""
+        """Sets several outputs to the concatenated inputs of all ranks."""
         return self._joined([self._gather([out], into, opts) for out, into in zip(outputs, inputs, strict=True)])
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
     def gather(self, outputs: Any, inputs: Any, opts: Any) -> Any:
-        """Sets each list of outputs of the root to the inputs of all ranks."""
+        """Sets each list of outputs on the root to the inputs of all ranks."""
         works = []
         for place, tensor in enumerate(listed(inputs)):
             to = outputs[place] if self.rank() == opts.rootRank else []
@@ -179,14 +179,14 @@ class AhbmGroup(Calls):
         return self._joined(works)
 
     def gather_single(self, output: Tensor, input: Tensor, opts: Any) -> Any:
-        """Sets the output of the root to the inputs of all ranks, one after the other."""
+        """Sets the output on the root to the concatenated inputs of all ranks."""
         to = [output] if self.rank() == opts.rootRank else []
         return self._joined([self._gather(to, input, opts, "gather", opts.rootRank)])
 
     gather_into_tensor = gather_single
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any) -> Any:
-        """Sets every rank's output to its part of the root's inputs."""
+        """Sets the output of every rank to its part of the root's inputs."""
         works = []
         for place, tensor in enumerate(listed(outputs)):
             kind, width = travel_type(tensor)
@@ -197,7 +197,7 @@ class AhbmGroup(Calls):
         return self._joined(works)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
-        """Sets every rank's output to its part of the combined inputs."""
+        """Sets the output of every rank to its part of the reduced inputs."""
         works = []
         for out, given in zip(listed(outputs), inputs, strict=True):
             check_alike("reduce_scatter", [out, *given])
@@ -205,28 +205,28 @@ class AhbmGroup(Calls):
         return self._joined(works)
 
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Any:
-        """Sets every rank's output to its part of the combined input."""
+        """Sets the output of every rank to its part of the reduced input."""
         check_size("reduce_scatter", "input", input, output.numel() * self.size())
         return self._joined([self._reduce("reduce_scatter", input, output, output.numel(), opts)])
 
     _reduce_scatter_base = reduce_scatter_single
 
     def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Any:
-        """Sets several outputs to this rank's parts of the combined inputs."""
+        """Sets several outputs to this rank's parts of the reduced inputs."""
         pairs = zip(outputs, inputs, strict=True)
         return self._joined([self._reduce("reduce_scatter", into, out, out.numel(), opts) for out, into in pairs])
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> Any:
-        """Sets each output to what the rank of its place has for this one."""
+        """Sets output `i` to the part that rank `i` sends to this rank."""
         sent, received = ([tensor.numel() for tensor in tensors] for tensors in (inputs, outputs))
         return self._joined([self._exchange(list(outputs), list(inputs), received, sent, opts)])
 
     def all_to_all_single(
         self, output: Tensor, input: Tensor, output_splits: list[int], input_splits: list[int], opts: Any = None
     ) -> Any:
-        """Sets the parts of an output to what each rank has for this one."""
+        """Sets the parts of an output to the parts that the ranks send to this rank."""
         sent, received = (
             self._split(tensor, splits) for tensor, splits in ((input, input_splits), (output, output_splits))
         )
@@ -235,30 +235,30 @@ class AhbmGroup(Calls):
     alltoall_base = all_to_all_single
 
     def barrier(self, opts: Any = None) -> Any:
-        """Waits for all ranks, also in simulated time."""
+        """Waits for all ranks, in simulated time as well."""
         return self._joined([self._call("barrier", [], [], "u8", 0, opts)])
 
     # ---- Messages ----
 
     def send(self, tensors: Any, destination: int, tag: int = 0) -> Any:
-        """Sends a tensor to a rank that receives it."""
+        """Sends a tensor to a rank, which must receive it."""
         (tensor,) = listed(tensors)
         kind, width = travel_type(tensor)
         count = tensor.numel() * width
         return self._joined([self._call("send", [tensor], [], kind, count, None, destination, tag=tag)])
 
     def recv(self, tensors: Any, source: int, tag: int = 0) -> Any:
-        """Receives a tensor that a rank sends."""
+        """Receives a tensor from a rank."""
         (tensor,) = listed(tensors)
         kind, width = travel_type(tensor)
         count = tensor.numel() * width
         return self._joined([self._call("recv", [], [tensor], kind, count, None, source, tag=tag)])
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
-        """Receives a tensor that any rank sends."""
+        """Receives a tensor from any rank."""
         return self.recv(tensors, -1, tag)
 
-    # ---- Calls that are made together ----
+    # ---- Coalesced calls ----
 
     def _start_coalescing(self, device: Any = None) -> None:
         self.batch = []

@@ -1,4 +1,4 @@
-"""A rank's way to its machine: over a socket, or within the process."""
+"""Link from a rank to its machine, over a socket or inside the process."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ __all__ = ["Link", "LocalLink", "Staging", "SocketLink"]
 
 Array = np.ndarray[Any, Any]
 GRACE = 5.0
-"""Seconds beyond a call's own timeout after which a machine that does not answer is given up."""
+"""Extra seconds, beyond a call's timeout, before an unresponsive machine is given up."""
 
 
 class Staging(Protocol):
-    """Memory of a call: what a rank gives, and what it gets."""
+    """Memory with the input and output of a call."""
 
     bytes: Array
 
 
 class Link(Protocol):
-    """What both ways have in common."""
+    """Interface common to both kinds of links."""
 
     def stage(self, size: int) -> Any:
         """Returns memory for a call."""
 
     def release(self, staging: Any) -> None:
-        """Gives memory back."""
+        """Releases the memory of a call."""
 
     def post(self, fields: dict[str, Any], staging: Any, place: tuple[int, int, int, int], done: Any) -> None:
-        """Makes a call; `done` is called with its `Answer`, on any thread."""
+        """Posts a call. `done` receives its `Answer`, on any thread."""
 
     def wait(self, event: threading.Event, timeout: float, call: str) -> None:
         """Waits until a call is done."""
 
     def report(self, spans: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Returns the collectives of the world, and what the ranks did."""
+        """Returns the collectives of the world, and the other activities of the ranks."""
 
     def leave(self, spans: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Ends the rank's part in the world; returns what `report` does."""
+        """Makes the rank leave the world. Returns the same data as `report`."""
 
     def lose(self, why: str) -> None:
         """Ends the world, because this rank has failed."""
 
 
 class SocketLink:
-    """A connection to the machine's process, whose messages a thread receives."""
+    """Connection to the machine's process. A thread receives its messages."""
 
     def __init__(self, connection: wire.Connection, rank: int, process: subprocess.Popen[bytes] | None) -> None:
         self.connection = connection
@@ -76,7 +76,7 @@ class SocketLink:
         os.register_at_fork(after_in_child=self._forked)
 
     def join(self, token: str, timeout: float) -> None:
-        """Names this rank to the machine, and waits until all ranks have done so.
+        """Registers this rank with the machine and waits until all ranks have registered.
 
         Raises:
             DistributedError: A rank is missing, or the machine has ended.
@@ -89,7 +89,7 @@ class SocketLink:
             what = f"not all ranks have joined within {timeout:g} s, the timeout of the group"
             raise DistributedError(what) from None
         except EOFError:
-            raise DistributedError("the process of the machine has ended before all ranks have joined") from None
+            raise DistributedError("the process of the machine ended before all ranks joined") from None
         self.connection.stream.settimeout(None)
         self.thread.start()
 
@@ -165,7 +165,7 @@ class SocketLink:
                 raise DistributedError(f"the process of the machine ({self.machine}) has not answered for {GRACE:g} s")
         if self.ended:
             raise self._gone()
-        assert self.reported is not None, "what is awaited has come, or the end"
+        assert self.reported is not None, "the event signals a report or the end"
         return self.reported
 
     def _gone(self) -> DistributedError:
@@ -200,7 +200,7 @@ class SocketLink:
             self._fail()
 
     def _fail(self) -> None:
-        """Fails all calls that wait: no answers come any more."""
+        """Fails all waiting calls, since no more answers will come."""
         self.busy = False
         self.ended = "this rank has left its process group" if self.left else self._end()
         self.has_report.set()
@@ -219,14 +219,14 @@ class SocketLink:
 
 
 class LocalMemory:
-    """Memory of a call within the process."""
+    """Memory of a call inside the process."""
 
     def __init__(self, size: int) -> None:
         self.bytes = np.empty(size, np.uint8)
 
 
 class LocalLink:
-    """A machine in this process, for a world of one rank or of threads."""
+    """Machine inside this process, for a world with one rank or with threads as ranks."""
 
     def __init__(self, machine: Machine, lock: threading.RLock, rank: int) -> None:
         self.machine = machine

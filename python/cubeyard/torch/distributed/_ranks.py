@@ -1,4 +1,4 @@
-"""Ranks of this process: how each finds the machine of its world, and what it keeps of it."""
+"""Ranks of this process, and the start of their world's machine."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ __all__ = ["Rank", "current", "join", "last_report", "report"]
 
 @dataclass
 class Rank:
-    """A rank of a world: its number, which is that of its SIP, its way to the machine, and its time."""
+    """Rank of a world: its number, which equals its SIP's number, its link to the machine, and its clock."""
 
     number: int
     size: int
     link: Link
     clock: Clock
     groups: int = 0
-    """Process groups that are in use."""
+    """Number of open process groups."""
     last: Report | None = None
-    """The report, once the rank has left."""
+    """Report of the world, once the rank has left."""
 
     def report(self) -> Report:
-        """Returns the collectives of the world up to now."""
+        """Returns the collectives of the world so far."""
         return Report.of(*self.link.report(self.spans()))
 
     def leave(self) -> None:
-        """Ends the rank's part in its world, and keeps the report."""
+        """Leaves the world and keeps the report."""
         if _open.pop(id(self), None) is None:
             return
         _kept.report = self.last = Report.of(*self.link.leave(self.spans()))
@@ -53,7 +53,7 @@ class Rank:
             print(f"cubeyard: {self.last.summary()}", file=sys.stderr, flush=True)
 
     def spans(self) -> list[list[Any]]:
-        """Returns what the rank did since the last report."""
+        """Returns the rank's activities since the last report."""
         return [[self.number, *span] for span in self.clock.take_spans()]
 
 
@@ -70,7 +70,7 @@ def current() -> Rank:
     """Returns the rank of the default process group.
 
     Raises:
-        DistributedError: There is none of this backend.
+        DistributedError: The default group does not exist or has another backend.
     """
     group = dist.distributed_c10d.GroupMember.WORLD if dist.is_initialized() else None
     rank: Rank | None = getattr(group, "ahbm_rank", None)
@@ -82,19 +82,19 @@ def current() -> Rank:
 
 
 def report() -> Report:
-    """Returns the report of the world, or of the last one."""
+    """Returns the report of the current world, or else of the last one."""
     if _kept.report is not None and not dist.is_initialized():
         return _kept.report
     return current().report()
 
 
 def last_report() -> Report | None:
-    """Returns the report of the last world of this thread, once it has left."""
+    """Returns the report of the last world that this thread has left, or None."""
     return _kept.report
 
 
 def join(options: Any) -> Rank:
-    """Returns the rank that makes a process group: that of the default group, or a new one in a world of its own."""
+    """Returns the rank for a new process group: the default group's rank, or a new rank in a world of its own."""
     members = list(options.global_ranks_in_group)
     if members and isinstance(rank := getattr(dist.distributed_c10d._get_default_group(), "ahbm_rank", None), Rank):
         return rank
@@ -105,7 +105,7 @@ def join(options: Any) -> Rank:
 
 @dataclass
 class _Joining:
-    """A rank that joins a world by its store."""
+    """Rank that joins a world through a store."""
 
     store: Any
     rank: int
@@ -115,7 +115,7 @@ class _Joining:
     prefix: str = ""
 
     def run(self) -> Rank:
-        # A launcher may keep its store for the next world of the same ranks.
+        # A launcher may reuse its store for the next world of the same ranks.
         self.prefix = f"world {self.store.add(f'worlds of {self.rank}', 1)}/"
         self._set(f"rank {self.rank}", json.dumps({"process": os.getpid(), "host": _host()}))
         process = None
@@ -131,11 +131,11 @@ class _Joining:
         return rank
 
     def _start(self) -> tuple[dict[str, Any], subprocess.Popen[bytes] | None]:
-        """Starts the machine, once all ranks are known: here if all are threads of this process, else in another."""
+        """Starts the machine once all ranks are known: here if the ranks are threads of this process, else in another."""
         others = {rank: json.loads(self._get(f"rank {rank}", f"rank {rank} has not joined")) for rank in self.ranks}
         away = [rank for rank, other in others.items() if other["host"] != _host()]
         if away:
-            what = f"ranks {away} run on another host than rank {self.rank}: all ranks share one machine, on one host"
+            what = f"ranks {away} run on another host than rank {self.rank}: expected all ranks on one host"
             return {"error": what}, None
         try:
             if all(other["process"] == os.getpid() for other in others.values()):
@@ -148,7 +148,7 @@ class _Joining:
 
     def _start_process(self) -> tuple[dict[str, Any], subprocess.Popen[bytes] | None]:
         token = secrets.token_hex(16)
-        # The machine imports what this process would: this package, and modules that a `ccl.yaml` names.
+        # The machine's process imports from the same paths: this package, and modules named in a `ccl.yaml`.
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         environment = {**os.environ, "PYTHONPATH": paths}
         seconds = self.timeout.total_seconds()
@@ -164,7 +164,7 @@ class _Joining:
             process.stdin.flush()
             line = process.stdout.readline()
         if not line:
-            return {"error": f"the process of the machine has ended with status {process.wait()} before it began"}, None
+            return {"error": f"the process of the machine ended with status {process.wait()} before it was ready"}, None
         found = json.loads(line)
         if "error" in found:
             process.wait()
@@ -195,7 +195,7 @@ class _Joining:
 
 
 def _host() -> str:
-    """Returns a text that only processes which can reach each other have in common."""
+    """Returns a string that is equal only for processes that can reach each other."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/net')}"
 

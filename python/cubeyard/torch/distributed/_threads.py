@@ -1,4 +1,4 @@
-"""Ranks that are threads of one process."""
+"""Ranks as threads of one process."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ RECORDER = "TORCH_FR_BUFFER_SIZE"
 
 
 def spawn(fn: Callable[..., Any], args: Sequence[Any], nprocs: int | None) -> Report:
-    """Runs a worker for each rank; see `cubeyard.torch.distributed.spawn`."""
+    """Runs a worker per rank; see `cubeyard.torch.distributed.spawn`."""
     from torch.testing._internal.distributed.multi_threaded_pg import _install_threaded_pg, _uninstall_threaded_pg
 
     ranks = sips_of_environment() if nprocs is None else nprocs
     if not isinstance(ranks, int) or ranks < 1:
-        raise InputError(f"nprocs={ranks!r}: expected a number of ranks")
+        raise InputError(f"nprocs={ranks!r}: expected a number of ranks, 1 or more")
     register()
     isolate = torch._C._distributed_c10d._set_thread_isolation_mode
     isolate(True)
     world = _install_threaded_pg()
     if not hasattr(world, "comms"):
-        # PyTorch 2.11 reads this at the end of a group, and does not make it.
+        # PyTorch 2.11 reads this attribute when a group ends, but does not set it.
         world.comms = []
-    # PyTorch's recorder of calls knows one rank in a process, and warns of others.
+    # PyTorch's call recorder supports one rank per process, and warns about others.
     recorder = os.environ.get(RECORDER)
     os.environ[RECORDER] = "0"
-    # The worker's call of `init_process_group` names neither rank nor store: its thread knows them.
+    # The worker's `init_process_group` names neither rank nor store. The thread-local state provides them.
     original, store = dist.init_process_group, dist.HashStore()
     here = threading.local()
-    # PyTorch has one mark in a process for the DDP module that computes, which `torch.compile` reads. Each thread puts back
-    # what it found there, which may be the mark of another.
+    # PyTorch has one process-wide mark for the active DDP module, which `torch.compile` reads. Each thread restores the
+    # mark that it found, which may belong to another thread.
     active = DistributedDataParallel._active_ddp_module
 
     def init_process_group(*given: Any, **named: Any) -> None:
@@ -64,7 +64,7 @@ def spawn(fn: Callable[..., Any], args: Sequence[Any], nprocs: int | None) -> Re
 
 
 class _Run:
-    """The threads of a run, and the first exception of one."""
+    """Threads of a run, and their exceptions."""
 
     def __init__(self, fn: Callable[..., Any], args: Sequence[Any], ranks: int, here: threading.local) -> None:
         self.fn, self.args, self.here = fn, args, here
@@ -73,7 +73,7 @@ class _Run:
         self.threads = [threading.Thread(target=self._main, args=(rank,), name=f"rank {rank}") for rank in range(ranks)]
 
     def run(self) -> Report:
-        """Returns when all threads have ended."""
+        """Waits for all threads. Raises the first exception, or returns the report."""
         for thread in self.threads:
             thread.start()
         for thread in self.threads:
@@ -84,7 +84,7 @@ class _Run:
 
     def _main(self, rank: int) -> None:
         self.here.rank = rank
-        # The setting belongs to a thread. With it, hooks of the backward pass run on the thread of their rank.
+        # The setting is per thread. With it, hooks of the backward pass run on the thread of their rank.
         with torch.autograd.set_multithreading_enabled(False):
             try:
                 self.fn(rank, *self.args)

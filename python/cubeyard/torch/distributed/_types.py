@@ -1,4 +1,4 @@
-"""Element types and reductions of PyTorch, in the words of the machine."""
+"""Mapping of PyTorch's element types and reductions to the machine's."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ OPS = {
     dist.ReduceOp.BOR: "bor",
     dist.ReduceOp.BXOR: "bxor",
 }
-# Reductions of truth values, as PyTorch's other backends have them.
+# Reductions of booleans, as in PyTorch's other backends.
 OF_BOOLS = {"sum": "bor", "max": "bor", "prod": "band", "min": "band"}
 
 
 def travel_type(tensor: Tensor) -> tuple[str, int]:
-    """Returns the type as which elements travel, and how many of these each has."""
+    """Returns the element type used for transfers, and the number of its elements per tensor element."""
     if tensor.dtype in TYPES:
         return TYPES[tensor.dtype], 1
     size = tensor.element_size()
@@ -52,7 +52,7 @@ def travel_type(tensor: Tensor) -> tuple[str, int]:
 
 
 def reduction_type(name: str, op: str, tensor: Tensor) -> tuple[str, str]:
-    """Returns the type of the elements of a reduction, and the reduction; that of truth values is one of bits.
+    """Returns the element type and operator of a reduction. Booleans are reduced with bitwise operators.
 
     Raises:
         InputError: The reduction is not defined for the type.
@@ -68,7 +68,7 @@ def reduction_type(name: str, op: str, tensor: Tensor) -> tuple[str, str]:
 
 
 def reduction(opts: Any) -> tuple[str, Any]:
-    """Returns the name of a reduction, and the factor of `PREMUL_SUM`."""
+    """Returns the name of a reduction, and the factor of `PREMUL_SUM` or None."""
     given = dist.ReduceOp.SUM if opts is None else opts.reduceOp
     for op, name in OPS.items():
         if given == op:
@@ -89,6 +89,6 @@ def check_alike(name: str, tensors: list[Tensor]) -> None:
     for tensor in tensors:
         if tensor.numel() != first.numel() or tensor.dtype != first.dtype:
             raise InputError(
-                f"{name}: {tensor.dtype}{list(tensor.shape)} beside {first.dtype}{list(first.shape)}: expected tensors "
-                "of one size and type"
+                f"{name}: expected tensors of equal size and type, found {tensor.dtype}{list(tensor.shape)} and "
+                f"{first.dtype}{list(first.shape)}"
             )

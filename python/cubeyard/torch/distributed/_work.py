@@ -1,4 +1,4 @@
-"""Calls that were made, and how they complete."""
+"""Posted calls and their completion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["AhbmWork", "Joined"]
 
 
 class _Future(torch.futures.Future):
-    """A future that joins the rank's clock where it is waited for."""
+    """Future whose `wait` joins the rank's clock."""
 
     work: Any = None
 
@@ -29,7 +29,7 @@ class _Future(torch.futures.Future):
 
 
 class AhbmWork(dist.Work):
-    """A call, which a thread completes when the machine has answered."""
+    """Posted call. A thread completes it when the machine has answered."""
 
     def __init__(self, rank: Rank, name: str, outputs: list[Any], timeout: float) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class AhbmWork(dist.Work):
         self.lock = threading.Lock()
 
     def complete(self, answer: Answer, take: Callable[[], None]) -> None:
-        """Takes in the outcome. Called once, on any thread."""
+        """Records the outcome. Called once, on any thread."""
         try:
             if answer.error:
                 raise dist.DistBackendError(f"ahbm: {self.name}: {answer.error}")
@@ -60,7 +60,7 @@ class AhbmWork(dist.Work):
             self._settle(future)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Waits until every rank concerned has made the call and it is done; joins the clock of the rank."""
+        """Waits until every participating rank has made the call and it is done. Joins the rank's clock."""
         self._await(timeout)
         self.join()
         return True
@@ -75,27 +75,27 @@ class AhbmWork(dist.Work):
             raise self.error
 
     def join(self) -> None:
-        """Lets the rank's work that follows begin after the call."""
+        """Delays the rank's later work until the end of the call."""
         self.rank.clock.join(self.answer.end_ps, self.device)
 
     def is_completed(self) -> bool:
-        """Returns whether the call is done, or has failed."""
+        """Returns whether the call has succeeded or failed."""
         return self.done.is_set()
 
     def is_success(self) -> bool:
-        """Returns whether the call is done."""
+        """Returns whether the call has succeeded."""
         return self.done.is_set() and self.error is None
 
     def exception(self) -> Exception | None:
-        """Returns what went wrong."""
+        """Returns the error, or None."""
         return self.error
 
     def result(self) -> list[Any]:
-        """Returns the tensors that were written."""
+        """Returns the written tensors."""
         return self.outputs
 
     def source_rank(self) -> int:
-        """Returns the place of the sender of a received message."""
+        """Returns the group rank of the sender of a received message."""
         return self.answer.source
 
     def _source_rank(self) -> int:
@@ -106,7 +106,7 @@ class AhbmWork(dist.Work):
         self.wait()
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """Returns a future of the tensors. In a backward pass, its end joins the rank's clock."""
+        """Returns a future of the tensors. If made in a backward pass, the end of the pass joins the rank's clock."""
         with self.lock:
             if self.future is None:
                 self.future = _Future()
@@ -133,7 +133,7 @@ class AhbmWork(dist.Work):
 
 
 class Joined(dist.Work):
-    """Several calls that are waited for together."""
+    """Several calls to wait for together."""
 
     def __init__(self, works: list[AhbmWork]) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class Joined(dist.Work):
         return all(work.is_success() for work in self.works)
 
     def exception(self) -> Exception | None:
-        """Returns the first error."""
+        """Returns the first error, or None."""
         return next((work.error for work in self.works if work.error is not None), None)
 
     def result(self) -> list[Any]:
