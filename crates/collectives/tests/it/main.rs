@@ -19,3 +19,4 @@ mod process_groups;
 mod recordings;
 mod service;
 mod service_calls;
+mod service_order;
