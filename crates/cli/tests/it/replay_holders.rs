@@ -150,6 +150,20 @@ fn a_report_is_the_page_that_a_plot_draws() {
     assert!(both.stderr.contains("--plot goes to it"), "{}", both.stderr);
 }
 
+/// `replay --plot` refused `.htm`, which other commands take for a page.
+#[test]
+fn a_plot_that_ends_in_htm_is_a_page() {
+    let sandbox = Sandbox::new("htm");
+    sandbox.write("small.trace", "alloc a 3 MiB\n");
+    let plot = |name: &str| {
+        let run = sandbox.run(&["replay", "small.trace", "--plot", name]);
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        std::fs::read_to_string(sandbox.path(name)).unwrap()
+    };
+    assert_eq!(plot("a.htm"), plot("b.HTML"));
+    assert!(plot("c.SVG").starts_with("<svg"));
+}
+
 /// A program in the place of `xdg-open` notes what it is asked to open.
 #[cfg(target_os = "linux")]
 #[test]

@@ -250,7 +250,7 @@ fn walk(most: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(walk(300))]
+    #![proptest_config(walk(200))]
 
     /// Messages of one pair with different tags were placed in time in the order in which they met: the start of each
     /// depended on whether the sender or the receiver had called first.
