@@ -6,25 +6,21 @@
 #![expect(clippy::cast_possible_truncation, reason = "ranks and elements of tests are few")]
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
-use cubeyard_collectives::collective::{Operation, Order, Orders, ReduceOp};
-use cubeyard_collectives::distributed::{DistError, Distributed};
-use cubeyard_collectives::service::{Action, Answer, Call, Record, Service, ServiceError};
-use cubeyard_memory::address::SipId;
+use cubeyard_collectives::collective::{Operation, ReduceOp};
+use cubeyard_collectives::service::{Action, Answer, Call, Record, Service};
 use cubeyard_runtime::dtype::DType;
-use cubeyard_runtime::placement::{Placement, Split};
-use cubeyard_runtime::{Context, ContextConfig, random_bits};
+use cubeyard_runtime::random_bits;
 use cubeyard_sim::Time;
 use proptest::prelude::*;
 
 use crate::long_tests::cases;
-use crate::service::{fabric, machine};
+use crate::service::fabric;
 use crate::service_calls::{Seen, memory};
 
-const RANKS: usize = 4;
+pub(crate) const RANKS: usize = 4;
 /// Groups by their names: two have the same members, and two the same members in another order.
-const GROUPS: [(&str, &[usize]); 5] =
+pub(crate) const GROUPS: [(&str, &[usize]); 5] =
     [("1", &[0, 2]), ("0", &[0, 1, 2, 3]), ("2", &[2, 0]), ("3", &[0, 2]), ("4", &[3, 1, 2])];
 
 /// Number of exchanges by which the receiver of a message is late, by its tag: messages of a tag meet in their order.
@@ -153,8 +149,8 @@ fn steps(list: &[Planned]) -> Vec<Step> {
     steps.into_iter().map(|(_, step)| step).collect()
 }
 
-/// Returns the bytes of a call's input, and the size of its output in bytes.
-fn sizes(action: Action, place: usize, members: usize, count: u64) -> [usize; 2] {
+/// Returns the sizes in bytes of a call's input and output, of elements of 4 bytes.
+pub(crate) fn sizes(action: Action, place: usize, members: usize, count: u64) -> [usize; 2] {
     let part = usize::try_from(4 * count).unwrap();
     let of_root = |root, bytes| if root == place { bytes } else { 0 };
     match action {
@@ -176,7 +172,7 @@ fn sizes(action: Action, place: usize, members: usize, count: u64) -> [usize; 2]
 }
 
 /// Returns floats of both signs whose sums depend on their order.
-fn floats(seed: u64, count: usize) -> Vec<f32> {
+pub(crate) fn floats(seed: u64, count: usize) -> Vec<f32> {
     let draw = |element| (random_bits(seed, element) >> 40) as f32 / 2_f32.powi(20) - 8.0;
     (0..count as u64).map(draw).collect()
 }
@@ -245,7 +241,7 @@ fn post(
     (id, answered, seen)
 }
 
-fn walk(most: u32) -> ProptestConfig {
+pub(crate) fn walk(most: u32) -> ProptestConfig {
     ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases(most)) }
 }
 
@@ -267,93 +263,6 @@ proptest! {
             ready[(random_bits(seed, draws) >> 32) as usize % ready.len()]
         });
         prop_assert_eq!(&first, &mixed);
-    }
-}
-
-const ALGORITHMS: [&str; 7] =
-    ["auto", "direct", "ring", "tree", "halving-doubling", "lrab", "grid"];
-
-/// Returns the orders of each output of a reduction that the group of some ranks states on a machine of its own.
-fn stated(algorithm: &str, ranks: &[usize], operation: Operation, count: u64) -> Vec<Orders> {
-    let (topology, ccl) = machine(RANKS, algorithm);
-    let context = Context::new(ContextConfig { topology, ..Default::default() });
-    let dist = Distributed::new(&context);
-    dist.init_with("ahbm", &ccl).unwrap();
-    let group = dist.new_group(ranks).unwrap();
-    let shape = match operation {
-        Operation::ReduceScatter(_) => vec![count, ranks.len() as u64],
-        _ => vec![count],
-    };
-    let sips = vec![SipId::new(u32::try_from(ranks[0]).unwrap()).unwrap()];
-    let (cube, pe) = (Split::RowWise, Split::RowWise);
-    let placement = Placement { cube, pe, sips, ..Placement::default() };
-    let input = context.zeros(&shape, DType::F32).unwrap().to(&placement).unwrap();
-    dist.orders_in(&group, operation, &input).unwrap().expect("stated by each of ours")
-}
-
-/// Combines the elements of an output one by one in a stated order.
-fn combined(op: ReduceOp, orders: &Orders, inputs: &[&[f32]]) -> Vec<f32> {
-    let join = |a: f32, b: f32| match op {
-        ReduceOp::Sum | ReduceOp::Avg => a + b,
-        ReduceOp::Prod => a * b,
-        _ => unreachable!("not drawn"),
-    };
-    let divisor = if op == ReduceOp::Avg { inputs.len() as f32 } else { 1.0 };
-    let of = |(range, order): &(Range<u64>, Order)| -> Vec<f32> {
-        let element = |element: usize| order.evaluate(&|rank: usize| inputs[rank][element], &join);
-        let range = range.start as usize..range.end as usize;
-        range.map(|at| element(at) / divisor).collect()
-    };
-    orders.iter().flat_map(of).collect()
-}
-
-proptest! {
-    #![proptest_config(walk(200))]
-
-    #[test]
-    fn numbers_are_those_of_a_slow_sum_in_the_stated_order(
-        algorithm in prop::sample::select(ALGORITHMS.to_vec()),
-        group in 0..GROUPS.len(),
-        op in prop::sample::select(vec![ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Prod]),
-        which in 0..3_usize,
-        count in 1_u64..200,
-        arrival in Just((0..RANKS).collect::<Vec<_>>()).prop_shuffle(),
-    ) {
-        let members = GROUPS[group].1;
-        let (size, root) = (members.len(), arrival[0] % members.len());
-        let operation =
-            [Operation::AllReduce(op), Operation::Reduce(op, root), Operation::ReduceScatter(op)][which];
-        let mut service = Service::new(fabric(RANKS, algorithm), RANKS);
-        let (mut answered, mut seen) = (Vec::new(), BTreeMap::new());
-        let length = sizes(Action::Collective(operation), 0, size, count)[0] / 4;
-        let inputs: Vec<_> = (0..size as u64).map(|place| floats(place, length)).collect();
-        let mut refusal = None;
-        for place in arrival.into_iter().filter(|&place| place < size) {
-            let action = Action::Collective(operation);
-            let bytes: Vec<_> = inputs[place].iter().flat_map(|value| value.to_le_bytes()).collect();
-            let (memory, output) = memory(&bytes, sizes(action, place, size, count)[1]);
-            seen.insert(place, output);
-            let call = Call::new(members[place], members.to_vec(), action, memory);
-            let call = Call { dtype: DType::F32, count, ..call };
-            refusal = service.post(call, 0.0, &|_| (), &mut answered).err();
-        }
-        // Some algorithms do not support all operations and numbers of ranks.
-        match refusal {
-            Some(ServiceError::Machine(DistError::Refused { .. })) => return Ok(()),
-            other => prop_assert!(other.is_none(), "{:?}", other),
-        }
-        let orders = stated(algorithm, members, operation, count);
-        for (place, output) in seen {
-            if operation.root().is_some_and(|root| root != place) {
-                continue;
-            }
-            let is_divided = matches!(operation, Operation::ReduceScatter(_));
-            let start = if is_divided { place * count as usize } else { 0 };
-            let parts: Vec<_> = inputs.iter().map(|of| &of[start..][..count as usize]).collect();
-            let expected = combined(op, &orders[if is_divided { place } else { 0 }], &parts);
-            let expected: Vec<_> = expected.into_iter().flat_map(f32::to_le_bytes).collect();
-            prop_assert_eq!(&*output.lock().unwrap(), &expected, "place {} of {}", place, operation);
-        }
     }
 }
 
