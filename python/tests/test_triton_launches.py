@@ -306,3 +306,30 @@ def test_elements_of_tuples_are_arguments():
     x, y, z, out = (np.full(64, number, np.float32) for number in (1, 10, 100, 0))
     combined[(1,)]((x, (2.0, 7)), y, (3.0, z), out, BLOCK=64)
     assert (out == 2 * 1 + 3 * 100 + 10).all()
+
+
+@triton.jit
+def shifted(x_ptr, out_ptr, BLOCK: tl.constexpr, step, n, SHIFT: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at * step, tl.load(x_ptr + at, mask=at < n) + SHIFT, mask=at < n)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_compiled_kernel_knows_the_constants_that_its_caller_leaves_out(step):
+    # FlagGems keeps compiled kernels, and passes no declared constants from the second call on. A step of 1 is a constant of
+    # the compiled kernel that the caller does not know of.
+    x, outs = np.arange(100, dtype=np.float32), [np.zeros(100 * step, np.float32) for _ in range(3)]
+    compiled = shifted[(2, 1, 1)](x, outs[0], 64, step, 100, SHIFT=5)
+    compiled[(2, 1, 1)](x, outs[1], step, 100)
+    compiled[(2, 1, 1)](x, outs[2], 64, step, 100, 5)
+    assert all((out[::step] == x + 5).all() for out in outs)
+
+
+@pytest.mark.parametrize("count", [0, 3, 5, 7])
+def test_a_wrong_number_of_arguments_names_the_kernel_and_its_arguments(count):
+    x, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    compiled = shifted[(2, 1, 1)](x, out, 64, 1, 100, SHIFT=5)
+    with pytest.raises(cubeyard.errors.InputError) as caught:
+        compiled[(2, 1, 1)](*[x, out, 64, 1, 100, 5, 7][:count])
+    names = "x_ptr, out_ptr, BLOCK, step, n, SHIFT; BLOCK, SHIFT may be left out"
+    assert str(caught.value) == f"kernel shifted: {count} arguments given, expected {names}"

@@ -1,5 +1,6 @@
 """Random small kernels in Triton give the numbers of NumPy; CUBEYARD_TRITON_KERNELS is their number."""
 
+import dataclasses
 import importlib.util
 import os
 
@@ -45,16 +46,21 @@ def kernels(tmp_path_factory):
     return module
 
 
+def launched(kernels, seed):
+    """Launches a kernel; returns it as it was compiled, and the arrays that it wrote."""
+    arrays, (m, n) = arrays_of(seed), block_of(seed)
+    rows, columns = arrays["x"].shape
+    written = [np.zeros((rows, columns), dtype) for dtype in (np.float32, np.int32, np.int64)]
+    kernel = getattr(kernels, f"kernel_{seed}")[(triton.cdiv(rows, m),)]
+    return kernel(*arrays.values(), *written, rows, columns, **triton_random.numbers_of(seed), M=m, N=n), written
+
+
 @pytest.mark.parametrize("first", range(0, COUNT, BATCH))
 def test_random_kernels(kernels, first):
     for seed in range(first, min(first + BATCH, COUNT)):
         arrays, (m, n) = arrays_of(seed), block_of(seed)
         rows, columns = arrays["x"].shape
-        out, whole, long = (np.zeros((rows, columns), dtype) for dtype in (np.float32, np.int32, np.int64))
-        kernel = getattr(kernels, f"kernel_{seed}")
-        kernel[(triton.cdiv(rows, m),)](
-            *arrays.values(), out, whole, long, rows, columns, **triton_random.numbers_of(seed), M=m, N=n
-        )  # fmt: skip
+        _, (out, whole, long) = launched(kernels, seed)
         for start in range(0, rows, m):
             with np.errstate(all="ignore"):
                 _, (_, floats), (_, wholes), (_, longs) = triton_random.written(seed, arrays, start, (m, n))
@@ -66,3 +72,19 @@ def test_random_kernels(kernels, first):
             scale = max(1.0, np.abs(wanted).max())
             difference = np.abs(out[start : start + count] - wanted).max()
             assert difference <= 1e-4 * scale, (difference, triton_random.source(seed, arrays, (m, n)))
+
+
+@pytest.mark.parametrize("seed", range(0, COUNT, 20))
+def test_kernels_that_are_recorded_and_that_run_live_have_the_same_places_and_times(kernels, seed, tmp_path):
+    def traced():
+        with cubeyard.triton.record() as run:
+            compiled, written = launched(kernels, seed)
+        [launch] = run.launches
+        numbers = [array.tobytes() for array in written]
+        return compiled.function, launch.trace(tmp_path / "run.pftrace").read_bytes(), numbers, set(launch.notes)
+
+    program, *recorded = traced()
+    assert b"random_kernels.py:" in recorded[0] and traced()[1:] == tuple(recorded)
+    program.facts = dataclasses.replace(program.facts, live="forced")
+    _, *live, notes = traced()
+    assert live == recorded[:2] and notes - recorded[2] == {"runs live: forced"}

@@ -13,7 +13,7 @@ use clap::Args;
 use cubeyard_bench::record::Record;
 use cubeyard_bench::report;
 use cubeyard_bench::{
-    Bench, BenchError, OwnError, ParameterError, Run, RunConfig, RunFigures, Values,
+    Bench, BenchError, OwnError, ParameterError, Run, RunConfig, RunFigures, RunInputs, Values,
 };
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
@@ -106,6 +106,13 @@ pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code>
 pub(crate) fn recorded(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Recorded> {
     let (topology, run) = simulated(arguments, front)?;
     Ok(Recorded { record: Record::of(&run).on(&topology), is_well: run.is_well() })
+}
+
+/// Returns the record of a run that is not made, without figures. Fails if an input is invalid.
+pub(crate) fn foreseen(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Record> {
+    let config = config(arguments, arguments.machine.read(OutputOptions::quiet())?)?;
+    let inputs = RunInputs::new(&*named(arguments, front)?, &config)?;
+    Ok(Record::new(&inputs).on(&config.topology))
 }
 
 /// Returns whether the bench is built in; built-in benches can run on any thread.

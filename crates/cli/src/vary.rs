@@ -23,7 +23,7 @@ use crate::output::{self, Files};
 use crate::own::{BuiltIn, OwnBenches};
 use crate::progress::Busy;
 use crate::record::{self, Recorded, StudyOptions};
-use crate::run::is_built_in;
+use crate::run::{self, is_built_in};
 use crate::simulating::{self, Simulation};
 use crate::terminal::OutputOptions;
 use crate::{Command, terminal};
@@ -66,7 +66,8 @@ pub(crate) fn run(
     }
     let outcomes = all(command, &commands, study, front, &mut Told::new(&grid, options));
     let study_of = Study { title: title(name, words), grid, outcomes };
-    write_files(&study_of, study, options)?;
+    let record = |place: usize| record_of(&study_of, place, &commands[place], front);
+    write_files(&study_of, study, options, &record)?;
     options.print(|colours| table::render(&study_of, colours), || json(&study_of))?;
     let well = study_of.outcomes.iter().all(|it| it.as_ref().is_ok_and(|it| it.is_well));
     Ok(if well { Code::Done } else { Code::Failed })
@@ -182,7 +183,13 @@ impl<'a> Told<'a> {
     }
 }
 
-fn write_files(study: &Study, options: &StudyOptions, output: OutputOptions) -> Result<()> {
+/// Writes the files that options name; `record` returns the record of a point.
+fn write_files(
+    study: &Study,
+    options: &StudyOptions,
+    output: OutputOptions,
+    record: &dyn Fn(usize) -> Record,
+) -> Result<()> {
     let mut files = Files::default();
     if let Some(path) = &options.csv {
         files.write(path, "--csv", |file| file.write_all(table::csv(study).as_bytes()))?;
@@ -193,7 +200,10 @@ fn write_files(study: &Study, options: &StudyOptions, output: OutputOptions) -> 
         files.write(path, "--chart", |file| file.write_all(text.as_bytes()))?;
     }
     if let Some(path) = &options.save {
-        files.write(path, "--save", |file| save(study, file))?;
+        let mut places = 0..study.outcomes.len();
+        files.write(path, "--save", |file| {
+            places.try_for_each(|place| record::write(file, &record(place)))
+        })?;
     }
     files.finish()?;
     for path in [&options.csv, &options.chart, &options.save].into_iter().flatten() {
@@ -202,18 +212,20 @@ fn write_files(study: &Study, options: &StudyOptions, output: OutputOptions) -> 
     Ok(())
 }
 
-/// Writes a record for each point; the record of a failed point has its error instead of figures.
-fn save(study: &Study, file: &mut impl std::io::Write) -> Result<()> {
-    for (point, outcome) in study.points() {
-        match outcome {
-            Ok(it) => record::write(file, &it.record)?,
-            Err(error) => {
-                let record = Record::named(study.title.clone(), String::new(), values(&point));
-                record::write(file, &Record { error: Some(error.clone()), ..record })?;
-            }
-        }
-    }
-    Ok(())
+/// Returns the record of a point; that of a failed point has its error instead of figures. Where inputs are invalid, they are
+/// those of the point alone.
+fn record_of(study: &Study, place: usize, command: &Command, front: &dyn OwnBenches) -> Record {
+    let error = match &study.outcomes[place] {
+        Ok(it) => return it.record.clone(),
+        Err(error) => Some(error.clone()),
+    };
+    let foreseen = match command {
+        Command::Run(arguments) => run::foreseen(arguments, front).ok(),
+        _ => None,
+    };
+    let values = || values(&study.grid.point(place));
+    let named = || Record::named(study.title.clone(), String::new(), values());
+    Record { error, ..foreseen.unwrap_or_else(named) }
 }
 
 /// Returns the values of a point by key.

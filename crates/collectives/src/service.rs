@@ -4,8 +4,10 @@
 //! are computed in the order that the algorithm states; times are simulated, once for each [`Exchange`] ([`Fabric`]).
 //!
 //! Calls of a group follow each other: a call begins when all its ranks are ready and the previous call has ended. The same
-//! holds for messages from one rank to another. Groups do not wait for each other, and calls that overlap do not slow each other. The first
-//! fault ends the world: every call that waits fails, and so does every later one.
+//! holds for messages from one rank to another with the same tag. Groups and tags do not wait for each other, and calls that
+//! overlap do not slow each other. So the order in which calls arrive changes no result and no time, except that a receiver
+//! of any sender takes the message that arrives first. The first fault ends the world: every call that waits fails, and so
+//! does every later one.
 //!
 //! ```
 //! use cubeyard_collectives::collective::{Operation, ReduceOp};
@@ -45,7 +47,7 @@ use cubeyard_sim::Time;
 use thiserror::Error;
 
 use crate::distributed::DistError;
-use crate::matching::{Matcher, Waiting};
+use crate::matching::{Match as _, Matcher, Waiting};
 
 /// The error of a call. The service fails all calls with its text, or refuses a malformed call alone.
 #[derive(Debug, Error)]
@@ -96,13 +98,14 @@ pub struct Service {
     /// Number of ranks.
     size: usize,
     calls: Matcher<String, Call>,
-    /// End of the last collective of a group, and of the last message between two of its ranks.
-    ends: BTreeMap<(String, Option<[usize; 2]>), Time>,
+    /// End of the last collective of a group, and of the last message between two of its ranks with the same tag.
+    ends: BTreeMap<(String, Option<([usize; 2], i64)>), Time>,
     /// The last call of each rank.
     last: BTreeMap<usize, String>,
     /// Ranks that make no further calls, with the reason.
     gone: BTreeMap<usize, String>,
     fault: Option<String>,
+    /// Exchanges that were performed, sorted by [`Record::order`].
     records: Vec<Record>,
 }
 
@@ -114,7 +117,8 @@ impl Service {
         Self { fabric, size, calls, ends, last, gone, fault: None, records }
     }
 
-    /// Returns the collectives that were performed.
+    /// Returns the collectives that were performed, by their start. Of those that start together, the ranks come first, then
+    /// the operation: the order in which calls arrived does not matter.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
@@ -266,18 +270,21 @@ impl Service {
         Ok(timing)
     }
 
-    /// Places an exchange in time, after earlier ones of its group or pair, and records it.
+    /// Places an exchange in time, after earlier ones of its group, or of its pair and tag, and records it.
     fn record(&mut self, exchange: &Exchange, timing: Timing, calls: &[Waiting<Call>]) -> Answer {
         let first = &calls[0].call;
-        let pair = first.is_message().then(|| [first.rank, calls[1].call.rank]);
-        let end = self.ends.entry((first.group.clone(), pair)).or_default();
+        let message = first.end().map(|end| ([first.rank, calls[1].call.rank], end.tag));
+        let end = self.ends.entry((first.group.clone(), message)).or_default();
         let start = calls.iter().map(|of| of.call.ready).fold(*end, Time::max);
         *end = start + timing.duration;
-        let answer = Answer { start, end: *end, error: None, source: pair.map(|_| calls[0].place) };
+        let answer =
+            Answer { start, end: *end, error: None, source: message.map(|_| calls[0].place) };
         // A message of a rank to itself does not use the machine.
-        if pair.is_none_or(|[from, to]| from != to) {
+        if message.is_none_or(|([from, to], _)| from != to) {
             let (group, at) = (first.group.clone(), first.at.clone());
-            self.records.push(Record::new(exchange, timing, start, group, at));
+            let record = Record::new(exchange, timing, start, group, at);
+            let place = self.records.partition_point(|other| other.order() <= record.order());
+            self.records.insert(place, record);
         }
         answer
     }

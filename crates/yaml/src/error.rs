@@ -91,14 +91,6 @@ pub enum InputProblem {
         /// Most similar name.
         nearest: Box<str>,
     },
-    /// The machine has no node with this name.
-    #[error("expected a node of the machine, found {found}; the nearest is `{nearest}`")]
-    UnknownNode {
-        /// Name that was found.
-        found: String,
-        /// Most similar name.
-        nearest: String,
-    },
     /// The value has the wrong type or size, or contradicts another value.
     #[error("expected {expected}, found {found}")]
     Value {

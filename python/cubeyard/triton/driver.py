@@ -21,6 +21,8 @@ class AhbmLauncher:
 
     def __init__(self, source: Any, metadata: Any) -> None:
         self.signature, self.metadata = dict(source.signature), metadata
+        declared = {one.name for one in getattr(getattr(source, "fn", None), "params", ()) if one.is_constexpr}
+        self.without_constants = {name: kind for name, kind in self.signature.items() if name not in declared}
 
     def __call__(self, x: int, y: int, z: int, stream: Any, function: Any, *rest: Any) -> None:
         """Performs a launch. Triton passes metadata and hooks before the arguments."""
@@ -30,11 +32,31 @@ class AhbmLauncher:
         _, launch_metadata, enter, leave, *arguments = rest
         if enter is not None:
             enter(launch_metadata)
-        given = [one for of in zip(self.signature.items(), arguments, strict=True) for one in _named(*of[0], of[1])]
+        signature = self._signature_of(function.name, len(arguments))
+        given = [one for of in zip(signature.items(), arguments, strict=True) for one in _named(*of[0], of[1])]
         launch = prepared(function, (int(x), int(y), int(z)), _record.current(), given)
         _record.perform(launch, _options(self.metadata))
         if leave is not None:
             leave(launch_metadata)
+
+    def _signature_of(self, name: str, count: int) -> dict[Any, Any]:
+        """Returns the types of `count` arguments by their names.
+
+        Triton passes all arguments. A caller of the compiled kernel may leave out those that are declared as constants, since
+        the kernel is compiled for their values.
+
+        Raises:
+            InputError: There are fewer or more arguments.
+        """
+        for signature in (self.signature, self.without_constants):
+            if len(signature) == count:
+                return signature
+        from cubeyard.errors import InputError
+
+        names = ", ".join(map(str, self.signature))
+        constants = ", ".join(one for one in self.signature if one not in self.without_constants)
+        left_out = f"; {constants} may be left out" if constants else ""
+        raise InputError(f"kernel {name}: {count} arguments given, expected {names}{left_out}")
 
 
 def _named(name: Any, kind: Any, argument: Any) -> Iterator[tuple[str, Any]]:

@@ -9,16 +9,16 @@ use cubeyard_replay::{Report, chart};
 
 use crate::output;
 
-/// Output file of a picture, with the function that draws it.
+/// Output file of a picture.
 #[derive(Clone, Debug)]
 pub(super) struct Plot {
     path: PathBuf,
-    draw: fn(&[Report]) -> String,
+    is_page: bool,
 }
 
 impl Default for Plot {
     fn default() -> Self {
-        Self { path: PathBuf::from("cubeyard-replay.svg"), draw: chart::svg }
+        Self { path: PathBuf::from("cubeyard-replay.svg"), is_page: false }
     }
 }
 
@@ -27,11 +27,9 @@ impl FromStr for Plot {
 
     fn from_str(path: &str) -> Result<Self, Self::Err> {
         let path = PathBuf::from(path);
-        let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
-        match ending.to_str() {
-            Some("svg") => Ok(Self { path, draw: chart::svg }),
-            Some("html") => Ok(Self { path, draw: chart::html }),
-            _ => Err("expected a file name that ends in .svg or .html"),
+        match output::is_page(&path) {
+            Ok(is_page) => Ok(Self { path, is_page }),
+            Err(_) => Err("expected a file name that ends in .svg or .html"),
         }
     }
 }
@@ -39,7 +37,7 @@ impl FromStr for Plot {
 impl Plot {
     /// Returns whether the file is an HTML page, which shows the blocks over time.
     pub(super) fn is_page(&self) -> bool {
-        self.path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("html"))
+        self.is_page
     }
 
     /// Returns the path of the file.
@@ -49,7 +47,8 @@ impl Plot {
 
     /// Draws the reports to the file, replacing its contents.
     pub(super) fn write(&self, reports: &[Report]) -> Result<()> {
-        output::write(&self.path, "--plot", &(self.draw)(reports))
+        let draw = if self.is_page { chart::html } else { chart::svg };
+        output::write(&self.path, "--plot", &draw(reports))
     }
 }
 

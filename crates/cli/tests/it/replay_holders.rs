@@ -150,6 +150,23 @@ fn a_report_is_the_page_that_a_plot_draws() {
     assert!(both.stderr.contains("--plot goes to it"), "{}", both.stderr);
 }
 
+/// `replay --plot` refused `.htm`, which other commands take for a page.
+#[test]
+fn a_plot_that_ends_in_htm_is_a_page() {
+    let sandbox = Sandbox::new("htm");
+    sandbox.write("small.trace", "alloc a 3 MiB\n");
+    let plot = |name: &str| {
+        let run = sandbox.run(&["replay", "small.trace", "--plot", name]);
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        std::fs::read_to_string(sandbox.path(name)).unwrap()
+    };
+    for (name, start) in
+        [("a.htm", "<!DOCTYPE html>"), ("b.HTML", "<!DOCTYPE html>"), ("c.SVG", "<svg")]
+    {
+        assert!(plot(name).starts_with(start), "{name}");
+    }
+}
+
 /// A program in the place of `xdg-open` notes what it is asked to open.
 #[cfg(target_os = "linux")]
 #[test]

@@ -45,4 +45,9 @@ impl Record {
         let dtype = exchange.dtype;
         Self { operation, ranks, dtype, bytes, algorithm, start, duration, bus_gbs, group, at }
     }
+    /// Returns a key that differs between any two records that are not the same.
+    pub(super) fn order(&self) -> impl Ord + '_ {
+        let exchange = (&self.ranks, &self.operation, self.dtype, self.bytes);
+        (self.start, exchange, &self.group, &self.at)
+    }
 }

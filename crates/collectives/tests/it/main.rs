@@ -18,4 +18,6 @@ mod long_tests;
 mod process_groups;
 mod recordings;
 mod service;
+mod service_bits;
 mod service_calls;
+mod service_order;

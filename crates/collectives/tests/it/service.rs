@@ -16,18 +16,25 @@ const ALGORITHMS: [&str; 6] = ["direct", "ring", "tree", "halving-doubling", "lr
 const FLOATS: [DType; 4] = [DType::F16, DType::Bf16, DType::F32, DType::F64];
 
 /// Makes the machine of a topology and a `ccl.yaml`.
-pub(crate) fn fabric_of(topology: &str, mut ccl: CclConfig, ranks: usize) -> Fabric {
-    let topology = Topology::read("small", topology).unwrap();
-    ccl.each(|config| config.world_size = Some(ranks));
+fn fabric_of(topology: Topology, ccl: CclConfig) -> Fabric {
     let context = Context::new(ContextConfig { topology, ..Default::default() });
     Fabric::new(&context, ccl).unwrap()
 }
 
+/// Returns the topology and the `ccl.yaml` of SIPs of one cube.
+pub(crate) fn machine(ranks: usize, algorithm: &str) -> (Topology, CclConfig) {
+    let topology = format!("sips: {{count: {ranks}}}\ncubes: {{w: 1, h: 1}}");
+    (Topology::read("small", &topology).unwrap(), ccl_of(algorithm))
+}
+
+fn ccl_of(algorithm: &str) -> CclConfig {
+    CclConfig::read("ccl.yaml", &format!("defaults: {{algorithm: {algorithm}}}")).unwrap()
+}
+
 /// Makes a machine of SIPs of one cube.
 pub(crate) fn fabric(ranks: usize, algorithm: &str) -> Fabric {
-    let topology = format!("sips: {{count: {ranks}}}\ncubes: {{w: 1, h: 1}}");
-    let ccl = CclConfig::read("ccl.yaml", &format!("defaults: {{algorithm: {algorithm}}}"));
-    fabric_of(&topology, ccl.unwrap(), ranks)
+    let (topology, ccl) = machine(ranks, algorithm);
+    fabric_of(topology, ccl)
 }
 
 /// Draws the bytes of each rank: floats with any rounding and any sign, integers that overflow.
@@ -114,8 +121,8 @@ fn the_stated_order_gives_the_bits_of_other_reductions_and_types() {
 fn a_group_of_some_ranks_and_parts_of_many_pes_have_a_stated_order() {
     let torus = "sips: {count: 6, topology: torus_2d, w: 3, h: 2}\ncubes: {w: 2, h: 4}";
     for algorithm in ALGORITHMS {
-        let ccl = CclConfig::read("ccl.yaml", &format!("defaults: {{algorithm: {algorithm}}}"));
-        let mut fabric = fabric_of(torus, ccl.unwrap(), 6);
+        let torus = Topology::read("torus", torus).unwrap();
+        let mut fabric = fabric_of(torus, ccl_of(algorithm));
         for ranks in [vec![0, 1, 2, 3, 4, 5], vec![0, 1, 3, 4], vec![5, 0, 2]] {
             let sum = Operation::AllReduce(ReduceOp::Sum);
             let exchange = exchange(sum, &ranks, DType::F32, 1001);
@@ -184,7 +191,7 @@ fn an_algorithm_that_states_no_order_is_simulated_at_each_call() {
     let find = |_: &str| Some(Ok(Rc::new(Silent) as Rc<dyn Algorithm>));
     let text = "defaults: {algorithm: mine}\nalgorithms: {mine: {module: silent}}";
     let ccl = CclConfig::read_with("ccl.yaml", text, &find).unwrap();
-    let mut fabric = fabric_of("sips: {count: 3}\ncubes: {w: 1, h: 1}", ccl, 3);
+    let mut fabric = fabric_of(machine(3, "auto").0, ccl);
     let inputs = draw(3, 10, DType::F32);
     let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
     let sum = exchange(Operation::AllReduce(ReduceOp::Sum), &[0, 1, 2], DType::F32, 10);

@@ -251,15 +251,12 @@ impl Reader<'_> {
     /// Finds a node by name. An error suggests the nearest name with the required role.
     fn node(&self, field: &Field<'_>, role: Role) -> Result<NodeId, InputError> {
         let name = field.text("the name of a node")?;
-        let node = self.topology.find(name).map_err(|error| {
-            let (found, nearest) = (error.name, self.nearest(name, role));
-            field.error(InputProblem::UnknownNode { found, nearest })
-        })?;
-        if role.suits(self.topology.node(node).kind) {
-            return Ok(node);
-        }
-        let found = format!("{name}; the nearest is `{}`", self.nearest(name, role));
-        Err(field.error(InputProblem::Value { expected: role.words().to_owned(), found }))
+        let wrong = |expected: &str| {
+            let found = format!("{name}; the nearest is `{}`", self.nearest(name, role));
+            field.error(InputProblem::Value { expected: expected.to_owned(), found })
+        };
+        let node = self.topology.find(name).map_err(|_| wrong("a node of the machine"))?;
+        if role.suits(self.topology.node(node).kind) { Ok(node) } else { Err(wrong(role.words())) }
     }
 
     fn nearest(&self, name: &str, role: Role) -> String {

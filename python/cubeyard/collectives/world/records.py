@@ -115,12 +115,9 @@ class Report(Result):
 
     @classmethod
     def of(cls, calls: Iterable[Any], spans: Iterable[Any]) -> Report:
-        """Builds a report from the plain lists that a machine sends."""
-        made = [Record(call[0], tuple(call[1]), *call[2:]) for call in calls]
-        return cls(
-            tuple(sorted(made, key=lambda call: (call.start_ns, call.ranks, call.operation))),
-            tuple(sorted((Span(*span) for span in spans), key=lambda span: (span.rank, span.start_ns))),
-        )
+        """Builds a report from the plain lists that a machine sends, with the calls ordered by their start."""
+        made = tuple(Record(call[0], tuple(call[1]), *call[2:]) for call in calls)
+        return cls(made, tuple(sorted((Span(*span) for span in spans), key=lambda span: (span.rank, span.start_ns))))
 
 
 def _ps(ns: float) -> int:
