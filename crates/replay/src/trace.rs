@@ -4,6 +4,7 @@
 //! ([`rmm`]), and scripts ([`script`]).
 
 mod detect;
+mod lag;
 mod recorder;
 mod recording;
 pub mod rmm;
@@ -12,6 +13,7 @@ pub mod snapshot;
 mod stacks;
 
 pub use self::detect::{Form, ReadError, read};
+pub use self::lag::{BadLag, Lag, SharedFree};
 pub use self::recording::{HistoryExtent, OutOfMemory, RecordedBy, Recording};
 pub use self::stacks::{CallStacks, Frame};
 
@@ -35,6 +37,11 @@ pub struct Trace {
     pub recording: Option<Recording>,
     /// Call stacks of the call sites; the devices of a snapshot share them.
     pub stacks: Arc<CallStacks>,
+    /// Rule by which the work of streams completes.
+    pub lag: Lag,
+    /// Frees of blocks that other streams use, in the order of their requests. As recorded, `events` has these frees
+    /// where they were completed, if they were; under a stated lag, where they were requested.
+    pub shared: Vec<SharedFree>,
 }
 
 impl Trace {

@@ -28,6 +28,7 @@ fn row(name: &str, reserved_mib: Option<u64>) -> Row {
         peak_live: Bytes::mib(1000),
         peak_reserved: Bytes::mib(reserved_mib.unwrap_or(0)),
         reserved_at_peak: Bytes::ZERO,
+        waits: 0,
         timeline: Timeline::new(&Trace::default()),
         failed,
     };
