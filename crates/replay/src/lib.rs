@@ -44,6 +44,7 @@ mod refused;
 mod report;
 mod run;
 mod settings;
+mod stream_remark;
 #[cfg(test)]
 #[path = "../examples/recycling/synthetic/mod.rs"]
 mod synthetic;

@@ -59,10 +59,11 @@ impl Trace {
         streams.collect()
     }
 
-    /// Returns the memory taken by the events and the call stacks.
+    /// Returns the memory taken by the events, the shared frees and the call stacks.
     pub fn memory(&self) -> Bytes {
         let events = (self.events.capacity() as u64).saturating_mul(size_of::<Event>() as u64);
-        Bytes::new(events) + self.stacks.memory()
+        let shared = (self.shared.capacity() as u64).saturating_mul(size_of::<SharedFree>() as u64);
+        Bytes::new(events) + Bytes::new(shared) + self.stacks.memory()
     }
 }
 

@@ -51,6 +51,12 @@ class PolicyResult:
     """Bytes that it held in the least memory; pages of expandable segments may exceed a limit by a few MiB."""
     least_retries: int | None
     """Number of times that the cache was given back in the least memory."""
+    streams: int
+    """Number of streams that requested memory."""
+    lag_launches: int | None
+    """Number of launches by which each stream lags behind the host; `None` if work completes as recorded."""
+    waits: int
+    """Number of times that the policy waited for work of a stream that was not complete."""
     peak: MemoryUse | None
     """Memory at the peak of the live bytes, the same for all policies; `None` if nothing was allocated."""
     out_of_memory: MemoryUse | None

@@ -1,6 +1,6 @@
 //! Completion of the work of streams: as recorded, or as a stated lag behind the host.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -81,7 +81,7 @@ impl Trace {
 
     /// Moves the frees of shared blocks to their requests.
     fn free_at_requests(&mut self) {
-        let completions: BTreeMap<_, _> = self.shared.iter().map(|free| (free.id, ())).collect();
+        let shared: BTreeSet<_> = self.shared.iter().map(|free| free.id).collect();
         let mut requests = self.shared.iter().peekable();
         let mut failures =
             self.recording.iter_mut().flat_map(|it| &mut it.out_of_memory).peekable();
@@ -91,7 +91,7 @@ impl Trace {
                 failure.event = events.len();
             }
             match event {
-                Event::Free { id, .. } if completions.contains_key(id) => continue,
+                Event::Free { id, .. } if shared.contains(id) => continue,
                 Event::Free { .. } => {}
                 Event::Allocate(request) => {
                     while let Some(free) = requests.next_if(|free| free.before <= request.id.0) {
