@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     policies: Vec<&'static ReplayPolicy>,
     /// Launches (allocations) by which each stream lags behind the host, or `recorded`: work completes as
     /// the file shows. If omitted, as recorded where the file shows it, else at once
-    #[arg(long, value_name = "N|recorded")]
+    #[arg(long, value_name = "N|recorded", allow_negative_numbers = true)]
     lag: Option<Lag>,
     /// Plot live and reserved bytes over time to OUT.svg, or with all figures to OUT.html
     #[arg(long, value_name = "OUT")]

@@ -222,11 +222,7 @@ fn a_lag_that_is_no_number() {
     refused(
         &sandbox.run(&["replay", "--lag", "-1"]),
         &expect![[r#"
-            error: unexpected argument '-1' found
-
-              tip: to pass '-1' as a value, use '-- -1'
-
-            Usage: cubeyard replay [OPTIONS] [FILE]...
+            error: invalid value '-1' for '--lag <N|recorded>': lag is `-1`: expected a number of launches, such as 0 or 50, or `recorded`
 
             For more information, try '--help'.
         "#]],

@@ -136,15 +136,15 @@ proptest! {
         }
     }
 
-    /// `quick-fit` takes the block that was freed last, and frees of several streams that complete together have no
-    /// order among them but the streams' numbers.
+    /// All but `quick-fit`: it takes the block that was freed last, and frees of several streams that complete together
+    /// are ordered by the streams' numbers.
     #[test]
     fn the_numbers_of_streams_do_not_matter(steps in steps(), lag in 0_usize..LAGS.len()) {
         let numbered = |number: fn(u8) -> u32| {
             script(&steps, any_size, &|stream| vec![number(stream)]).with_lag(LAGS[lag])
         };
         let (plain, others) = (numbered(u32::from), numbered(|stream| 1000 - 7 * u32::from(stream)));
-        for policy in POLICIES.iter() {
+        for policy in POLICIES.iter().filter(|policy| policy.name != "quick-fit") {
             let [plain, others] = [&plain, &others].map(|trace| outcome(policy, trace));
             prop_assert_eq!(plain, others, "{}", policy.name);
         }
