@@ -77,8 +77,10 @@ def compare(
 
 def _lag(lag: Any) -> str | None:
     """Returns a lag as text."""
-    if lag is None or lag == "recorded":
-        return lag
+    if lag is None:
+        return None
+    if lag == "recorded":
+        return "recorded"
     if isinstance(lag, bool) or not isinstance(lag, int) or not 0 <= lag < 2**64:
         raise InputError(f'lag is {lag!r}: expected a number of launches, at least 0, "recorded" or None')
     return str(lag)
