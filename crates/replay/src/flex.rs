@@ -4,7 +4,9 @@ use super::Target;
 use crate::trace::{Allocate, Trace, TraceId};
 use crate::work::{Users, Work};
 use cubeyard_memory::device::{Card, CardSpec, DeviceMemory};
-use cubeyard_memory::flex::{Allocation, FlexAllocator, FlexConfig, Growth, StreamEvents};
+use cubeyard_memory::flex::{
+    Allocation, BuildError, FlexAllocator, FlexConfig, Growth, StreamEvents,
+};
 use cubeyard_memory::policy::{BlockPolicy, Request};
 use cubeyard_units::Bytes;
 use std::sync::Arc;
@@ -17,30 +19,31 @@ const SPACE: Bytes = Bytes::new(1 << 46);
 pub struct Flex {
     allocator: FlexAllocator,
     card: Arc<Card>,
-    work: Arc<Work>,
+    /// Work of the streams; `None` for one stream, whose work and allocations are in one order.
+    work: Option<Arc<Work>>,
     users: Users,
     /// Live blocks and their streams, indexed by token: the number of the allocation.
     live: Vec<Option<(u32, Allocation)>>,
-    has_several_streams: bool,
 }
 
 impl Flex {
     /// Creates an allocator with a configuration. The device has `memory` bytes; `None` means practically unlimited.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the configuration is invalid for a device with granules of 2 MiB.
-    pub fn new(config: FlexConfig, trace: &Trace, memory: Option<Bytes>) -> Self {
+    /// It commits memory in granules of 2 MiB.
+    pub fn new(
+        config: FlexConfig,
+        trace: &Trace,
+        memory: Option<Bytes>,
+    ) -> Result<Self, BuildError> {
         let card = Arc::new(Card::new(CardSpec::physical(memory.unwrap_or(SPACE))));
-        let work = Work::of(trace);
-        let allocator = FlexAllocator::builder(Arc::clone(&card) as Arc<dyn DeviceMemory>)
-            .config(config)
-            .events(Arc::clone(&work) as Arc<dyn StreamEvents>)
-            .build()
-            .expect("the configuration is valid, and the card can commit in granules");
+        let work = (trace.streams().len() > 1).then(|| Work::of(trace));
+        let builder = FlexAllocator::builder(Arc::clone(&card) as Arc<dyn DeviceMemory>);
+        let mut builder = builder.config(config);
+        if let Some(work) = &work {
+            builder = builder.events(Arc::clone(work) as Arc<dyn StreamEvents>);
+        }
+        let (allocator, users) = (builder.build()?, Users::of(trace));
         let live = (0..trace.allocations).map(|_| None).collect();
-        let has_several_streams = trace.streams().len() > 1;
-        Self { allocator, card, work, users: Users::of(trace), live, has_several_streams }
+        Ok(Self { allocator, card, work, users, live })
     }
 
     /// Creates one region that grows in granules of 2 MiB, with the block strategy `block`.
@@ -52,17 +55,17 @@ impl Flex {
     ) -> Self {
         let mut config = FlexConfig::default();
         (config.block, config.growth, config.max_regions) = (block, growth(SPACE), 1);
-        Self::new(config, trace, memory)
+        Self::new(config, trace, memory).expect("the card can commit in granules")
     }
 }
 
 impl Target for Flex {
     fn allocate(&mut self, request: &Allocate) -> Result<u64, String> {
         let Allocate { id, size, stream, site, .. } = *request;
-        self.work.begin();
+        self.work.iter().for_each(|work| work.begin());
         let request = Request { stream, site, ..Request::new(size) };
         let block = self.allocator.allocate_for(&request).map_err(|error| error.to_string())?;
-        self.work.launch(stream);
+        self.work.iter().for_each(|work| work.launch(stream));
         self.live[id.index()] = Some((stream, block));
         Ok(u64::from(id.0))
     }
@@ -88,11 +91,11 @@ impl Target for Flex {
     /// Returns the number of requests that the allocator tried again; 0 for one stream, whose idle memory is used at
     /// the first attempt.
     fn retries(&self) -> u64 {
-        if self.has_several_streams { self.allocator.stats().counters.alloc_retries } else { 0 }
+        self.work.as_ref().map_or(0, |_| self.allocator.stats().counters.alloc_retries)
     }
 
     fn waits(&self) -> u64 {
-        self.work.waits()
+        self.work.as_ref().map_or(0, |work| work.waits())
     }
 }
 

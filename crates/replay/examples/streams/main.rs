@@ -10,10 +10,10 @@ use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use cubeyard_memory::Bytes;
-use cubeyard_memory::flex::{FlexConfig, Growth};
+use cubeyard_memory::flex::{BuildError, FlexConfig, Growth};
 use cubeyard_replay::pytorch::PyTorch;
 use cubeyard_replay::trace::{self, Lag, Trace};
-use cubeyard_replay::{Flex, Target, run};
+use cubeyard_replay::{Flex, Outcome, Target, run};
 use flate2::read::GzDecoder;
 
 mod ahead;
@@ -26,7 +26,7 @@ const BLOCKS: [&str; 3] = ["best-fit", "first-fit", "lifetime"];
 /// Addresses of a region that grows.
 const SPACE: Bytes = Bytes::gib(64 << 10);
 
-type Make = dyn Fn(&Trace) -> Box<dyn Target>;
+type Make = dyn Fn(&Trace) -> Result<Box<dyn Target>, BuildError>;
 
 /// Allocator with its settings.
 struct Setting {
@@ -76,32 +76,26 @@ fn recorded(out: &mut impl Write, file: &Path, settings: &[Setting]) -> Result<(
     let heads = LAGS.map(|lag| format!("{:>26}", format!("lag {lag}")));
     writeln!(out, "\n{:<26}{}", given.name, heads.concat())?;
     for setting in settings {
-        let cells = traces.each_ref().map(|trace| cell(trace, &setting.make));
-        writeln!(out, "{:<26}{}", setting.name, cells.concat())?;
+        write!(out, "{:<26}", setting.name)?;
+        for trace in &traces {
+            let outcome = run(trace, &mut *(setting.make)(trace)?, &mut |_| {});
+            write!(out, "{:>26}", cell(&outcome))?;
+        }
+        writeln!(out)?;
     }
     Ok(())
 }
 
-fn cell(trace: &Trace, make: &Make) -> String {
-    let outcome = run(trace, &mut *make(trace), &mut |_| {});
-    match outcome.waste() {
-        None => format!("{:>26}", "failed"),
-        Some(waste) => {
-            let mib = outcome.peak_reserved.get() >> 20;
-            format!("{mib:>11}{waste:>8.3}{:>7}", outcome.waits)
-        }
-    }
+fn cell(outcome: &Outcome) -> String {
+    let mib = outcome.peak_reserved.get() >> 20;
+    let waste = outcome.waste();
+    waste.map_or("failed".to_owned(), |waste| format!("{mib:>11}{waste:>8.3}{:>7}", outcome.waits))
 }
 
 /// Returns PyTorch's two, our allocator in all combinations, and the given configurations.
 fn settings(configs: &[String]) -> Result<Vec<Setting>, Box<dyn Error>> {
-    let native = |trace: &Trace| Box::new(PyTorch::native(None).of(trace)) as Box<dyn Target>;
-    let expandable =
-        |trace: &Trace| Box::new(PyTorch::expandable(None).of(trace)) as Box<dyn Target>;
-    let mut settings = vec![
-        Setting { name: "pytorch".to_owned(), make: Box::new(native) },
-        Setting { name: "pytorch-expandable".to_owned(), make: Box::new(expandable) },
-    ];
+    let mut settings =
+        vec![theirs("pytorch", PyTorch::native), theirs("pytorch-expandable", PyTorch::expandable)];
     for growth in GROWTHS {
         for block in BLOCKS {
             let mut config = grown(growth);
@@ -115,9 +109,15 @@ fn settings(configs: &[String]) -> Result<Vec<Setting>, Box<dyn Error>> {
     Ok(settings)
 }
 
+fn theirs(name: &str, model: fn(Option<Bytes>) -> PyTorch) -> Setting {
+    let make = move |trace: &Trace| Ok(Box::new(model(None).of(trace)) as Box<dyn Target>);
+    Setting { name: name.to_owned(), make: Box::new(make) }
+}
+
 fn ours(name: String, config: FlexConfig) -> Setting {
-    let make =
-        move |trace: &Trace| Box::new(Flex::new(config.clone(), trace, None)) as Box<dyn Target>;
+    let make = move |trace: &Trace| {
+        Ok(Box::new(Flex::new(config.clone(), trace, None)?) as Box<dyn Target>)
+    };
     Setting { name, make: Box::new(make) }
 }
 
