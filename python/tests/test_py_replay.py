@@ -184,6 +184,19 @@ def test_a_policy_in_python_is_compared_with_the_others():
     assert found.recommended == {"resnet_train": "pytorch"}
 
 
+def test_the_lag_of_streams_can_be_chosen():
+    script = "\n".join(["alloc z 9 MiB stream 1", "free z", "alloc a 9 MiB", "free a", "alloc b 9 MiB stream 1"]).encode()
+    for lag, launches, mib in [(None, 0, 10), (0, 0, 10), (1, 1, 18), (50, 50, 18), ("recorded", None, 18)]:
+        [row] = replay.compare(script, policies="best-fit", lag=lag)
+        assert (row.streams, row.lag_launches, row.peak_reserved_bytes >> 20) == (2, launches, mib)
+
+
+def test_with_one_stream_the_lag_does_not_matter():
+    plain, late = (replay.compare(replay.example(), policies=["pytorch", "best-fit"], lag=lag) for lag in (None, 50))
+    for left, right in zip(plain, late, strict=True):
+        assert (left.peak_reserved_bytes, left.least_bytes, left.waits) == (right.peak_reserved_bytes, right.least_bytes, 0)
+
+
 def test_a_policy_in_python_refuses_with_out_of_memory():
     class Small(Bump):
         name = "small"
@@ -237,6 +250,9 @@ def test_a_policy_that_holds_no_number_is_refused():
         (lambda: replay.compare(b"free a"), "trace: script, line 1"),
         (lambda: replay.compare(b"alloc a 1", memory_limit=-1), "memory_limit is -1: expected a number of bytes"),
         (lambda: replay.compare(b"alloc a 1", memory_limit="much"), "memory_limit is 'much'"),
+        (lambda: replay.compare(b"alloc a 1", lag=-1), "lag is -1: expected a number of launches, at least 0, "),
+        (lambda: replay.compare(b"alloc a 1", lag="many"), "lag is 'many': expected a number of launches"),
+        (lambda: replay.compare(b"alloc a 1", lag=True), "lag is True"),
         (lambda: replay.compare(replay.example(), policies="best-fot"), "did you mean `best-fit`?"),
         (lambda: replay.compare(replay.example(), policies=[]), "policies is empty"),
         (lambda: replay.compare(replay.example(), policies=[int]), "expected a name, or a subclass of"),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use cubeyard_memory::Bytes;
-use cubeyard_replay::trace::{self, Form, ReadError, Trace};
+use cubeyard_replay::trace::{self, Form, Lag, ReadError, Trace};
 use flate2::bufread::MultiGzDecoder;
 
 /// Number of bytes read before the format of a file is determined.
@@ -26,6 +26,14 @@ pub struct Input {
     pub file: Option<PathBuf>,
     /// Trace that was read from the file.
     pub trace: Trace,
+}
+
+impl Input {
+    /// Returns this input with another rule by which the work of its streams completes.
+    #[must_use]
+    pub fn with_lag(self, lag: Lag) -> Self {
+        Self { trace: self.trace.with_lag(lag), ..self }
+    }
 }
 
 /// Error of work that needs more memory than `--memory` allows.

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use cubeyard_memory::Bytes;
+use cubeyard_replay::trace::Lag;
 use cubeyard_replay::{Grouping, HolderOptions, POLICIES, ReplayPolicy, Report, chart};
 
 use crate::input::{self, Input, MemoryExceeded, Names};
@@ -37,6 +38,10 @@ pub(crate) struct Arguments {
     /// Policy to replay under, instead of all; may be given several times
     #[arg(long = "policy", value_name = "NAME", value_parser = cubeyard_replay::policy)]
     policies: Vec<&'static ReplayPolicy>,
+    /// Launches (allocations) by which each stream lags behind the host, or `recorded`: work completes as
+    /// the file shows. If omitted, as recorded where the file shows it, else at once
+    #[arg(long, value_name = "N|recorded", allow_negative_numbers = true)]
+    lag: Option<Lag>,
     /// Plot live and reserved bytes over time to OUT.svg, or with all figures to OUT.html
     #[arg(long, value_name = "OUT")]
     plot: Option<Plot>,
@@ -85,7 +90,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     arguments.check_outputs()?;
     let mut progress = Progress::new(arguments.output.quiet);
     let limit = memory::limit();
-    let inputs = read(arguments, limit, &mut progress)?;
+    let mut inputs = read(arguments, limit, &mut progress)?;
+    if let Some(lag) = arguments.lag {
+        inputs = inputs.into_iter().map(|input| input.with_lag(lag)).collect();
+    }
     check_memory(&inputs, limit)?;
     let reports = replay_all(&inputs, arguments, &mut progress);
     progress.finish();

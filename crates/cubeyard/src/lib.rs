@@ -168,7 +168,7 @@ pub mod bench {
 /// Replay of recorded allocations under allocator policies.
 #[cfg(feature = "simulator")]
 pub mod replay {
-    pub use cubeyard_replay::trace::{Trace, read};
+    pub use cubeyard_replay::trace::{Lag, Trace, read};
     pub use cubeyard_replay::{POLICIES, ReplayPolicy, Report, advice, policy};
 }
 

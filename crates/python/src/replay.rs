@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use cubeyard_cli::{Input, MemoryExceeded};
 use cubeyard_memory::Bytes;
+use cubeyard_replay::trace::{BadLag, Lag};
 use cubeyard_replay::{HolderOptions, POLICIES, Report};
 use pyo3::prelude::*;
 
@@ -28,7 +29,7 @@ fn replay_policies() -> Vec<(&'static str, &'static str, String)> {
 ///
 /// `progress` is called now and then with the number of steps that were done since the last call, and with their total
 /// number. `holders` has the number of holders of memory in the result, the property by which they are added up, and
-/// whether frames of C++ code count.
+/// whether frames of C++ code count. `lag` is a number of launches or `recorded`; if omitted, each trace keeps its rule.
 #[pyfunction]
 fn replay_traces(
     py: Python<'_>,
@@ -37,11 +38,16 @@ fn replay_traces(
     progress: Option<Bound<'_, PyAny>>,
     limit: Option<u64>,
     holders: (Option<usize>, String, bool),
+    lag: Option<String>,
 ) -> PyResult<ReplayOutcome> {
     let (count, by, native) = holders;
     let by = by.parse().map_err(|error| Kind::Input.error(format!("by: {error}")))?;
     let holders = HolderOptions { count, by, native };
-    let inputs: Vec<_> = traces.iter().map(|trace| Arc::clone(&trace.0)).collect();
+    let lag: Option<Lag> = lag
+        .map(|lag| lag.parse())
+        .transpose()
+        .map_err(|error: BadLag| Kind::Input.error(error.to_string()))?;
+    let inputs: Vec<_> = traces.iter().map(|trace| lagging(&trace.0, lag)).collect();
     let limit = memory_limit(limit);
     cubeyard_cli::check_replay_memory(&inputs, limit).map_err(|error| refusal(&error))?;
     let mut policies = policies.iter().map(policy::choose).collect::<PyResult<Vec<_>>>()?;
@@ -64,6 +70,12 @@ fn replay_traces(
     }
     told.finish()?;
     Ok(ReplayOutcome { inputs, reports, holders })
+}
+
+/// Returns an input under another rule by which the work of its streams completes, if one is given.
+fn lagging(input: &Arc<Input>, lag: Option<Lag>) -> Arc<Input> {
+    let Some(lag) = lag else { return Arc::clone(input) };
+    Arc::new(Input { file: input.file.clone(), trace: input.trace.clone().with_lag(lag) })
 }
 
 /// Returns the number of steps per policy: a policy replays each trace twice, to count bytes and to measure the time.

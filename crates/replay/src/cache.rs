@@ -35,7 +35,7 @@ impl CacheUse {
         let expandable = trace.recording.as_ref().is_some_and(|recording| recording.expandable);
         let (policy, make): (_, fn(_) -> _) =
             if expandable { (EXPANDABLE, PyTorch::expandable) } else { (PYTORCH, PyTorch::native) };
-        let mut walk = Walk::new(make(capacity), trace);
+        let mut walk = Walk::new(make(capacity).of(trace), trace);
         for (index, event) in trace.events.iter().enumerate().take(moment.events) {
             walk.step(index, event);
         }

@@ -89,7 +89,7 @@ pub(super) fn modelled(trace: &Trace) -> Option<Bytes> {
         return None;
     }
     let make = if recording.expandable { PyTorch::expandable } else { PyTorch::native };
-    let mut model = make(capacity(recording));
+    let mut model = make(capacity(recording)).of(trace);
     Some(run(trace, &mut model, &mut |_| {}).peak_reserved)
 }
 

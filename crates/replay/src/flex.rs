@@ -1,99 +1,86 @@
-//! The Flex allocator as a target: growable regions on a device of practically unlimited memory.
-
-use std::collections::BTreeMap;
+//! The Flex allocator as a target.
 
 use super::Target;
-use crate::trace::{Allocate, Trace};
+use crate::trace::{Allocate, Trace, TraceId};
+use crate::work::{Users, Work};
 use cubeyard_memory::device::{Card, CardSpec, DeviceMemory};
-use cubeyard_memory::flex::{Allocation, FlexAllocator, FlexConfig, Growth};
+use cubeyard_memory::flex::{
+    Allocation, BuildError, FlexAllocator, FlexConfig, Growth, StreamEvents,
+};
 use cubeyard_memory::policy::{BlockPolicy, Request};
 use cubeyard_units::Bytes;
 use std::sync::Arc;
 
 /// Size of the device and of a region: 64 TiB, more than any accelerator has.
 const SPACE: Bytes = Bytes::new(1 << 46);
-/// Size of the address space that all regions share, in bytes.
-const ADDRESSES: u64 = 1 << 62;
 
-/// Flex allocators on one device, one for each stream of the trace.
-///
-/// Pending work of a stream may still use a block after it is freed, so its memory serves only requests of the same
-/// stream. When the device is full, idle memory of all streams is released, as in PyTorch.
+/// Flex allocator over the streams of a trace, whose work completes by the rule of the trace.
 #[derive(Debug)]
-pub(super) struct Flex {
-    config: FlexConfig,
+pub struct Flex {
+    allocator: FlexAllocator,
     card: Arc<Card>,
-    /// Allocator of each stream, with the start address of its region.
-    streams: BTreeMap<u32, (u64, FlexAllocator)>,
-    /// Live blocks with the start addresses of their regions, indexed by token: the number of the allocation.
-    live: Vec<Option<(u64, Allocation)>>,
-    space: Bytes,
-    retries: u64,
+    /// Work of the streams; `None` for one stream, whose work and allocations are in one order.
+    work: Option<Arc<Work>>,
+    users: Users,
+    /// Live blocks and their streams, indexed by token: the number of the allocation.
+    live: Vec<Option<(u32, Allocation)>>,
 }
 
 impl Flex {
-    /// Creates regions that grow in granules of 2 MiB, with the block strategy `block`. The device has `memory` bytes;
-    /// `None` means practically unlimited.
-    pub(super) fn new(
+    /// Creates an allocator with a configuration. The device has `memory` bytes; `None` means practically unlimited.
+    /// It commits memory in granules of 2 MiB.
+    pub fn new(
+        config: FlexConfig,
+        trace: &Trace,
+        memory: Option<Bytes>,
+    ) -> Result<Self, BuildError> {
+        let card = Arc::new(Card::new(CardSpec::physical(memory.unwrap_or(SPACE))));
+        let work = (trace.streams().len() > 1).then(|| Work::of(trace));
+        let builder = FlexAllocator::builder(Arc::clone(&card) as Arc<dyn DeviceMemory>);
+        let mut builder = builder.config(config);
+        if let Some(work) = &work {
+            builder = builder.events(Arc::clone(work) as Arc<dyn StreamEvents>);
+        }
+        let (allocator, users) = (builder.build()?, Users::of(trace));
+        let live = (0..trace.allocations).map(|_| None).collect();
+        Ok(Self { allocator, card, work, users, live })
+    }
+
+    /// Creates one region that grows in granules of 2 MiB, with the block strategy `block`.
+    pub(super) fn growing(
         block: &'static BlockPolicy,
         growth: fn(Bytes) -> Growth,
         trace: &Trace,
         memory: Option<Bytes>,
     ) -> Self {
-        let card = Arc::new(Card::new(CardSpec::physical(memory.unwrap_or(SPACE))));
-        let each = Bytes::new(ADDRESSES / trace.streams().len().max(1) as u64);
-        let space = SPACE.min(each.align_down(Bytes::mib(2)));
         let mut config = FlexConfig::default();
-        (config.block, config.growth, config.max_regions) = (block, growth(space), 1);
-        let live = (0..trace.allocations).map(|_| None).collect();
-        Self { config, card, streams: BTreeMap::new(), live, space, retries: 0 }
-    }
-
-    /// Allocates from the region of the request's stream.
-    fn place(&mut self, request: &Request) -> Result<(u64, Allocation), String> {
-        let first = self.space.get() * self.streams.len() as u64;
-        let (start, allocator) = self.streams.entry(request.stream).or_insert_with(|| {
-            let builder = FlexAllocator::builder(Arc::clone(&self.card) as Arc<dyn DeviceMemory>);
-            let allocator = builder.config(self.config.clone()).build();
-            (first, allocator.expect("the card can commit in granules"))
-        });
-        let block = allocator.allocate_for(request).map_err(|error| error.to_string())?;
-        Ok((*start, block))
-    }
-
-    /// Releases the idle memory of all streams to the device, and returns whether there was any.
-    fn give_back(&mut self) -> bool {
-        if self.streams.len() < 2 {
-            return false;
-        }
-        let given: Bytes = self.streams.values().map(|(_, allocator)| allocator.trim()).sum();
-        self.retries += u64::from(!given.is_zero());
-        !given.is_zero()
+        (config.block, config.growth, config.max_regions) = (block, growth(SPACE), 1);
+        Self::new(config, trace, memory).expect("the card can commit in granules")
     }
 }
 
 impl Target for Flex {
     fn allocate(&mut self, request: &Allocate) -> Result<u64, String> {
         let Allocate { id, size, stream, site, .. } = *request;
+        self.work.iter().for_each(|work| work.begin());
         let request = Request { stream, site, ..Request::new(size) };
-        let placed = self.place(&request);
-        let placed = match placed {
-            Err(_) if self.give_back() => self.place(&request),
-            placed => placed,
-        };
-        self.live[id.index()] = Some(placed?);
+        let block = self.allocator.allocate_for(&request).map_err(|error| error.to_string())?;
+        self.work.iter().for_each(|work| work.launch(stream));
+        self.live[id.index()] = Some((stream, block));
         Ok(u64::from(id.0))
     }
 
     fn free(&mut self, token: u64) {
-        let place = usize::try_from(token).expect("a token comes from `allocate`");
-        self.live[place] = None;
+        let id = u32::try_from(token).map(TraceId).expect("a token comes from `allocate`");
+        if let Some((own, block)) = self.live[id.index()].take() {
+            self.users.others(id, own).for_each(|stream| block.record_stream(stream));
+        }
     }
 
     fn address(&self, token: u64) -> Option<u64> {
-        let place = usize::try_from(token).ok()?;
-        let (start, block) = self.live.get(place)?.as_ref()?;
-        Some(start + block.address().offset.get())
+        let (_, block) = self.live.get(usize::try_from(token).ok()?)?.as_ref()?;
+        let address = block.address();
+        Some(address.region_id.get() + address.offset.get())
     }
 
     fn reserved(&self) -> Bytes {
@@ -101,8 +88,14 @@ impl Target for Flex {
         info.total - info.free
     }
 
+    /// Returns the number of requests that the allocator tried again; 0 for one stream, whose idle memory is used at
+    /// the first attempt.
     fn retries(&self) -> u64 {
-        self.retries
+        self.work.as_ref().map_or(0, |_| self.allocator.stats().counters.alloc_retries)
+    }
+
+    fn waits(&self) -> u64 {
+        self.work.as_ref().map_or(0, |work| work.waits())
     }
 }
 
@@ -110,15 +103,21 @@ impl Target for Flex {
 mod tests {
     use super::*;
     use crate::run;
+    use crate::trace::Lag;
     use crate::trace::script::Script;
     use Growth::{Growable, Recycle};
     use cubeyard_memory::policy::{BEST_FIT, FIRST_FIT};
 
-    fn reserved(growth: fn(Bytes) -> Growth, script: &str) -> Bytes {
+    fn replayed(growth: fn(Bytes) -> Growth, script: &str, lag: u64, limit: Option<u64>) -> Flex {
         let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
-        let mut target = Flex::new(&FIRST_FIT, growth, &trace, None);
+        let trace = trace.with_lag(Lag::Launches(lag));
+        let mut target = Flex::growing(&FIRST_FIT, growth, &trace, limit.map(Bytes::mib));
         assert_eq!(run(&trace, &mut target, &mut |_| {}).failed, None);
-        target.reserved()
+        target
+    }
+
+    fn reserved(growth: fn(Bytes) -> Growth, script: &str) -> Bytes {
+        replayed(growth, script, 0, None).reserved()
     }
 
     #[test]
@@ -137,27 +136,31 @@ mod tests {
 
     /// The work that used a freed block may not have run yet, so another stream would overwrite what it reads.
     #[test]
-    fn memory_of_one_stream_does_not_serve_another() {
+    fn memory_of_one_stream_serves_another_once_its_work_is_complete() {
         let script = "alloc a 4 MiB\nfree a\nalloc b 4 MiB stream 1\nfree b\nalloc c 4 MiB\n";
-        assert_eq!(reserved(Growable, script), Bytes::mib(8));
-        assert_eq!(reserved(Recycle, script), Bytes::mib(8));
+        for growth in [Growable, Recycle] {
+            assert_eq!(replayed(growth, script, 0, None).reserved(), Bytes::mib(4));
+            for lag in [1, 50] {
+                assert_eq!(replayed(growth, script, lag, None).reserved(), Bytes::mib(8));
+            }
+        }
     }
 
     #[test]
-    fn where_the_device_is_full_idle_memory_of_other_streams_is_given_back() {
+    fn where_the_device_is_full_streams_are_waited_for() {
         let script = "alloc a 4 MiB\nfree a\nalloc b 4 MiB stream 1\nfree b\nalloc c 6 MiB\n";
-        let trace = Script::parse(script).unwrap().to_trace("test").unwrap();
-        for (limit, retries) in [(14, 0), (6, 2)] {
-            let mut target = Flex::new(&BEST_FIT, Growable, &trace, Some(Bytes::mib(limit)));
-            assert_eq!(run(&trace, &mut target, &mut |_| {}).failed, None);
-            assert_eq!(target.retries(), retries, "{limit} MiB");
+        for growth in [Growable, Recycle] {
+            let target = replayed(growth, script, 1, Some(6));
+            assert!(target.waits() > 0 && target.reserved() == Bytes::mib(6));
+            assert_eq!(replayed(growth, script, 0, Some(6)).waits(), 0);
         }
     }
 
     #[test]
     fn a_block_longer_than_the_space_is_refused_with_the_figures() {
         let trace = Script::parse("alloc a 70368744177665\n").unwrap().to_trace("test").unwrap();
-        let outcome = run(&trace, &mut Flex::new(&BEST_FIT, Growable, &trace, None), &mut |_| {});
+        let outcome =
+            run(&trace, &mut Flex::growing(&BEST_FIT, Growable, &trace, None), &mut |_| {});
         let message = outcome.failed.unwrap().message;
         assert!(message.contains("the longest block is 64.00 TiB"), "{message}");
     }

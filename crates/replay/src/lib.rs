@@ -44,16 +44,19 @@ mod refused;
 mod report;
 mod run;
 mod settings;
+mod stream_remark;
 #[cfg(test)]
 #[path = "../examples/recycling/synthetic/mod.rs"]
 mod synthetic;
 mod timeline;
 pub mod trace;
 mod usage;
+mod work;
 
 pub use self::advice::advice;
 pub use self::cache::CacheUse;
 pub use self::doubt::Doubt;
+pub use self::flex::Flex;
 pub use self::held::{Held, HeldGroup, Moment};
 pub use self::holders::{Grouping, Holder, holders};
 pub use self::least::Least;
@@ -90,6 +93,11 @@ pub trait Target {
 
     /// Returns the number of times that the target released its cache because memory had run out.
     fn retries(&self) -> u64 {
+        0
+    }
+
+    /// Returns the number of times that the target waited for work of a stream that was not complete.
+    fn waits(&self) -> u64 {
         0
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Target;
 use crate::planner::{Plan, TooLarge, plan};
 use crate::trace::{Allocate, Event, Trace};
+use crate::work::completed;
 use cubeyard_units::Bytes;
 
 const GRANULE: Bytes = Bytes::mib(2);
@@ -16,14 +17,18 @@ struct Placement {
     addresses: Vec<u64>,
     /// Bytes held after each allocation, by number.
     held: Vec<Bytes>,
+    /// Number of waits for streams up to each allocation, by number; a plan waits for none.
+    waits: Vec<u64>,
 }
 
 /// Target that follows a placement. It knows the whole trace, so it never needs more than a policy that does not. If
-/// such a policy holds less than the plan, its placement is used, including all memory that it remaps on the way.
+/// such a policy holds less than the plan, its placement is used, including all memory that it remaps and all streams
+/// that it waits for on the way.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
     placement: Result<Arc<Placement>, TooLarge>,
     held: Bytes,
+    waits: u64,
 }
 
 impl Planned {
@@ -32,16 +37,17 @@ impl Planned {
         trace: &Trace,
         others: impl Iterator<Item = Box<dyn Target + 't>>,
     ) -> Self {
-        let placement = plan(trace, GRANULE).map(|plan| {
+        let placement = plan(&completed(trace), GRANULE).map(|plan| {
             let planned = Placement::of_plan(&plan, trace);
-            if plan.extent <= plan.bound {
+            // The bound holds for plans, which keep streams apart.
+            if plan.extent <= plan.bound && plan.ranges.len() < 2 {
                 return Arc::new(planned);
             }
             let copies = others.filter_map(|mut other| Placement::copied(&mut *other, trace));
             let all = std::iter::once(planned).chain(copies);
             Arc::new(all.min_by_key(Placement::peak).expect("the plan is one of them"))
         });
-        Self { placement, held: Bytes::ZERO }
+        Self { placement, held: Bytes::ZERO, waits: 0 }
     }
 }
 
@@ -59,13 +65,18 @@ impl Placement {
             held[request.id.index()] = all;
         }
         let addresses = plan.offsets.iter().map(|offset| offset.get()).collect();
-        Self { addresses, held }
+        let waits = vec![0; held.len()];
+        Self { addresses, held, waits }
     }
 
     /// Copies the placement of a policy; `None` if it cannot serve the trace.
     fn copied(policy: &mut dyn Target, trace: &Trace) -> Option<Self> {
         let count = trace.allocations as usize;
-        let mut copy = Self { addresses: vec![0; count], held: vec![Bytes::ZERO; count] };
+        let mut copy = Self {
+            addresses: vec![0; count],
+            held: vec![Bytes::ZERO; count],
+            waits: vec![0; count],
+        };
         let mut tokens: Vec<Option<u64>> = vec![None; count];
         for event in &trace.events {
             match event {
@@ -75,6 +86,7 @@ impl Placement {
                     tokens[request.id.index()] = Some(token);
                     copy.addresses[request.id.index()] = policy.address(token)?;
                     copy.held[request.id.index()] = policy.reserved();
+                    copy.waits[request.id.index()] = policy.waits();
                 }
                 Event::Free { id, .. } => {
                     tokens[id.index()].take().into_iter().for_each(|token| policy.free(token));
@@ -102,6 +114,7 @@ impl Target for Planned {
     fn allocate(&mut self, request: &Allocate) -> Result<u64, String> {
         let placement = self.placement.as_ref().map_err(ToString::to_string)?;
         self.held = placement.held[request.id.index()];
+        self.waits = placement.waits[request.id.index()];
         Ok(u64::from(request.id.0))
     }
 
@@ -109,6 +122,10 @@ impl Target for Planned {
 
     fn reserved(&self) -> Bytes {
         self.held
+    }
+
+    fn waits(&self) -> u64 {
+        self.waits
     }
 
     fn address(&self, token: u64) -> Option<u64> {

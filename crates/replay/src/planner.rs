@@ -13,7 +13,7 @@
 //! - *search*: improves a greedy order step by step, for up to about a hundred blocks.
 //!
 //! Pending work of a stream may still use a block after it is freed. So blocks of different streams never share memory:
-//! each stream has a separate range, one after the other.
+//! each stream has a separate range, one after the other, which is valid however far streams lag behind the host.
 //!
 //! ```
 //! use cubeyard_memory::Bytes;

@@ -17,43 +17,57 @@ pub const POLICIES: &[ReplayPolicy] = &[
         name: PYTORCH,
         kind: Kind::PyTorch,
         summary: "PyTorch's allocator as it is by default",
-        make: Make::Limited(|_, limit| Box::new(PyTorch::native(None).limited(limit))),
+        make: Make::Limited(|trace, limit| {
+            Box::new(PyTorch::native(None).of(trace).limited(limit))
+        }),
     },
     ReplayPolicy {
         name: EXPANDABLE,
         kind: Kind::PyTorch,
         summary: "PyTorch with expandable_segments:True",
-        make: Make::Limited(|_, limit| Box::new(PyTorch::expandable(None).limited(limit))),
+        make: Make::Limited(|trace, limit| {
+            Box::new(PyTorch::expandable(None).of(trace).limited(limit))
+        }),
     },
     ReplayPolicy {
         name: "first-fit",
         kind: Kind::Online,
         summary: "the lowest free range that fits",
-        make: Make::Limited(|trace, limit| Box::new(Flex::new(&FIRST_FIT, Growable, trace, limit))),
+        make: Make::Limited(|trace, limit| {
+            Box::new(Flex::growing(&FIRST_FIT, Growable, trace, limit))
+        }),
     },
     ReplayPolicy {
         name: "best-fit",
         kind: Kind::Online,
         summary: "the smallest free range that fits",
-        make: Make::Limited(|trace, limit| Box::new(Flex::new(&BEST_FIT, Growable, trace, limit))),
+        make: Make::Limited(|trace, limit| {
+            Box::new(Flex::growing(&BEST_FIT, Growable, trace, limit))
+        }),
     },
     ReplayPolicy {
         name: "quick-fit",
         kind: Kind::Online,
         summary: "the block of this size freed last, else best fit",
-        make: Make::Limited(|trace, limit| Box::new(Flex::new(&QUICK_FIT, Growable, trace, limit))),
+        make: Make::Limited(|trace, limit| {
+            Box::new(Flex::growing(&QUICK_FIT, Growable, trace, limit))
+        }),
     },
     ReplayPolicy {
         name: "recycle",
         kind: Kind::Online,
         summary: "best fit; idle memory is remapped before more is taken",
-        make: Make::Limited(|trace, limit| Box::new(Flex::new(&BEST_FIT, Recycle, trace, limit))),
+        make: Make::Limited(|trace, limit| {
+            Box::new(Flex::growing(&BEST_FIT, Recycle, trace, limit))
+        }),
     },
     ReplayPolicy {
         name: "lifetime",
         kind: Kind::Online,
         summary: "recycle, with blocks that die together placed together",
-        make: Make::Limited(|trace, limit| Box::new(Flex::new(&LIFETIME, Recycle, trace, limit))),
+        make: Make::Limited(|trace, limit| {
+            Box::new(Flex::growing(&LIFETIME, Recycle, trace, limit))
+        }),
     },
     ReplayPolicy {
         name: "planned",

@@ -19,8 +19,9 @@
 //! # Ok::<(), String>(())
 //! ```
 //!
-//! A replay frees immediately. PyTorch delays the free of a block that another stream still uses
-//! (`record_stream`), which traces do not show.
+//! PyTorch delays the free of a block that another stream still uses (`record_stream`). In a trace whose work completes
+//! as recorded, such a block is freed when that was completed. Under a stated lag it is freed when that was requested,
+//! and held back until the work of the other streams is complete ([`PyTorch::of`]).
 
 mod blocks;
 mod device;
@@ -32,7 +33,8 @@ mod tests;
 use std::fmt;
 
 use crate::Target;
-use crate::trace::Allocate;
+use crate::trace::{Allocate, Trace};
+use crate::work::HeldBack;
 use blocks::{BlockId, Blocks, State};
 use cubeyard_units::Bytes;
 use device::Device;
@@ -62,6 +64,8 @@ pub struct PyTorch {
     retries: u64,
     /// Limit on the reserved bytes, set by the user.
     limit: Option<Bytes>,
+    /// Freed blocks that other streams may still use; `None` if there never are any.
+    held_back: Option<HeldBack>,
 }
 
 /// Unused memory beside blocks in use, which cannot be released to the device.
@@ -99,7 +103,14 @@ impl PyTorch {
     fn new(growth: Box<dyn Growth>, capacity: Option<Bytes>) -> Self {
         let (blocks, device) = (Blocks::default(), Device::new(capacity));
         let (allocated, peak_allocated) = (Bytes::ZERO, Bytes::ZERO);
-        Self { growth, blocks, device, allocated, peak_allocated, retries: 0, limit: None }
+        let (retries, limit, held_back) = (0, None, None);
+        Self { growth, blocks, device, allocated, peak_allocated, retries, limit, held_back }
+    }
+
+    /// Sets the trace whose events will be replayed, all from the first on. Its shared blocks are held back.
+    #[must_use]
+    pub fn of(self, trace: &Trace) -> Self {
+        Self { held_back: HeldBack::of(trace), ..self }
     }
 
     /// Sets a limit like `torch.cuda.set_per_process_memory_fraction`; `None` means no limit.
@@ -159,6 +170,9 @@ impl PyTorch {
             return Some(block);
         }
         self.retries += 1;
+        for token in self.held_back.as_mut().map(HeldBack::wait).unwrap_or_default() {
+            self.settle(token);
+        }
         self.growth.release_cached(&mut self.blocks, &mut self.device);
         self.grow(pool, size)
     }
@@ -185,6 +199,13 @@ impl PyTorch {
         self.peak_allocated = self.peak_allocated.max(self.allocated);
     }
 
+    /// Makes a freed block available to its stream.
+    fn settle(&mut self, token: u64) {
+        let block = BlockId::from_token(token).expect("a token comes from `allocate`");
+        self.allocated -= self.blocks[block].size;
+        self.blocks.settle(block, State::Free);
+    }
+
     fn out_of_memory(&self, asked: Bytes) -> String {
         let capacity = self.device.capacity.map_or("no limit".to_owned(), |it| it.to_string());
         let (reserved, allocated) = (self.device.reserved, self.allocated);
@@ -199,20 +220,24 @@ impl Target for PyTorch {
         if request.size.is_zero() {
             return Ok(NOTHING);
         }
+        for token in self.held_back.as_mut().map(HeldBack::begin).unwrap_or_default() {
+            self.settle(token);
+        }
         let found = round_up(request.size, MIN_BLOCK)
             .and_then(|size| Some((self.find(Pool::of(request.stream, size), size)?, size)));
         let (block, size) = found.ok_or_else(|| self.out_of_memory(request.size))?;
         self.occupy(block, size);
+        if let Some(held_back) = &mut self.held_back {
+            held_back.placed(request, block.token());
+        }
         Ok(block.token())
     }
 
     fn free(&mut self, token: u64) {
-        if token == NOTHING {
-            return;
+        let is_held = |held_back: &mut HeldBack| held_back.free(token);
+        if token != NOTHING && !self.held_back.as_mut().is_some_and(is_held) {
+            self.settle(token);
         }
-        let block = BlockId::from_token(token).expect("a token comes from `allocate`");
-        self.allocated -= self.blocks[block].size;
-        self.blocks.settle(block, State::Free);
     }
 
     fn reserved(&self) -> Bytes {
@@ -227,6 +252,10 @@ impl Target for PyTorch {
     /// Returns the count that PyTorch's statistics call `num_alloc_retries`.
     fn retries(&self) -> u64 {
         self.retries
+    }
+
+    fn waits(&self) -> u64 {
+        self.held_back.as_ref().map_or(0, HeldBack::waits)
     }
 }
 

@@ -7,6 +7,7 @@ use cubeyard_units::Bytes;
 use serde::Serialize;
 
 use super::{Grouping, Holder, MemoryUse, Report, Row};
+use crate::trace::Lag;
 
 /// Default number of holders per moment.
 const HOLDERS: usize = 10;
@@ -56,6 +57,12 @@ pub struct PolicyRecord<'a> {
     least_reserved_bytes: Option<u64>,
     /// Number of times that the cache was released in the least memory.
     least_retries: Option<u64>,
+    /// Number of streams that requested memory.
+    streams: usize,
+    /// Number of launches by which each stream lags behind the host; null if work completes as recorded.
+    lag_launches: Option<u64>,
+    /// Number of times that the policy waited for work of a stream that was not complete.
+    waits: u64,
     /// Memory at the peak of the live bytes; null if nothing was allocated.
     peak: Option<MomentRecord>,
     /// Memory at the first request that failed during recording; null if none did.
@@ -95,6 +102,12 @@ impl Report {
             least_fails_bytes: row.least.map(|least| least.fails.get()),
             least_reserved_bytes: row.least.map(|least| least.reserved.get()),
             least_retries: row.least.map(|least| least.retries),
+            streams: self.streams,
+            lag_launches: match self.lag {
+                Lag::Recorded => None,
+                Lag::Launches(lag) => Some(lag),
+            },
+            waits: row.outcome.waits,
             peak: moment(&self.peak),
             out_of_memory: moment(&self.at_failure),
         }

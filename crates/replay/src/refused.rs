@@ -19,8 +19,8 @@ pub(super) fn fits(
     let trace = until(trace, failure)?;
     let mut target: Box<dyn Target + '_> = match name {
         // These policies release cached memory before they fail.
-        PYTORCH => Box::new(PyTorch::native(Some(capacity))),
-        EXPANDABLE => Box::new(PyTorch::expandable(Some(capacity))),
+        PYTORCH => Box::new(PyTorch::native(Some(capacity)).of(&trace)),
+        EXPANDABLE => Box::new(PyTorch::expandable(Some(capacity)).of(&trace)),
         _ => make(&trace),
     };
     let outcome = run(&trace, &mut *target, &mut |_| {});
@@ -36,7 +36,8 @@ fn until(trace: &Trace, failure: &OutOfMemory) -> Option<Trace> {
     let request = Event::Allocate(Allocate { id, size, stream, site: 0, time_us });
     let events = before.iter().copied().chain([request]).collect();
     let allocations = trace.allocations.checked_add(1)?;
-    Some(Trace { name: trace.name.clone(), events, allocations, ..Trace::default() })
+    let (name, lag, shared) = (trace.name.clone(), trace.lag, trace.shared.clone());
+    Some(Trace { name, events, allocations, lag, shared, ..Trace::default() })
 }
 
 /// Returns the trace with all failed requests added, each freed immediately; `None` if none failed.
@@ -58,7 +59,8 @@ pub(super) fn served(trace: &Trace) -> Option<Trace> {
         events.push(*event);
     }
     let (name, recording) = (trace.name.clone(), trace.recording.clone());
-    Some(Trace { name, events, allocations, recording, ..Trace::default() })
+    let (lag, shared) = (trace.lag, trace.shared.clone());
+    Some(Trace { name, events, allocations, recording, lag, shared, ..Trace::default() })
 }
 
 /// Returns a sentence on the first request that failed during recording, and on the policies that would have served it.

@@ -7,7 +7,7 @@ use super::{
     BlockMap, Doubt, Kind, Least, Make, MemoryUse, Outcome, ReplayPolicy, Setting, Target, doubt,
     refused, run, settings,
 };
-use crate::trace::{RecordedBy, Recording, Trace};
+use crate::trace::{Lag, RecordedBy, Recording, Trace};
 use cubeyard_units::Bytes;
 use cubeyard_units::text::count;
 
@@ -31,6 +31,10 @@ pub struct Report {
     pub maps: Vec<BlockMap>,
     /// A row for each policy, in the order of presentation.
     pub rows: Vec<Row>,
+    /// Number of streams that requested memory.
+    pub streams: usize,
+    /// Rule by which the work of the streams completes.
+    pub lag: Lag,
 }
 
 /// Result of one trace under one policy.
@@ -64,6 +68,8 @@ impl Report {
             settings: Vec::new(),
             maps: Vec::new(),
             rows: Vec::new(),
+            streams: trace.streams().len(),
+            lag: trace.lag,
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Outcome {
     pub peak_reserved: Bytes,
     /// Bytes that the target held when the live bytes first reached their maximum.
     pub reserved_at_peak: Bytes,
+    /// Number of times that the target waited for work of a stream that was not complete.
+    pub waits: u64,
     /// Live and reserved bytes over the trace.
     pub timeline: Timeline,
     /// Request that the target could not serve, which ended the replay.
@@ -71,12 +73,14 @@ pub fn run(trace: &Trace, target: &mut dyn Target, progress: &mut dyn FnMut(usiz
         for (index, event) in (batch * BATCH..).zip(events) {
             if let Err(message) = run.step(target, event) {
                 run.outcome.failed = Some(Failure { event: index + 1, message });
+                run.outcome.waits = target.waits();
                 return run.outcome;
             }
             run.note(target.reserved(), event);
         }
         progress(events.len());
     }
+    run.outcome.waits = target.waits();
     run.outcome
 }
 
@@ -94,6 +98,7 @@ impl Run {
             peak_live: Bytes::ZERO,
             peak_reserved: Bytes::ZERO,
             reserved_at_peak: Bytes::ZERO,
+            waits: 0,
             timeline: Timeline::new(trace),
             failed: None,
         };

@@ -65,7 +65,7 @@ fn best_split(trace: &Trace, present: Bytes) -> Option<Setting> {
         return None;
     }
     let make = |limit| {
-        let model = PyTorch::splitting_below(Bytes::mib(mib), None).limited(Some(limit));
+        let model = PyTorch::splitting_below(Bytes::mib(mib), None).of(trace).limited(Some(limit));
         Box::new(model) as Box<dyn Target>
     };
     let least = least::search(trace, &make, &outcome)?;
@@ -74,7 +74,8 @@ fn best_split(trace: &Trace, present: Bytes) -> Option<Setting> {
 }
 
 fn outcome(trace: &Trace, mib: u64) -> Outcome {
-    run(trace, &mut PyTorch::splitting_below(Bytes::mib(mib), None), &mut |_| {})
+    let mut model = PyTorch::splitting_below(Bytes::mib(mib), None).of(trace);
+    run(trace, &mut model, &mut |_| {})
 }
 
 /// Returns lines with the settings that apply to all of these traces; empty if none saves memory.

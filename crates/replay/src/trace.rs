@@ -4,6 +4,7 @@
 //! ([`rmm`]), and scripts ([`script`]).
 
 mod detect;
+mod lag;
 mod recorder;
 mod recording;
 pub mod rmm;
@@ -12,6 +13,7 @@ pub mod snapshot;
 mod stacks;
 
 pub use self::detect::{Form, ReadError, read};
+pub use self::lag::{BadLag, Lag, SharedFree};
 pub use self::recording::{HistoryExtent, OutOfMemory, RecordedBy, Recording};
 pub use self::stacks::{CallStacks, Frame};
 
@@ -35,6 +37,11 @@ pub struct Trace {
     pub recording: Option<Recording>,
     /// Call stacks of the call sites; the devices of a snapshot share them.
     pub stacks: Arc<CallStacks>,
+    /// Rule by which the work of streams completes.
+    pub lag: Lag,
+    /// Frees of blocks that other streams use, in the order of their requests. As recorded, `events` has these frees
+    /// where they were completed, if they were; under a stated lag, where they were requested.
+    pub shared: Vec<SharedFree>,
 }
 
 impl Trace {
@@ -52,10 +59,11 @@ impl Trace {
         streams.collect()
     }
 
-    /// Returns the memory taken by the events and the call stacks.
+    /// Returns the memory taken by the events, the shared frees and the call stacks.
     pub fn memory(&self) -> Bytes {
         let events = (self.events.capacity() as u64).saturating_mul(size_of::<Event>() as u64);
-        Bytes::new(events) + self.stacks.memory()
+        let shared = (self.shared.capacity() as u64).saturating_mul(size_of::<SharedFree>() as u64);
+        Bytes::new(events) + Bytes::new(shared) + self.stacks.memory()
     }
 }
 

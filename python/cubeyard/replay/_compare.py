@@ -32,6 +32,7 @@ def compare(
     holders: int = 10,
     by: str = "frame",
     native_frames: bool = False,
+    lag: int | str | None = None,
 ) -> Comparison:
     """Replays recordings under policies, as the command `cubeyard replay` does. Ctrl-C stops the replay at once.
 
@@ -44,9 +45,11 @@ def compare(
         holders: Maximum number of holders in each `MemoryUse`.
         by: Property that groups allocations into holders: `"frame"` (of your own code), `"stack"` or `"size"`.
         native_frames: Whether to consider frames of C++ code, which `stacks="all"` records.
+        lag: Number of launches (allocations) by which each stream lags behind the host, or `"recorded"`: work completes as
+            the recording shows. By default, work completes as recorded if the recording shows it, and otherwise at once.
 
     Raises:
-        InputError: A recording cannot be read, or a policy does not exist.
+        InputError: A recording cannot be read, a policy does not exist, or the lag is neither a number nor `"recorded"`.
         OutOfMemory: The replay would need more host memory than the limit.
 
     >>> from cubeyard import replay
@@ -66,9 +69,21 @@ def compare(
     chosen = _chosen(policies)
     if isinstance(holders, bool) or not isinstance(holders, int) or holders < 0:
         raise InputError(f"holders is {holders!r}: expected a number of holders, 0 or more")
+    natives, shown, late = [trace._native for trace in traces], (holders, by, native_frames), _lag(lag)
     with _bar(progress) as told:
-        outcome = _native.replay_traces([trace._native for trace in traces], chosen, told, memory_limit, (holders, by, native_frames))
+        outcome = _native.replay_traces(natives, chosen, told, memory_limit, shown, late)
     return comparison(outcome)
+
+
+def _lag(lag: Any) -> str | None:
+    """Returns a lag as text."""
+    if lag is None:
+        return None
+    if lag == "recorded":
+        return "recorded"
+    if isinstance(lag, bool) or not isinstance(lag, int) or not 0 <= lag < 2**64:
+        raise InputError(f'lag is {lag!r}: expected a number of launches, at least 0, "recorded" or None')
+    return str(lag)
 
 
 def _chosen(policies: Any) -> list[Any]:

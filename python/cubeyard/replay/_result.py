@@ -51,6 +51,12 @@ class PolicyResult:
     """Bytes held in the least memory. Pages of expandable segments may exceed the limit by a few MiB."""
     least_retries: int | None
     """Number of times that the policy released its cache in the least memory."""
+    streams: int
+    """Number of streams that requested memory."""
+    lag_launches: int | None
+    """Number of launches by which each stream lags behind the host; `None` if work completes as recorded."""
+    waits: int
+    """Number of times that the policy waited for work of a stream that was not complete."""
     peak: MemoryUse | None
     """Memory use at the peak of the live bytes, equal for all policies; `None` if nothing was allocated."""
     out_of_memory: MemoryUse | None

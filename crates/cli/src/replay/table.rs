@@ -9,13 +9,18 @@ use crate::grid::{self, BOLD, DIM, GREEN, RED, paint, wrapped};
 pub(super) fn render(reports: &[Report], options: HolderOptions, colours: bool) -> String {
     let widths = widths(reports);
     let tables = reports.iter().map(|report| {
-        let least = least(report, colours);
+        let least = streams(report) + &least(report, colours);
         table(report, &widths, colours) + &least + &holders::render(report, options, colours)
     });
     let (tables, summary) =
         (tables.collect::<Vec<_>>().concat(), summary::render(reports, colours));
     let advice: String = advice(reports).lines().map(|line| wrapped(line, [0, 2])).collect();
     format!("{tables}{summary}{advice}")
+}
+
+/// Formats the remark on several streams.
+fn streams(report: &Report) -> String {
+    report.stream_remark().map_or_else(String::new, |remark| wrapped(&remark, [2, 4]) + "\n")
 }
 
 /// Formats the minimum memory of each policy for which it was found.

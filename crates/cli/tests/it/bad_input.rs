@@ -217,6 +217,27 @@ fn the_first_bad_file_of_several_and_nothing_of_the_good_ones() {
 }
 
 #[test]
+fn a_lag_that_is_no_number() {
+    let sandbox = Sandbox::new("bad-lag");
+    refused(
+        &sandbox.run(&["replay", "--lag", "-1"]),
+        &expect![[r#"
+            error: invalid value '-1' for '--lag <N|recorded>': lag is `-1`: expected a number of launches, such as 0 or 50, or `recorded`
+
+            For more information, try '--help'.
+        "#]],
+    );
+    refused(
+        &sandbox.run(&["replay", "--lag", "many"]),
+        &expect![[r#"
+            error: invalid value 'many' for '--lag <N|recorded>': lag is `many`: expected a number of launches, such as 0 or 50, or `recorded`
+
+            For more information, try '--help'.
+        "#]],
+    );
+}
+
+#[test]
 fn an_unknown_policy() {
     let sandbox = Sandbox::new("bad-policy");
     refused(

@@ -183,6 +183,7 @@ fn json_rows_have_every_key() {
           "failed": null,
           "file": "small.trace",
           "fits_where_memory_ran_out": null,
+          "lag_launches": 0,
           "least_bytes": 37748736,
           "least_fails_bytes": 35651584,
           "least_reserved_bytes": 37748736,
@@ -256,11 +257,49 @@ fn json_rows_have_every_key() {
           "recorded_by": null,
           "recorded_reserved_bytes": null,
           "reserved_at_peak_bytes": 37748736,
+          "streams": 1,
           "trace": "small",
           "version": "0.1.0",
+          "waits": 0,
           "waste": 1.0285714285714285
         }"#]]
     .assert_eq(&serde_json::to_string_pretty(&rows[2]).unwrap());
+}
+
+/// Memory of a stream serves another at once only if work is complete at once, which is said.
+#[test]
+fn the_lag_of_streams_is_stated_and_can_be_chosen() {
+    let sandbox = Sandbox::new("lag");
+    let script =
+        "alloc z 100 MiB stream 1\nfree z\nalloc a 100 MiB\nfree a\nalloc b 100 MiB stream 1\n";
+    sandbox.write("two.trace", script);
+    let best_fit = ["two.trace", "--policy=best-fit"];
+    for (lag, launches, mib, rule) in [
+        (None, Some(0), 100, "2 streams; all work is taken to be complete at once (lag 0)."),
+        (
+            Some("--lag=0"),
+            Some(0),
+            100,
+            "2 streams; all work is taken to be complete at once (lag 0).",
+        ),
+        (Some("--lag=1"), Some(1), 200, "2 streams; each lags 1 launch behind the host."),
+        (Some("--lag=50"), Some(50), 200, "2 streams; each lags 50 launches behind the host."),
+        (
+            Some("--lag=recorded"),
+            None,
+            200,
+            "2 streams; work completes as recorded, and otherwise only when",
+        ),
+    ] {
+        let arguments: Vec<_> = best_fit.into_iter().chain(lag).collect();
+        let row = &json(&sandbox, &arguments)[0];
+        let expected = [Some(mib << 20), launches, Some(2)].map(Value::from);
+        let found = ["peak_reserved_bytes", "lag_launches", "streams"].map(|key| row[key].clone());
+        assert_eq!(found, expected, "{lag:?}");
+        let table = sandbox.run(&[&["replay"][..], &arguments].concat()).result();
+        assert!(table.contains(&format!("\n  {rule}")), "{table}");
+        assert_eq!(table.contains(" Waits: best-fit "), row["waits"] != 0, "{table}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Each branch of the advice, with rows made up for it.
 
 use super::*;
-use crate::trace::{HistoryExtent, OutOfMemory, RecordedBy, Recording, Trace};
+use crate::trace::{HistoryExtent, Lag, OutOfMemory, RecordedBy, Recording, Trace};
 use crate::{Failure, Outcome, ReplayPolicy, Timeline, policy};
 
 const LIFETIME: ReplayPolicy =
@@ -28,6 +28,7 @@ fn row(name: &str, reserved_mib: Option<u64>) -> Row {
         peak_live: Bytes::mib(1000),
         peak_reserved: Bytes::mib(reserved_mib.unwrap_or(0)),
         reserved_at_peak: Bytes::ZERO,
+        waits: 0,
         timeline: Timeline::new(&Trace::default()),
         failed,
     };
@@ -40,7 +41,8 @@ fn report(recorded_mib: Option<u64>, rows: &[(&str, Option<u64>)]) -> Report {
     let modelled = recorded_mib.map(Bytes::mib);
     let (trace, peak, at_failure) = ("training".to_owned(), None, None);
     let (settings, maps) = (Vec::new(), Vec::new());
-    Report { trace, recording, modelled, peak, at_failure, settings, maps, rows }
+    let (streams, lag) = (1, Lag::default());
+    Report { trace, recording, modelled, peak, at_failure, settings, maps, rows, streams, lag }
 }
 
 /// A whole recording of PyTorch with its defaults.

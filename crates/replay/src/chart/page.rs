@@ -34,7 +34,10 @@ fn of_report(report: &Report) -> String {
     rows.extend(report.recorded_cells().map(|cells| row("", &cells)));
     let head = memory::head(&COLUMNS);
     let table = captioned("policies", "Figures of each policy", &head, &rows);
-    section(&report.trace, &(chart(report).figure() + &table + &memory::sections(report)))
+    let remark = report.stream_remark().map(|remark| format!("<p>{}</p>\n", escape(&remark)));
+    let remark = remark.unwrap_or_default();
+    let figures = chart(report).figure() + &table + &remark + &memory::sections(report);
+    section(&report.trace, &figures)
 }
 
 fn row(class: &str, [policy, figures @ ..]: &[String; 6]) -> String {

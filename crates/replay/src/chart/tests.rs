@@ -76,7 +76,7 @@ fn with_frames() -> Trace {
     };
     let events = [(0, 1, 30), (1, 2, 7), (2, 0, 23)].map(event).to_vec();
     let (name, stacks) = ("framed".to_owned(), Arc::new(stacks));
-    Trace { name, events, allocations: 3, recording: None, stacks }
+    Trace { name, events, allocations: 3, stacks, ..Trace::default() }
 }
 
 #[test]

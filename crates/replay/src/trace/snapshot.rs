@@ -5,7 +5,8 @@
 //!
 //! - A free has two phases. The program frees with `free_requested`, but the memory is not reused while another stream
 //!   still uses it. So the trace frees at `free_completed`, or at `free_requested` if PyTorch was configured not to
-//!   record completions. A block whose free was not completed when the snapshot was taken stays live.
+//!   record completions. A block whose free was not completed when the snapshot was taken stays live. The requests of
+//!   frees that were completed later are kept as well ([`SharedFree`](super::SharedFree)).
 //! - The history is a ring, so its oldest entries may be lost. A block that is freed without an allocation was live at
 //!   the start. So was a block that is live at the end and has no entry. These blocks are allocated at time zero, in
 //!   address order.

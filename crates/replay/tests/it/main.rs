@@ -15,4 +15,5 @@ mod long_tests;
 mod pytorch_models;
 mod readers;
 mod relations;
+mod stream_order;
 mod streams;

@@ -42,8 +42,11 @@ enum Step {
     },
     /// Failed request, by index in `refused`.
     OutOfMemory(usize),
-    /// Free that was replaced by a later one.
-    Withdrawn,
+    /// Request of a free that is completed later, or never.
+    FreeRequested {
+        owner: Owner,
+        time_us: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +75,8 @@ pub(super) struct History {
     addresses: BTreeMap<u64, State>,
     changes: Vec<Change>,
     refused: Vec<Refused>,
+    /// Whether completions of frees are recorded.
+    completions: bool,
 }
 
 /// Entry of the history, apart from its action.
@@ -173,22 +178,25 @@ impl History {
             None => self.add_at_start(entry.address, entry.request, budget)?,
             Some(&State::Live(owner)) => owner,
             Some(&State::Freeing(owner, place)) if completed => {
-                self.withdraw(place);
+                if place + 1 == self.steps.len() {
+                    self.steps.pop();
+                } else {
+                    self.defer(place);
+                }
                 owner
             }
             Some(State::Freeing(..) | State::Free) => return Err(entry.not_live()),
         };
+        self.completions |= completed;
         let freeing = State::Freeing(owner, self.steps.len());
         self.note(entry.address, if completed { State::Free } else { freeing }, budget)?;
         Ok(budget.push(&mut self.steps, Step::Free { owner, time_us: entry.time_us })?)
     }
 
-    /// Withdraws a free that is completed later, or never.
-    fn withdraw(&mut self, place: usize) {
-        if place + 1 == self.steps.len() {
-            self.steps.pop();
-        } else {
-            self.steps[place] = Step::Withdrawn;
+    /// Turns a free into its request: it is completed later, or never.
+    fn defer(&mut self, place: usize) {
+        if let Step::Free { owner, time_us } = self.steps[place] {
+            self.steps[place] = Step::FreeRequested { owner, time_us };
         }
     }
 

@@ -1,7 +1,7 @@
 use std::io;
 
 use super::*;
-use crate::trace::{Allocate, Event, TraceId};
+use crate::trace::{Allocate, Event, Lag, SharedFree, TraceId};
 use cubeyard_pickle::{DictWriter, write_dict};
 use cubeyard_units::Bytes;
 
@@ -79,6 +79,10 @@ fn free(id: u32, time_us: u64) -> Event {
     Event::Free { id: TraceId(id), time_us }
 }
 
+fn shared(id: u32, before: u32, time_us: u64) -> SharedFree {
+    SharedFree { id: TraceId(id), before, time_us }
+}
+
 #[test]
 fn memory_comes_back_when_its_free_is_completed() {
     let trace = one_device(
@@ -94,6 +98,8 @@ fn memory_comes_back_when_its_free_is_completed() {
     let expected =
         [allocate(0, 10, 0, 0), allocate(1, 20, 0, 2), free(0, 3), allocate(2, 30, 0, 4)];
     assert_eq!((trace.events, trace.allocations), (expected.to_vec(), 3));
+    assert_eq!(trace.shared, [shared(0, 1, 1)]);
+    assert_eq!(trace.lag, Lag::default(), "it has one stream");
 }
 
 #[test]
@@ -106,6 +112,7 @@ fn a_free_is_taken_at_its_request_where_its_completion_was_not_recorded() {
     ];
     let events = one_device(&entries, &[]).events;
     assert_eq!(events, [allocate(0, 10, 0, 0), free(0, 1), allocate(1, 20, 0, 2), free(1, 3)]);
+    assert_eq!(one_device(&entries, &[]).shared, []);
 }
 
 #[test]
@@ -120,6 +127,7 @@ fn a_free_that_was_not_completed_in_the_end_did_not_happen() {
     let both = [allocate(0, 10, 0, 0), allocate(1, 20, 0, 0)];
     let pending = [(0x100, 10, "active_pending_free"), (0x200, 20, "active_pending_free")];
     assert_eq!(one_device(&entries, &pending).events, both);
+    assert_eq!(one_device(&entries, &pending).shared, [shared(0, 2, 1), shared(1, 2, 2)]);
     assert_eq!(one_device(&entries, &pending[..1]).events, [both[0], both[1], free(1, 2)]);
 }
 

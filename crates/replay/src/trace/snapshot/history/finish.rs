@@ -6,7 +6,9 @@ use crate::trace::snapshot::SnapshotError;
 use crate::trace::snapshot::reserved;
 use crate::trace::snapshot::segments::{Block, Remains};
 use crate::trace::snapshot::settings::Settings;
-use crate::trace::{Allocate, Event, HistoryExtent, OutOfMemory, Recording, Trace, TraceId};
+use crate::trace::{
+    Allocate, Event, HistoryExtent, Lag, OutOfMemory, Recording, SharedFree, Trace, TraceId,
+};
 use cubeyard_pickle::Budget;
 use cubeyard_units::Bytes;
 
@@ -30,8 +32,11 @@ impl History {
             out_of_memory: Vec::new(),
         };
         budget.charge_table::<OutOfMemory>(2 * self.refused.len())?;
+        let completions = self.completions;
         let trace = self.assemble(in_the_end, &mut recording.out_of_memory, budget)?;
-        Ok(Trace { recording: Some(recording), ..trace })
+        let several = trace.streams().len() > 1;
+        let lag = if several && completions { Lag::Recorded } else { Lag::default() };
+        Ok(Trace { recording: Some(recording), lag, ..trace })
     }
 
     /// Returns the extent of the history, once all blocks live at its start are known.
@@ -60,7 +65,7 @@ impl History {
                 None => {
                     self.add_at_start(address, Request { size, stream, site }, budget)?;
                 }
-                Some(&State::Freeing(_, place)) if pending => self.withdraw(place),
+                Some(&State::Freeing(_, place)) if pending => self.defer(place),
                 // The history is taken at a slightly different moment than the segments, and may be more recent.
                 Some(_) => {}
             }
@@ -88,6 +93,7 @@ impl History {
         let at_start = at_start.map(|request| Step::Allocate { request, time_us: 0 });
         let mut numbering = Numbering { first, ids, next: 0, streams: Streams::default() };
         let mut events = Vec::with_capacity(starting + self.steps.len());
+        let mut shared = Vec::new();
         for step in at_start.chain(self.steps) {
             if let Step::OutOfMemory(number) = step {
                 let Refused { request, device_free, changes } = self.refused[number];
@@ -99,9 +105,13 @@ impl History {
                 let capacity = capacity.and_then(|(held, free)| held.checked_add(Bytes::new(free)));
                 failures.push(OutOfMemory { event: events.len(), size, stream, site, capacity });
             }
+            if let Step::FreeRequested { owner, time_us } = step {
+                let free = SharedFree { id: numbering.id(owner), before: numbering.next, time_us };
+                budget.push(&mut shared, free)?;
+            }
             events.extend(numbering.event(step, budget)?);
         }
-        Ok(Trace { events, allocations, ..Trace::default() })
+        Ok(Trace { events, allocations, shared, ..Trace::default() })
     }
 }
 
@@ -116,7 +126,14 @@ struct Numbering {
 }
 
 impl Numbering {
-    /// Converts a step to an event; `None` for a withdrawn step.
+    fn id(&self, owner: Owner) -> TraceId {
+        match owner {
+            Owner::AtStart(place) => self.ids[place],
+            Owner::Since(number) => TraceId(self.first + number),
+        }
+    }
+
+    /// Converts a step to an event; `None` for a step that is neither an allocation nor a free.
     fn event(&mut self, step: Step, budget: &mut Budget) -> Result<Option<Event>, SnapshotError> {
         let event = match step {
             Step::Allocate { request: Request { size, stream, site }, time_us } => {
@@ -125,13 +142,8 @@ impl Numbering {
                 self.next += 1;
                 Event::Allocate(Allocate { id, size, stream, site, time_us })
             }
-            Step::Free { owner: Owner::AtStart(place), time_us } => {
-                Event::Free { id: self.ids[place], time_us }
-            }
-            Step::Free { owner: Owner::Since(number), time_us } => {
-                Event::Free { id: TraceId(self.first + number), time_us }
-            }
-            Step::Withdrawn | Step::OutOfMemory(_) => return Ok(None),
+            Step::Free { owner, time_us } => Event::Free { id: self.id(owner), time_us },
+            Step::FreeRequested { .. } | Step::OutOfMemory(_) => return Ok(None),
         };
         Ok(Some(event))
     }
