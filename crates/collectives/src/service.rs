@@ -3,9 +3,9 @@
 //! A [`Service`] takes the calls of ranks with their bytes, and answers each when all ranks concerned have called. Numbers
 //! are computed in the order that the algorithm states; times are simulated, once for each [`Exchange`] ([`Fabric`]).
 //!
-//! Calls of a group follow each other: a call begins when all its ranks are ready and the previous call has ended. The same
-//! holds for messages from one rank to another. Groups do not wait for each other, and calls that overlap do not slow each other. The first
-//! fault ends the world: every call that waits fails, and so does every later one.
+//! Calls of a group follow each other: a call begins when all its ranks are ready and the previous call has ended.
+//! The same holds for messages from one rank to another. Groups do not wait for each other, and calls that overlap do
+//! not slow each other. The first fault ends the world: every pending call fails, and so does every later one.
 //!
 //! ```
 //! use cubeyard_collectives::collective::{Operation, ReduceOp};

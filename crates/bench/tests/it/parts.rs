@@ -192,7 +192,7 @@ fn wires_end_at_pes_that_are_there_and_go_when_dropped() {
     let wire = |to| Wire { ends: [(0, Port(3)), (to, Port(3))] };
     let make = |wires: &[Wire]| KernelChannels::new(&launcher, &pes, wires, &RingConfig::default());
     let error = make(&[wire(1), wire(2)]).unwrap_err();
-    assert_eq!(error.to_string(), "rank 2: there are 2 ranks");
+    assert_eq!(error.to_string(), "rank 2: expected a rank below 2");
     let one = make(&[wire(1)]).unwrap();
     let (took, bytes) = one.installation();
     // A ring of four slots of 4 KiB at each end.

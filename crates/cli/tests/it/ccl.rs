@@ -191,9 +191,12 @@ fn what_cannot_be_is_refused_with_what_can() {
     refused(&of(&["--op", "allreduce"]), &["--op: expected one of", "the nearest is `all_reduce`"]);
     refused(&of(&["--reduce", "sums"]), &["found `sums`; the nearest is `sum`"]);
     refused(&of(&["--dtype", "f15"]), &["the nearest is `f16`"]);
-    refused(&of(&["--world", "5"]), &["a world of 5 ranks: there are 4 SIPs", "--world"]);
+    refused(
+        &of(&["--world", "5"]),
+        &["a world of 5 ranks: expected 1 to 4, the number of SIPs", "--world"],
+    );
     refused(&of(&["--world", "0"]), &["a world of 0 ranks"]);
-    refused(&of(&["--op", "broadcast", "--root", "4"]), &["rank 4: there are 4 ranks"]);
+    refused(&of(&["--op", "broadcast", "--root", "4"]), &["rank 4: expected a rank below 4"]);
     refused(&of(&["--op", "all_to_all", "--algorithm", "ring"]), &["ring: all_to_all", "auto"]);
     refused(&of(&["--sips", "17"]), &["expected from 1 to 16 SIPs; found 17", "--sips"]);
     refused(&of(&["--sip-grid", "2x2"]), &["expected no grid for a ring", "found 2x2"]);
