@@ -237,8 +237,8 @@ fn a_picture_that_cannot_be_written() {
     refused(
         &plot("missing/out.svg"),
         &expect![[r#"
-        error: missing/out.svg: cannot be written, there is no folder missing
-          help: create it
+        error: missing/out.svg: cannot be written: there is no folder missing
+          help: create the folder
     "#]],
     );
     refused(
@@ -253,7 +253,7 @@ fn a_picture_that_cannot_be_written() {
     refused(
         &plot("folder.svg"),
         &expect![[r#"
-        error: folder.svg: cannot be written, it is a folder
+        error: folder.svg: cannot be written: it is a folder
           help: name a file
     "#]],
     );

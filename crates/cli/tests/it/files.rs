@@ -38,7 +38,7 @@ fn a_file_that_is_read_is_not_written() {
     fs::hard_link(sandbox.path("t.yaml"), sandbox.path("hard.svg")).unwrap();
     fs::create_dir(sandbox.path("folder")).unwrap();
     fs::hard_link(sandbox.path("t.yaml"), sandbox.path("folder/pe.svg")).unwrap();
-    let topology = "cannot be written, --topology is read from it\n  help: name another file with";
+    let topology = "cannot be written: --topology is read from this file\n  help: name another file with";
     let cases: [(&[&str], &str); 9] = [
         (&["run", "copy", "--topology", "t.yaml", "--report", "t.yaml"], topology),
         (&["run", "copy", "--topology", "t.yaml", "--trace", "./t.yaml"], topology),
@@ -51,12 +51,12 @@ fn a_file_that_is_read_is_not_written() {
         ),
         (&["placement", "--shape", "8", "--topology", "t.yaml", "--draw", "hard.svg"], topology),
         (&["topology", "--topology", "t.yaml", "--draw", "folder"], topology),
-        (&["replay", "t.svg", "--plot", "t.svg"], "cannot be written, a trace is read from it"),
+        (&["replay", "t.svg", "--plot", "t.svg"], "cannot be written: a trace is read from this file"),
     ];
     for (arguments, said) in cases {
         refused(&sandbox, arguments, said);
     }
-    let pattern = "cannot be written, --pattern is read from it";
+    let pattern = "cannot be written: --pattern is read from this file";
     refused(&sandbox, &["probe", "--pattern", "p.yaml", "--trace", "p.yaml"], pattern);
     assert_eq!(sandbox.read("t.yaml"), "sips: {count: 2}\n");
     assert_eq!(sandbox.read("t.svg"), LOG);
@@ -69,7 +69,7 @@ fn two_outputs_are_two_files() {
     symlink("one", sandbox.path("other")).unwrap();
     for [trace, report] in [["one", "one"], ["one", "./one"], ["one", "other"], ["other", "one"]] {
         let arguments = ["run", "copy", "--trace", trace, "--report", report];
-        refused(&sandbox, &arguments, "cannot be written, --trace goes to it");
+        refused(&sandbox, &arguments, "cannot be written: --trace is written to this file");
     }
     assert_eq!(names(&sandbox), ["other"]);
     // What is no regular file can be shared.

@@ -305,7 +305,7 @@ fn what_is_refused() {
         error: --cubes: expected at least 1, found 0
         error: absent.yaml: No such file or directory (os error 2)
           help: check the path
-        error: folder/out.svg: cannot be written, folder is not a folder
+        error: folder/out.svg: cannot be written: folder is not a folder
           help: name another file
     "#]].assert_eq(&messages);
 }

@@ -384,9 +384,9 @@ fn a_trace_that_cannot_be_written() {
         messages += &run.stderr;
     }
     expect![[r#"
-        error: absent/x.pftrace: cannot be written, there is no folder absent
-          help: create it
-        error: .: cannot be written, it is a folder
+        error: absent/x.pftrace: cannot be written: there is no folder absent
+          help: create the folder
+        error: .: cannot be written: it is a folder
           help: name a file
         error: taken/x.pftrace: cannot be written, taken is not a folder
           help: name another file
@@ -571,7 +571,7 @@ fn an_explanation_that_would_take_all_memory_is_refused() {
         let run = sandbox.run(&arguments);
         assert_eq!((run.code, run.stdout.as_str()), (Some(3), ""), "{}", run.stderr);
         expect![[r#"
-            error: 75497474 flit crossings and bursts would be kept, and at most 8388608 can be
+            error: expected at most 8388608 flit crossings and bursts to record, found 75497474
               help: fewer or smaller transfers; without --explain and --trace none are kept
         "#]]
         .assert_eq(&run.stderr);

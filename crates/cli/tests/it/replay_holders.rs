@@ -147,7 +147,7 @@ fn a_report_is_the_page_that_a_plot_draws() {
         assert_eq!(run.code, Some(2), "{kind}: {}", run.stderr);
     }
     let both = sandbox.run(&["replay", &file, "--plot", "same.html", "--report", "same.html"]);
-    assert!(both.stderr.contains("--plot goes to it"), "{}", both.stderr);
+    assert!(both.stderr.contains("--plot is written to this file"), "{}", both.stderr);
 }
 
 /// A program in the place of `xdg-open` notes what it is asked to open.

@@ -287,7 +287,7 @@ fn unknown_names_are_refused_with_the_nearest() {
         2,
         &expect![[r#"
         error: `elements`: expected name=value
-          help: as in --set elements=4096
+          help: write it as in --set elements=4096
     "#]],
     );
 }
@@ -371,15 +371,15 @@ fn files_that_cannot_be_written_are_refused_before_any_work() {
         &sandbox.run(&small(&["--trace", "missing/x"])),
         2,
         &expect![[r#"
-        error: missing/x: cannot be written, there is no folder missing
-          help: create it
+        error: missing/x: cannot be written: there is no folder missing
+          help: create the folder
     "#]],
     );
     refused(
         &sandbox.run(&small(&["--report", "."])),
         2,
         &expect![[r#"
-        error: .: cannot be written, it is a folder
+        error: .: cannot be written: it is a folder
           help: name a file
     "#]],
     );

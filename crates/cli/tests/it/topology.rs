@@ -295,11 +295,11 @@ fn bandwidth_that_nothing_can_reach_is_told() {
     sandbox.write("fast.yaml", "hbm: {channel_bandwidth_gbs: 64}\n");
     let run = sandbox.run(&["topology", "--topology", "fast.yaml"]);
     expect![[r#"
-        warning: fast.yaml: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, and hbm.link carries 256 GB/s each way: reads alone, or writes alone, reach no more
+        warning: fast.yaml: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, but hbm.link carries 256 GB/s each way: reads alone, or writes alone, reach 256 GB/s
     "#]].assert_eq(&run.stderr);
     let table = run.result();
     expect![[r#"
-        warning: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, and hbm.link carries 256 GB/s each way: reads alone, or writes alone, reach no more"#]]
+        warning: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, but hbm.link carries 256 GB/s each way: reads alone, or writes alone, reach 256 GB/s"#]]
     .assert_eq(table.lines().last().unwrap());
     sandbox.write(
         "faster.yaml",
@@ -311,8 +311,8 @@ fn bandwidth_that_nothing_can_reach_is_told() {
     assert_eq!(
         figures["warnings"],
         serde_json::json!([
-            "hbm: 512 GB/s for each PE, and pe.link carries 256 GB/s each way: a PE alone reads, or writes, no more of its own",
-            "pcie.link.bandwidth_gbs: 1024 GB/s, and io.endpoint_link carries 512 GB/s each way: no more can be reached",
+            "hbm: 512 GB/s for each PE, but pe.link carries 256 GB/s each way: a PE reads, or writes, its own HBM at 256 GB/s",
+            "pcie.link.bandwidth_gbs: 1024 GB/s, but io.endpoint_link carries 512 GB/s each way: transfers reach 512 GB/s",
         ])
     );
     let run = sandbox.run(&["probe", "--topology", "fast.yaml", "--case", "pe-dma-local"]);

@@ -92,8 +92,8 @@ fn an_entry_that_occurs_twice_is_refused() {
     let bytes = b"\x80\x04}(\x8c\x08segments]\x8c\x0ddevice_traces]](}(\
         \x8c\x06action\x8c\x03oomu2eau.";
     let error = read("twice", bytes, LIMIT).unwrap_err().to_string();
-    let said = "snapshot, device_traces[0][1]: expected an entry of its own, \
-                found one that occurred before";
+    let said = "snapshot, device_traces[0][1]: expected a new entry, \
+                found an object that occurs earlier";
     assert_eq!(error, said);
 }
 
