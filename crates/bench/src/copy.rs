@@ -18,7 +18,7 @@ impl Bench for Copy {
     }
 
     fn summary(&self) -> &'static str {
-        "each PE copies memory: its own, that of the next cube, or that of one PE"
+        "each PE copies memory: its own, the next cube's, or one PE's"
     }
 
     fn parameters(&self) -> Vec<Parameter> {

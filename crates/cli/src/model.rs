@@ -231,9 +231,8 @@ fn refused(error: &ModelError, config: &MeasureConfig) -> anyhow::Error {
         let help = "a smaller --batch, a shorter --context, or a larger machine with --topology";
         let sips = match config.least_sips() {
             Some(sips) => format!("weights and caches fit into {sips} such SIPs or more"),
-            None => {
-                "weights and caches do not fit into 16 such SIPs, the maximum of a machine".to_owned()
-            }
+            None => "weights and caches do not fit into 16 such SIPs, the maximum of a machine"
+                .to_owned(),
         };
         return Exhausted(format!("{error}\n  help: {help}\n  help: {sips}")).into();
     }

@@ -48,10 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let served = Served::find(&arguments.path)?;
     let perfetto = perfetto::find(arguments.perfetto.as_deref())?;
     let listener = TcpListener::bind(("127.0.0.1", arguments.port)).map_err(|error| {
-        anyhow!(
-            "--port {}: {error}\n  help: leave out --port to get a free port",
-            arguments.port
-        )
+        anyhow!("--port {}: {error}\n  help: leave out --port to get a free port", arguments.port)
     })?;
     let port = listener.local_addr()?.port();
     let token = token().map_err(|error| anyhow!("{RANDOM}: cannot be read: {error}"))?;

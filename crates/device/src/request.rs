@@ -228,9 +228,7 @@ pub enum RequestError {
         last: String,
     },
     /// The address is not in HBM or SRAM, the only memories that requests can access.
-    #[error(
-        "{address} is in {node}: expected an address in HBM or SRAM"
-    )]
+    #[error("{address} is in {node}: expected an address in HBM or SRAM")]
     NotMemory {
         /// Address that was given.
         address: PhysAddr,

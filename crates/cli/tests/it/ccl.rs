@@ -1,8 +1,8 @@
-//! `cubeyard ccl`: the table, the picture, figures for programs, and what is refused.
+//! `cubeyard ccl`: the table, the picture, JSON, and errors.
 
 use crate::{Run, Sandbox, json};
 
-/// Four SIPs of one cube with two PEs: done quickly.
+/// A small machine of four SIPs with one cube of two PEs each.
 const MACHINE: &str = "sips: {count: 4}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0, r0c1]}\n\
                        hbm: {bytes_per_cube: 64 MiB}\n";
 
@@ -17,7 +17,7 @@ fn ccl(sandbox: &Sandbox, more: &[&str]) -> Run {
     sandbox.run(&small.iter().chain(more).copied().collect::<Vec<_>>())
 }
 
-/// Bad input, said in these words.
+/// Checks that a run is refused with all these words.
 #[track_caller]
 fn refused(run: &Run, words: &[&str]) {
     assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
@@ -54,7 +54,7 @@ fn a_table_has_a_row_for_each_size_and_algorithm() {
     }
 }
 
-/// Messages overtook each other with slots in the HBM, and no command that checks numbers had them there.
+/// Messages in HBM slots overtook each other, and no command checked numbers with slots there.
 #[test]
 fn data_is_checked_with_slots_in_every_memory_beside_traffic() {
     let sandbox = sandbox("ccl-memories");

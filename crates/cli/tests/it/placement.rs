@@ -1,4 +1,4 @@
-//! `cubeyard placement`: tables, JSON, pictures, and what is refused.
+//! `cubeyard placement`: tables, JSON, pictures, and errors.
 
 use std::path::Path;
 
@@ -206,7 +206,7 @@ fn the_picture_of_the_documentation_is_up_to_date() {
     assert!(sandbox.read("out.svg") == kept, "docs/img/placement.svg is another picture");
 }
 
-/// Whatever is placed however: the picture is XML, and nothing leaves it.
+/// The picture of any placement is valid XML, and nothing lies outside it.
 #[test]
 fn pictures_of_all_placements_are_well_formed() {
     let sandbox = Sandbox::new("placement-pictures");

@@ -1,4 +1,4 @@
-//! `cubeyard topology`: figures, the default file, pictures, examples, and what is refused.
+//! `cubeyard topology`: figures, the default file, pictures, examples, and errors.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Sandbox;
 
-/// A file of the repository.
+/// Returns the path of a file of the repository.
 fn repository(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
@@ -164,7 +164,7 @@ fn the_pictures_of_the_documentation_are_up_to_date() {
     }
 }
 
-/// Every box lies on the picture, and no two small boxes on each other.
+/// Every box lies inside the picture, and no two small boxes overlap.
 #[test]
 fn pictures_of_odd_machines_have_no_overlaps() {
     let sandbox = Sandbox::new("topology-odd");
@@ -272,7 +272,7 @@ fn what_is_refused() {
     "#]].assert_eq(&messages);
 }
 
-/// A page of 8 GiB was accepted, and the first tensor of a run panicked: no virtual address begins at one.
+/// A page size of 8 GiB was accepted, and the first tensor of a run panicked, because no virtual address is aligned to it.
 #[test]
 fn a_page_longer_than_where_addresses_begin_is_refused() {
     let sandbox = Sandbox::new("topology-page");
@@ -288,7 +288,7 @@ fn a_page_longer_than_where_addresses_begin_is_refused() {
     sandbox.run(&["run", "copy", "--topology", "page.yaml"]).result();
 }
 
-/// 64 GB/s a channel gave "512 GB/s" for the HBM of a PE, of which its links carry 256, without a word.
+/// 64 GB/s per channel gave "512 GB/s" for the HBM of a PE without a warning, although its links carry 256 GB/s.
 #[test]
 fn bandwidth_that_nothing_can_reach_is_told() {
     let sandbox = Sandbox::new("topology-unreachable");

@@ -1,4 +1,4 @@
-//! Requests that cannot be made, and change nothing.
+//! Refused requests change nothing.
 
 use cubeyard_device::message::Direction::Read;
 use cubeyard_device::request::{PeGrid, Request, RequestError};
@@ -51,7 +51,7 @@ fn what_is_refused_says_why_and_leaves_the_machine_as_it_was() {
     }
     assert_eq!(machine.run(), Stop::Idle);
     assert_eq!((machine.now(), machine.view().envelopes().len()), (Time::ZERO, 0));
-    // And it still works.
+    // The machine still works.
     let read = dma(&machine, "sip0.cube0.pe0", "sip0.cube0.pe0", Read, 256);
     let id = machine.submit(read).unwrap();
     machine.run();

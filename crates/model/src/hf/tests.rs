@@ -14,7 +14,7 @@ macro_rules! config {
     };
 }
 
-/// Published configurations with their numbers of parameters; `test_hf_parameters.py` compares them with those of
+/// Published configurations with their numbers of parameters; `test_hf_parameters.py` compares these with
 /// `transformers`.
 const PUBLISHED: [((&str, &[u8]), u64); 10] = [
     (config!("gemma-2-9b"), 9_241_705_984),

@@ -165,7 +165,8 @@ impl Fields {
 
     fn action(&self) -> PyResult<Action> {
         let peer = usize::try_from(self.root).ok();
-        let malformed = || Kind::Input.error(format!("{}: expected a rank, found {}", self.name, self.root));
+        let malformed =
+            || Kind::Input.error(format!("{}: expected a rank, found {}", self.name, self.root));
         Ok(match &*self.name {
             "barrier" => Action::Barrier,
             "send" => Action::Send(peer.ok_or_else(malformed)?, self.tag),

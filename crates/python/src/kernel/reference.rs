@@ -148,8 +148,12 @@ impl Ref {
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let part = self.part(py)?;
-        let length =
-            part.ty().shape.first().copied().ok_or_else(|| run::fail(py, "len: a scalar has no length"))?;
+        let length = part
+            .ty()
+            .shape
+            .first()
+            .copied()
+            .ok_or_else(|| run::fail(py, "len: a scalar has no length"))?;
         Ok(usize::try_from(length)?)
     }
 

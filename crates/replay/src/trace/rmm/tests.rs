@@ -88,7 +88,10 @@ fn what_is_wrong_with_a_field_is_said() {
         message("1,00:00:01.0,deallocate,0x1,1,0"),
         "line 2: expected `allocate`, `allocate failure` or `free` as `Action`, found `deallocate`"
     );
-    assert_eq!(message("1,00:00:01.0,allocate,0x1,1"), "line 2: expected a value of `Stream`, found the end of the line");
+    assert_eq!(
+        message("1,00:00:01.0,allocate,0x1,1"),
+        "line 2: expected a value of `Stream`, found the end of the line"
+    );
     assert_eq!(
         message("1,noon,allocate,0x1,1,0"),
         "line 2: expected a time like 15:47:02.841961 as `Time`, found `noon`"

@@ -184,7 +184,10 @@ fn histories_that_cannot_be_are_refused() {
     let twice = [("free_completed", 0x100, 1, 0), ("free_requested", 0x100, 1, 1)];
     assert_eq!(message(&twice, &[]), "device_traces[0][1]: 0x100 is freed, but is not live");
     let overlap = [(0x100, 1, "active_allocated"), (0x100, 1, "active_allocated")];
-    assert_eq!(message(&[], &overlap), "segments[0].blocks[1]: 0x100 is allocated, but is already live");
+    assert_eq!(
+        message(&[], &overlap),
+        "segments[0].blocks[1]: 0x100 is allocated, but is already live"
+    );
 }
 
 #[test]
