@@ -123,7 +123,7 @@ pub struct Envelope {
     pub request: RequestId,
     /// Time at which the request was made.
     pub made: Time,
-    /// The request itself.
+    /// Request as it was submitted.
     pub body: Request,
 }
 
@@ -143,7 +143,7 @@ pub struct Completion {
 /// Outcome of a completed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Data was moved.
+    /// A read or write has moved data.
     Moved {
         /// Number of bytes moved.
         bytes: u64,

@@ -20,11 +20,11 @@ pub struct ModelSpec {
     pub heads: u64,
     /// Number of heads of K and V.
     pub kv_heads: u64,
-    /// Head dimension.
+    /// Head dimension: number of features of a head.
     pub head_dim: u64,
     /// Number of words in the vocabulary.
     pub vocab: u64,
-    /// Differences from Llama.
+    /// Differences of the architecture from Llama.
     pub family: Family,
 }
 

@@ -16,9 +16,9 @@ pub enum ReduceOp {
     Sum,
     /// Product of all values.
     Prod,
-    /// The least value.
+    /// Minimum of all values.
     Min,
-    /// The greatest value.
+    /// Maximum of all values.
     Max,
     /// Sum divided by the number of ranks; of floats only.
     Avg,

@@ -28,7 +28,7 @@ pub struct Stage {
 /// The stages of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// Stages in order.
+    /// Stages in the order of their start.
     pub stages: Vec<Stage>,
     /// Whether pieces are pipelined: all stages are under way together once the first piece has passed.
     pub pipelined: bool,

@@ -11,7 +11,7 @@ pub enum Ranks {
     Sip,
     /// A cube with all its PEs.
     Cube,
-    /// A single PE.
+    /// A single PE with its slice of the HBM.
     Pe,
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Its first operand is the branch of the lower places.
 #[derive(Debug)]
 pub(super) struct Branches<T> {
-    /// Number of places.
+    /// Number of places in the ring.
     count: usize,
     /// Branches that wait for their siblings, by level and number.
     waiting: BTreeMap<(u32, usize), T>,
