@@ -15,7 +15,7 @@ const LIMIT: u64 = 1 << 20;
 
 const HELP: &str = "cubeyard topology --print-default shows every key";
 
-/// A machine: a topology file, and values that replace those of the file.
+/// A machine: a topology file, and values that replace values of the file.
 #[derive(Args, Debug, Default)]
 pub(crate) struct MachineOptions {
     /// Topology file of the machine in YAML; the default machine if omitted

@@ -285,7 +285,7 @@ fn measured(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistEr
 /// Returns the reason for omitting an algorithm that was not named: too many channels.
 fn crowded(config: &SweepConfig, algorithm: &Resolved) -> Result<Option<String>, DistError> {
     let channels = algorithm.channels(&config.topology)?;
-    let why = || format!("it needs {channels} channels; it is run if asked for by name");
+    let why = || format!("the algorithm needs {channels} channels; name it to run it");
     Ok((channels > MOST_CHANNELS).then(why))
 }
 

@@ -156,7 +156,7 @@ impl Group {
         Ok(Pending::new(self.algorithm.name(), begun, bytes, handles))
     }
 
-    /// Checks a call, and returns the [`Seat`] of each SIP.
+    /// Checks a call, and returns the [seat](door::Seat) of each SIP.
     pub(super) fn check<'t>(
         &self,
         context: &Context,
