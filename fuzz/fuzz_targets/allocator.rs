@@ -1,5 +1,5 @@
-//! Any bytes as calls to an index and to a Flex allocator: places are those of the naive list, and
-//! the books are right after every call.
+//! Any bytes as calls to an index and to a Flex allocator: offsets equal the naive list's, and all counts are right
+//! after every call.
 
 #![no_main]
 
@@ -14,7 +14,7 @@ use cubeyard_memory::policy::{self, Kind, Request};
 use cubeyard_memory::stats::{Pool, Quantity};
 use libfuzzer_sys::fuzz_target;
 
-/// Numbers from the input; zeros when it has come to its end.
+/// Numbers from the input; zeros after its end.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -24,7 +24,7 @@ impl Input<'_> {
         first
     }
 
-    /// A size in any octave up to `bits`.
+    /// Reads a size in any octave up to `bits`.
     fn size(&mut self, bits: u32) -> u64 {
         let raw = u64::from_le_bytes(std::array::from_fn(|_| self.byte()));
         let bits = u32::from(self.byte()) % bits;

@@ -1,4 +1,4 @@
-//! Any bytes as a log of RMM: what can be read is written and read back the same.
+//! Any bytes as a log of RMM: a valid log is written and read back unchanged.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a pickle, and as a snapshot: an answer each time, whose parts hang together.
+//! Any bytes as a pickle, and as a snapshot: each gives an error or a consistent result.
 
 #![no_main]
 

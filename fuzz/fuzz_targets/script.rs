@@ -1,5 +1,4 @@
-//! Any bytes as a trace of unknown form, and any text as a script: what can be read is written and
-//! read back the same.
+//! Any bytes as a trace of unknown form, and any text as a script: a valid trace is written and read back unchanged.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a topology file: read or refused, and what can be read has routes and pictures.
+//! Any bytes as a topology file: refused, or a machine with routes and pictures.
 
 #![no_main]
 

@@ -157,7 +157,7 @@ def test_fewer_ranks_and_too_many() -> None:
 
     dist.spawn(worker, nprocs=2, topology=FOUR)
     assert sizes == [2, 2]
-    with pytest.raises(InputError, match="a world of 9 ranks: there are 4"):
+    with pytest.raises(InputError, match="a world of 9 ranks: expected 1 to 4"):
         dist.spawn(worker, nprocs=9, topology=FOUR)
 
 

@@ -256,9 +256,9 @@ def test_host_memory_holds_what_was_written():
     for number, block in enumerate(blocks):
         host.write(block.address, bytearray([number]) * 1000)
     assert [host.read(block.address, 1000) for block in blocks] == [bytes([number]) * 1000 for number in range(3)]
-    with pytest.raises(errors.InputError, match="are no memory of this device"):
+    with pytest.raises(errors.InputError, match="are outside the memory of this device"):
         host.read(Address(4096, 0), 1)
-    with pytest.raises(errors.InputError, match="are no memory of this device"):
+    with pytest.raises(errors.InputError, match="are outside the memory of this device"):
         host.write(Address(blocks[0].address.region_id, 16 * MIB - 1), b"ab")
     address = blocks[0].address
     blocks.clear()

@@ -168,7 +168,7 @@ def test_a_step_of_a_model_is_that_of_the_command(command, tmp_path, small_file)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "llama-7b"}, "model: there is no model `llama-7b`; there are llama-8b, llama-70b"),
+        ({"model": "llama-7b"}, "model: there is no model `llama-7b`: expected one of llama-8b, llama-70b"),
         ({"model": {"layer": 2}}, "model:1: expected a known key, found `layer`; the nearest is `layers`"),
         ({"phase": "train"}, "phase='train': expected 'decode' or 'prefill'"),
         ({"batch": 0}, "batch=0: expected a whole number from 1"),

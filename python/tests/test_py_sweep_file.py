@@ -205,5 +205,5 @@ def _identity(n: int) -> int:
 @pytest.mark.parametrize("path", ["/dev/full", "/dev/zero", "/dev/null", "."])
 def test_a_file_that_is_no_plain_file_is_refused(path: str) -> None:
     """`/dev/full` and `/dev/zero` were read without end."""
-    with pytest.raises(errors.InputError, match="expected a plain file"), ThreadPoolExecutor(1) as threads:
+    with pytest.raises(errors.InputError, match="expected a regular file"), ThreadPoolExecutor(1) as threads:
         cubeyard.sweep(_identity, {"n": [1]}, executor=threads, path=path)

@@ -18,7 +18,7 @@ impl Bench for Copy {
     }
 
     fn summary(&self) -> &'static str {
-        "each PE copies memory: its own, that of the next cube, or that of one PE"
+        "each PE copies memory: its own, the next cube's, or one PE's"
     }
 
     fn parameters(&self) -> Vec<Parameter> {
@@ -93,17 +93,15 @@ fn note(from: CopyFrom, lab: &Lab) -> String {
     let link = lab.context.machine(|machine| machine.topology().spec().ucie.router_link.bandwidth);
     let link = link.bytes_per_second() / 1_000_000_000;
     match from {
-        CopyFrom::Own => {
-            "the bandwidth counts what is read and what is written: the channels of a PE's \
+        CopyFrom::Own => "the bandwidth counts reads and writes: the channels of a PE's \
              memory serve both"
-                .to_owned()
-        }
+            .to_owned(),
         CopyFrom::NextCube => format!(
-            "what comes from another cube passes a UCIe connection of {link} GB/s, which several PEs may \
-             share; the bound is that of the memories alone"
+            "data from another cube passes a UCIe connection of {link} GB/s, which several PEs may \
+             share; the bound counts the memories alone"
         ),
         CopyFrom::First => format!(
-            "the bound is the memory of the first PE, which all read; those of other cubes share UCIe \
+            "the bound is the memory of the first PE, which all PEs read; PEs of other cubes share UCIe \
              connections of {link} GB/s on the way"
         ),
     }

@@ -16,7 +16,7 @@ pub(super) struct FlashAttention;
 struct FlashProblem {
     heads: u64,
     tokens: u64,
-    /// Head dimension.
+    /// Head dimension, in elements.
     features: u64,
     /// Tokens per block of Q, and of K and V.
     blocks: [u64; 2],

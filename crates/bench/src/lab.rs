@@ -28,7 +28,7 @@ pub struct Lab {
     pub launcher: Rc<Launcher>,
     /// Whether memory holds data.
     pub has_data: bool,
-    /// SIPs to use.
+    /// SIPs of the run, at least one.
     pub sips: Vec<SipId>,
     pub(super) phases: Rc<RefCell<Vec<Phase>>>,
     /// Hash of the order of events up to the end of the last launch.

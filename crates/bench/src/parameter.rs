@@ -33,7 +33,7 @@ pub enum ParameterKind {
     Whole(u64, u64),
     /// Whole number in an inclusive range, which may be negative.
     Integer(i64, i64),
-    /// Finite number.
+    /// Finite number, with or without a fraction.
     Number,
     /// Text without restrictions.
     Text,

@@ -22,7 +22,7 @@ use cubeyard_tl::program::Finding;
 /// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
-    /// Simulated machine.
+    /// Topology of the simulated machine.
     pub topology: Topology,
     /// Parameter settings, as `name=value`.
     pub set: Vec<String>,

@@ -41,7 +41,7 @@ impl Bench for TransformerLayer {
             Parameter::choice(
                 "launches",
                 &["one", "parts"],
-                "one: the whole layer is a launch; parts: each part of it is one",
+                "one: one launch for the whole layer; parts: one launch for each part",
             ),
             Parameter::whole("batch", 32, (1, 1 << 12), "number of sequences"),
             Parameter::whole("context", 512, (1, 1 << 20), "tokens per sequence"),
@@ -55,7 +55,7 @@ impl Bench for TransformerLayer {
                 "experts",
                 1,
                 (1, 64),
-                "experts of the feed-forward part; 1: it is dense",
+                "number of experts of the feed-forward part; 1 if it is dense",
             ),
             Parameter::whole("active", 2, (1, 64), "experts of each token, if there are several"),
             Parameter::choice(
@@ -66,7 +66,7 @@ impl Bench for TransformerLayer {
             Parameter::choice(
                 "weights",
                 &["f16", "fp8", "int8"],
-                "type of the weights; those of 8 bits have a scale for each column",
+                "type of the weights; 8-bit types have a scale for each column",
             ),
             Parameter::choice(
                 "family",

@@ -9,7 +9,7 @@ use crate::status::{Failure, Status};
 /// The next number, for all kinds and all allocators, so that no number is used twice.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Values by the numbers under which the caller knows them.
+/// Values that the caller holds, by their handle numbers.
 pub(crate) struct Held<T> {
     /// Name of the kind of value, for errors.
     name: &'static str,

@@ -32,10 +32,9 @@ const EXHAUSTED: &str = "simulated memory or time has run out\n  help: ask for s
 
 /// Measure collectives over sizes and algorithms, as nccl-tests do
 ///
-/// Each size and algorithm is run on a fresh machine and compared with the bound that the links of the fabric
-/// set. Numbers are computed and checked for sizes up to 64 KiB, or for all sizes with --data. Ends with code
-/// 1 if a number is wrong or differs between ranks that should have the same, and with code 3 if simulated memory or
-/// time runs out for every size.
+/// Each size and algorithm is run on a fresh machine and compared with the bound of the fabric's links. Numbers are
+/// computed and checked for sizes up to 64 KiB, or for all sizes with --data. Ends with code 1 if a number is wrong, or
+/// differs between ranks with equal results, and with code 3 if simulated memory or time runs out for every size.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// Operation: `all_reduce`, reduce, broadcast, `all_gather`, `reduce_scatter`, `all_to_all`, gather or
@@ -48,14 +47,14 @@ pub(crate) struct Arguments {
     /// Root rank of reduce, broadcast, gather and scatter
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     root: usize,
-    /// Algorithms to run: all that support the operation, auto for the fastest or the one that ccl.yaml
-    /// selects, or one of ccl.yaml by name
+    /// Algorithms to run: `all` that support the operation, `auto` for the choice of ccl.yaml or the fastest, or the
+    /// name of one in ccl.yaml
     #[arg(long, value_name = "all|auto|NAME", default_value = "all")]
     algorithm: String,
     /// Unit of the machine that forms a rank; from ccl.yaml if omitted
     #[arg(long, value_enum)]
     ranks: Option<Rank>,
-    /// Number of ranks; from ccl.yaml if omitted, or as many as the machine has
+    /// Number of ranks; from ccl.yaml if omitted, else all units of the machine
     #[arg(long, value_name = "N")]
     world: Option<usize>,
     /// Range of message sizes, each FACTOR times the previous one (2 if omitted); a single size is allowed
@@ -81,8 +80,8 @@ pub(crate) struct Arguments {
     /// Columns and rows of the SIPs in a torus or mesh, such as 3x2; nearest to a square if omitted
     #[arg(long, value_name = "WxH")]
     sip_grid: Option<SipGrid>,
-    /// Compute and check the numbers of every size, and again with message slots in each kind of memory (TCM, SRAM,
-    /// HBM) beside other traffic
+    /// Compute and check the numbers of every size, and again with background traffic and message slots in each kind
+    /// of memory (TCM, SRAM, HBM)
     #[arg(long)]
     data: bool,
     /// Plot bus bandwidth over size to an .svg or .html file
@@ -247,11 +246,13 @@ fn read(file: Option<&Path>) -> Result<CclConfig> {
 /// Adds help to an error.
 fn refused(error: &DistError) -> anyhow::Error {
     let help = match error {
-        DistError::World { .. } => "fewer ranks with --world, or a larger machine with --topology",
+        DistError::World { .. } => {
+            "use fewer ranks with --world, or a larger machine with --topology"
+        }
         DistError::Rank { .. } => "name another --root",
-        DistError::Algorithm { .. } => "cubeyard ccl --print-default shows how one is added",
+        DistError::Algorithm { .. } => "cubeyard ccl --print-default shows how to add an algorithm",
         DistError::Refused { .. } => {
-            "choose another --algorithm or --op, or let it be chosen: auto"
+            "use another --op or --algorithm, or --algorithm auto for the fastest"
         }
         _ => "change the options that do not fit",
     };

@@ -32,11 +32,10 @@ const SYNTAX: &str = "cubeyard compare A.json B.json, with files of --save; or c
 
 /// Compare two runs, or two machines under one command: differences, and their cause
 ///
-/// Without a command, A and B are records of --save; `FILE:N` is line N of a file of several. With a command after `--`,
-/// it is run on two machines: A and B are topology files, the default machine if omitted, and the same one if there
-/// is only A; --against changes values of A, and --with those of B: topology keys, parameters of the bench, or options
-/// of the command. Ends with code 1 if a check failed, as the command
-/// itself would.
+/// Without a command, A and B are records of --save; `FILE:N` is line N of a file of several records. A command after
+/// `--` is run on two machines. A and B are then topology files: the default machine if both are omitted, and A for
+/// both if B is omitted. --against changes values of A, and --with values of B: topology keys, parameters of the bench,
+/// or options of the command. Ends with code 1 if a check failed, as the command itself would.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// First record, or first topology file

@@ -60,8 +60,8 @@ use cubeyard_memory::Bytes;
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Limit of the host's memory to use, such as 2GiB; beyond it, the command ends with code 3. If omitted,
-    /// three quarters of what the host or its control group has free
+    /// Limit on the host's memory, such as 2GiB; above it, the command ends with code 3. If omitted, three quarters
+    /// of the free memory of the host or its control group
     #[arg(long, global = true, value_name = "SIZE", value_parser = memory::size)]
     memory: Option<Bytes>,
 }

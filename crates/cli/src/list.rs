@@ -14,7 +14,7 @@ use crate::terminal::OutputOptions;
 /// List the benches that `run` can run
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// Python file whose benches are listed; those that `run` finds by name if omitted
+    /// Python file whose benches are listed; the benches that `run` finds by name if omitted
     #[arg(value_name = "FILE.py")]
     file: Option<PathBuf>,
     /// List parameters with their ranges and defaults

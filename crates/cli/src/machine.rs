@@ -15,13 +15,13 @@ const LIMIT: u64 = 1 << 20;
 
 const HELP: &str = "cubeyard topology --print-default shows every key";
 
-/// A machine: a topology file, and values that replace those of the file.
+/// A machine: a topology file, and values that replace values of the file.
 #[derive(Args, Debug, Default)]
 pub(crate) struct MachineOptions {
     /// Topology file of the machine in YAML; the default machine if omitted
     #[arg(long, value_name = "FILE")]
     pub(crate) topology: Option<PathBuf>,
-    /// Value of a topology key in place of the file's, such as `hbm.channel_bandwidth_gbs=64`; can be given several times
+    /// Topology key with a new value, such as `hbm.channel_bandwidth_gbs=64`; can be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = replacement)]
     pub(crate) with: Vec<(String, PlainValue)>,
 }

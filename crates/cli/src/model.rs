@@ -29,15 +29,15 @@ const LIMIT: u64 = 1 << 20;
 
 /// Measure a step of a language model: time, tokens per second, memory of each PE
 ///
-/// Allocates all weights and caches over all SIPs, and simulates a step with one of the model's layers, which
-/// are all alike. Ends with code 3 and the allocator's report if the model does not fit.
+/// Allocates all weights and caches over all SIPs, and simulates a step with one layer; all layers are alike. Ends
+/// with code 3 and the allocator's report if the model does not fit.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// Model: llama-8b or llama-70b
     #[arg(long, value_name = "NAME", default_value = "llama-8b", conflicts_with_all = ["spec", "hf"])]
     llm: String,
     /// Model of your own in YAML, with the keys name, layers, hidden, ffn, heads, `kv_heads`, `head_dim` and
-    /// vocab; those omitted are as in llama-8b
+    /// vocab; omitted keys are as in llama-8b
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with = "hf")]
     spec: Option<PathBuf>,
@@ -57,21 +57,21 @@ pub(crate) struct Arguments {
     /// Number of tokens in a step of prefill, over all sequences
     #[arg(long, value_name = "N", default_value_t = 512)]
     chunk: u64,
-    /// Element type of activations, caches and weights: f16 by default, or as the file of --hf says
+    /// Element type of activations, caches and weights; f16 or the type in the file of --hf if omitted
     #[arg(long, value_name = "NAME")]
     dtype: Option<DType>,
     /// Element type of the weights of layers, with a scale for each column: `fp8` (`fp8_e4m3`), `fp8_e5m2`, `int8`
-    /// (`i8`), or that of activations
+    /// (`i8`), or the type of activations
     #[arg(long, value_name = "NAME", value_parser = weight_type)]
     weights: Option<DType>,
-    /// Placement of experts: each divided over all PEs (split), or experts of their own for each SIP (sip) or each cube
-    /// or group of cubes (cube)
+    /// Placement of experts: each expert divided over all PEs (split), or whole experts per SIP (sip) or per cube or
+    /// group of cubes (cube)
     #[arg(long, value_name = "PLACE", default_value = "split", value_parser = expert_placement)]
     experts: ExpertPlacement,
     /// Number of layers to simulate, one after the other
     #[arg(long, value_name = "N", default_value_t = 1)]
     layers: u64,
-    /// Largest number of positions at which attention of prefill is simulated; times between them are
+    /// Maximum number of positions at which attention of prefill is simulated; times between them are
     /// interpolated
     #[arg(long, value_name = "N")]
     positions: Option<u64>,
@@ -231,19 +231,18 @@ fn refused(error: &ModelError, config: &MeasureConfig) -> anyhow::Error {
         let help = "a smaller --batch, a shorter --context, or a larger machine with --topology";
         let sips = match config.least_sips() {
             Some(sips) => format!("weights and caches fit into {sips} such SIPs or more"),
-            None => {
-                "weights and caches do not fit into 16 such SIPs, the most of a machine".to_owned()
-            }
+            None => "weights and caches do not fit into 16 such SIPs, the maximum of a machine"
+                .to_owned(),
         };
         return Exhausted(format!("{error}\n  help: {help}\n  help: {sips}")).into();
     }
     let help = match error {
-        ModelError::Uneven { .. } => "another model, with --spec or --hf",
-        ModelError::Nothing(_) => "raise it to at least 1",
+        ModelError::Uneven { .. } => "use another model with --spec or --hf",
+        ModelError::Nothing(_) => "use at least 1",
         ModelError::Activations { .. } => {
-            "--dtype f16 or bf16; --weights int8 or fp8 stores the weights of layers in 8 bits"
+            "use --dtype f16 or bf16; --weights int8 or fp8 stores the weights of layers in 8 bits"
         }
-        ModelError::Weights { .. } => "another type with --weights",
+        ModelError::Weights { .. } => "use another type with --weights",
         _ => "change the options that do not fit",
     };
     anyhow!("{error}\n  help: {help}")

@@ -40,12 +40,12 @@ pub(crate) fn check(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Result<()> {
         let name = path.display();
         if let Some((other, _)) = inputs.iter().find(is_same) {
             bail!(
-                "{name}: cannot be written, {other} is read from it\n  help: name another file with {option}"
+                "{name}: cannot be written: {other} is read from this file\n  help: name another file with {option}"
             );
         }
         if let Some((other, _)) = outputs[..number].iter().find(is_same) {
             bail!(
-                "{name}: cannot be written, {other} goes to it\n  help: name another file with {option}"
+                "{name}: cannot be written: {other} is written to this file\n  help: name another file with {option}"
             );
         }
     }
@@ -102,14 +102,14 @@ fn check_place(path: &Path) -> Result<()> {
     let (name, folder) = (path.display(), identity::folder(&to));
     if folder.exists() && !folder.is_dir() {
         let folder = folder.display();
-        bail!("{name}: cannot be written, {folder} is not a folder\n  help: name another file");
+        bail!("{name}: cannot be written: {folder} is not a folder\n  help: name another file");
     }
     if !folder.is_dir() {
         let folder = folder.display();
-        bail!("{name}: cannot be written, there is no folder {folder}\n  help: create it");
+        bail!("{name}: cannot be written: there is no folder {folder}\n  help: create the folder");
     }
     if path.is_dir() {
-        bail!("{name}: cannot be written, it is a folder\n  help: name a file");
+        bail!("{name}: cannot be written: it is a folder\n  help: name a file");
     }
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     match is_file.then(|| File::options().write(true).open(path)) {

@@ -35,9 +35,9 @@ const TRANSFER: &str =
 
 /// Measure the latency and bandwidth of a machine's fabric
 ///
-/// Measures transfers of 32 KiB between the host or a PE and memories near and far, each on a fresh machine,
-/// and compares them with a closed form; sweeps over sizes; shows the route hop by hop; and checks properties
-/// that hold on any machine. Ends with code 1 if one does not hold.
+/// Measures transfers of 32 KiB between the host or a PE and memories near and far, each on a fresh machine, and
+/// compares them with a closed form. Sweeps over sizes, shows the route hop by hop, and checks properties of every
+/// machine. Ends with code 1 if a property does not hold.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// YAML file of transfers to run in place of the cases
     #[arg(long, value_name = "FILE")]
     pattern: Option<PathBuf>,
-    /// Write a trace for Perfetto, of the one case or of the pattern
+    /// Write a trace of one case, or of the pattern, for Perfetto
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Show the critical path of each transfer, step by step

@@ -19,12 +19,12 @@ pub(crate) struct StudyOptions {
     /// Write a record for `cubeyard compare` as JSON: inputs, machine and figures; a line for each point of --vary
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Values to run one after the other, such as m=256,512 or `hbm.channel_bandwidth_gbs=32,64`: a parameter as with
-    /// --set, an option of this command, or a topology key; several times for a grid. Values with commas
-    /// are written in brackets
+    /// Key with values to run in turn, such as m=256,512 or `hbm.channel_bandwidth_gbs=32,64`. The key is a parameter
+    /// as with --set, an option of this command, or a topology key. Several keys form a grid. Values with commas are
+    /// written in brackets
     #[arg(long, value_name = "KEY=A,B,...")]
     pub(crate) vary: Vec<String>,
-    /// Number of threads that run the points of --vary; one for each core if omitted. Results do not depend on it
+    /// Number of threads for the points of --vary; one for each core if omitted. Results do not depend on it
     #[arg(long, value_name = "N", requires = "vary", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// Write the table of --vary as CSV

@@ -24,10 +24,10 @@ use crate::record::Stamped;
 use crate::terminal::OutputOptions;
 use plot::Plot;
 
-/// Show how much memory recorded allocations would have needed under other policies
+/// Replay recorded allocations under other policies, and show the memory that each needs
 ///
 /// Reads PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot`), logs of RAPIDS RMM and .trace
-/// scripts, each also compressed with gzip. Without a file, it replays a bundled trace and draws it to
+/// scripts, each also compressed with gzip. Without a file, replays a bundled trace and draws it to
 /// ./cubeyard-replay.svg.
 #[derive(Args, Debug)]
 #[command(after_help = policies_help())]
@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     /// Number of holders of memory to list; 5 if the recording has call stacks, else none
     #[arg(long, value_name = "N")]
     holders: Option<usize>,
-    /// Property by which holders are added up: frame (of your own code), stack or size
+    /// Property by which holders are grouped: frame (of your own code), stack or size
     #[arg(long, value_name = "WHAT", default_value_t)]
     by: Grouping,
     /// Also consider the frames of C++ code, which are recorded with stacks="all"

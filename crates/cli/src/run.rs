@@ -33,11 +33,11 @@ const PAGE: &str = "cubeyard-run.html";
 
 /// Run a bench on a simulated machine and show its bottleneck
 ///
-/// Without a name, a first example is run with data, and drawn to ./cubeyard-run.html. Ends with code 1 if a
-/// number is wrong or a fault was found in a kernel, and with code 3 if simulated memory or time runs out.
+/// Without a name, runs a first example with data, and draws it to ./cubeyard-run.html. Ends with code 1 if a number
+/// is wrong or a kernel has a fault, and with code 3 if simulated memory or time runs out.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Arguments {
-    /// Bench: a name, which `cubeyard list` lists, or a Python file with @cubeyard.bench and a name in it
+    /// Bench: a name from `cubeyard list`, or a Python file with @cubeyard.bench, and the name of a bench in it
     #[arg(value_name = "NAME|FILE.py[::NAME]")]
     name: Option<String>,
     /// Parameter of the bench, such as m=512; `cubeyard list -v` lists them
@@ -198,10 +198,10 @@ fn refused(error: &BenchError) -> anyhow::Error {
             return Exhausted(format!("{error}\n  help: {help}")).into();
         }
         BenchError::NoSuchBench { .. } => "cubeyard list shows all benches",
-        BenchError::Parameter(ParameterError::Form(_)) => "as in --set elements=4096",
+        BenchError::Parameter(ParameterError::Form(_)) => "write it as in --set elements=4096",
         BenchError::Parameter(_) => "cubeyard list -v shows all parameters",
         BenchError::NeedsData(_) => "add --data",
-        BenchError::NothingLaunched(_) => "launch a kernel in it",
+        BenchError::NothingLaunched(_) => "launch a kernel in the bench",
         BenchError::Own(OwnError { help: Some(help), .. }) => help,
         BenchError::Own(_) => return anyhow!("{error}"),
         BenchError::Unfit(_)

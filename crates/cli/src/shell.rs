@@ -17,7 +17,8 @@ pub(crate) struct CompletionArguments {
 
 /// Print the manual page
 ///
-/// To read it: `cubeyard man > cubeyard.1; man ./cubeyard.1`. With the name of a command, its own page.
+/// To read it: `cubeyard man > cubeyard.1; man ./cubeyard.1`. With the name of a command, prints the page of the
+/// command.
 #[derive(Args, Debug)]
 pub(crate) struct ManArguments {
     /// Command whose page is printed; the program's if omitted

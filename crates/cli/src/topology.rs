@@ -21,7 +21,7 @@ use crate::{output, terminal};
 
 /// Check a topology file, and show its machine in figures or pictures
 ///
-/// Without a file, it shows the default machine. A file needs only the values that differ from the default:
+/// Without a file, shows the default machine. A file needs only the values that differ from the default.
 /// `--print-default` prints every key with its unit and the source of its value.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {

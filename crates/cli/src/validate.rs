@@ -21,9 +21,9 @@ use crate::terminal::{self, OutputOptions};
 
 /// Compare the simulator with published figures, closed forms and golden values
 ///
-/// Ends with code 1 if a figure is out of its tolerance: exact figures must agree, calibrated ones (used to
-/// choose parameters) and predicted ones (not used) may be off by 2 %, indicative ones are only shown. With a
-/// topology of your own, checks of the default machine are left out.
+/// Ends with code 1 if a figure is out of its tolerance. Exact figures must agree. Calibrated figures (used to choose
+/// parameters) and predicted figures (not used) may be off by 2 %. Indicative figures are only shown. With a topology
+/// of your own, checks of the default machine are left out.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(flatten)]

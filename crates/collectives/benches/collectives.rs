@@ -1,7 +1,7 @@
-//! How fast collectives run in the simulator.
+//! Speed of collectives in the simulator.
 //!
-//! `cargo bench -p cubeyard-collectives --bench collectives` runs a ring all-reduce of 1 MiB a PE over the 256 PEs of
-//! the default machine, without data. Times are CPU time of the one thread.
+//! `cargo bench -p cubeyard-collectives --bench collectives` runs a ring all-reduce of 1 MiB per PE over the 256 PEs of
+//! the default machine, without data. Times are CPU time of one thread.
 
 #![expect(
     clippy::disallowed_methods,
@@ -23,7 +23,7 @@ use cubeyard_tl::launch::Launcher;
 use clock::cpu;
 
 fn main() {
-    // `cargo bench` says so; `cargo test --benches` does not, and gets a quick look.
+    // `cargo bench` passes `--bench`; without it, as in `cargo test --benches`, the run is short.
     let full = std::env::args().any(|argument| argument == "--bench");
     let bytes: u64 = if full { 1 << 20 } else { 1 << 10 };
     let context = Context::new(ContextConfig::default());

@@ -69,20 +69,22 @@ pub trait Algorithm: fmt::Debug {
     /// Returns the name used in files and reports.
     fn name(&self) -> &'static str;
 
-    /// Returns the reason why it cannot perform an operation in a world, if so.
+    /// Returns the reason why the algorithm cannot perform an operation in a world; `None` if it can.
     fn refuses(&self, operation: Operation, world: &World) -> Option<String>;
 
-    /// Returns the channels that it needs.
+    /// Returns the channels that the algorithm needs.
     fn wires(&self, world: &World) -> Vec<Wire>;
 
     /// Returns the kernel that each PE runs.
     fn kernel(&self, job: &Job) -> Kernel;
 
-    /// Returns the messages of an operation for the cost model; `None` if it refuses the operation.
+    /// Returns the messages of an operation for the cost model; `None` if the algorithm refuses the operation.
     fn schedule(&self, operation: Operation, world: &World) -> Option<Schedule>;
 
-    /// Returns the orders in which a reduction combines the elements of PEs at one position; `None` if the algorithm
-    /// refuses the operation or does not state its order, so that only a simulation shows its numbers.
+    /// Returns the orders in which a reduction combines the elements of PEs at one position.
+    ///
+    /// Returns `None` if the algorithm refuses the operation or does not state its order. Its numbers then need a
+    /// simulation.
     ///
     /// The output of every rank is combined in the same order: all ranks get the same bits.
     fn orders(&self, _operation: Operation, _world: &World, _part: PePart) -> Option<Orders> {
@@ -90,7 +92,7 @@ pub trait Algorithm: fmt::Debug {
     }
 }
 
-/// A shared algorithm, as a front brings it.
+/// An algorithm shared by reference count, as a front provides it.
 impl Algorithm for Rc<dyn Algorithm> {
     fn name(&self) -> &'static str {
         (**self).name()
@@ -129,7 +131,7 @@ pub fn algorithms() -> Vec<Box<dyn Algorithm>> {
     ]
 }
 
-/// Makes a kernel of an algorithm, named by all its parameters; each PE runs `body`.
+/// Makes a kernel of an algorithm in which each PE runs `body`. The name of the kernel holds all its parameters.
 fn kernel(algorithm: &dyn Algorithm, job: &Job, body: fn(&Member)) -> Kernel {
     let Job { operation, world, piece } = job;
     let grid: Vec<_> = world.grid.iter().map(ToString::to_string).collect();

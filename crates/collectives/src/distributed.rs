@@ -1,8 +1,8 @@
 //! The process group: `torch.distributed` with the backend `ahbm`.
 //!
 //! [`Distributed`] belongs to a context and has no backend until
-//! [`init_process_group`](Distributed::init_process_group) is called. Ranks are then written as workers, which
-//! read like a PyTorch script: each runs by itself, and a collective runs once every rank has called it.
+//! [`init_process_group`](Distributed::init_process_group) is called. Each rank is then written as a worker, which
+//! reads like a PyTorch script. A collective runs once every rank has called it.
 //!
 //! ```
 //! use cubeyard_collectives::collective::ReduceOp;
@@ -99,7 +99,7 @@ impl Distributed {
         Self::with_launcher(Rc::new(Launcher::new(context)))
     }
 
-    /// As [`new`](Self::new), with collectives launched by a shared launcher.
+    /// Makes an instance as [`new`](Self::new) does, with collectives launched by a shared launcher.
     pub fn with_launcher(launcher: Rc<Launcher>) -> Self {
         let (backend, matcher) = (RefCell::default(), CallMatcher::default());
         let (current, made, point) = (Cell::new(None), Cell::new(0), point::kernel());
@@ -113,9 +113,10 @@ impl Distributed {
         self.init_with(backend, &CclConfig::embedded())
     }
 
-    /// As [`init_process_group`](Self::init_process_group), with the algorithms and rings of a `ccl.yaml`.
+    /// Creates the group as [`init_process_group`](Self::init_process_group) does, with the algorithms and rings of a
+    /// `ccl.yaml`.
     ///
-    /// The number of ranks is that of the forced algorithm, else that of the defaults, else the number of SIPs.
+    /// The number of ranks is the `world_size` of the forced algorithm, else of the defaults, else the number of SIPs.
     /// Every algorithm that may be chosen for some operation and size is wired.
     pub fn init_with(&self, backend: &str, ccl: &CclConfig) -> Result<(), DistError> {
         if backend != BACKEND {
@@ -188,12 +189,12 @@ impl Distributed {
         self.begin_in(&self.world()?, operation, tensors)
     }
 
-    /// Waits until every rank's device has heard from every other.
+    /// Waits until every rank's device has received a message from every other.
     pub fn barrier(&self) -> Result<CollectiveReport, DistError> {
         self.begin_barrier(&self.world()?)?.wait()
     }
 
-    /// Checks that no worker is running: calls for all ranks are not for one of them to make.
+    /// Checks that no worker is running: a worker may not make a call for all ranks.
     fn check_outside(&self, call: &impl ToString) -> Result<(), DistError> {
         match self.state.current.get() {
             Some(rank) => Err(DistError::Inside { rank, call: call.to_string() }),
@@ -201,7 +202,7 @@ impl Distributed {
         }
     }
 
-    /// Returns the defects of collective kernels that nevertheless ran to their ends.
+    /// Returns the defects found in collective kernels that ran to their ends.
     pub fn findings(&self) -> Vec<cubeyard_tl::program::Finding> {
         self.state.launcher.findings()
     }

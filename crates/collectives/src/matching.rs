@@ -79,8 +79,8 @@ impl<K: Clone + Ord, C: Match> Matcher<K, C> {
         }
     }
 
-    /// Returns two members of a group whose next collectives differ: the earliest that differs from the latest, and
-    /// the latest.
+    /// Returns two next collectives of a group that differ: the latest call, and the earliest call unlike it, earliest
+    /// first.
     pub(crate) fn mismatch(&self, group: &K) -> Option<(&C, &C)> {
         let queues = self.groups.get(group)?;
         let heads = || queues.collectives.iter().filter_map(VecDeque::front);

@@ -6,7 +6,7 @@
 //! Calls of a group follow each other: a call begins when all its ranks are ready and the previous call has ended. The same
 //! holds for messages from one rank to another with the same tag. Groups and tags do not wait for each other, and calls that
 //! overlap do not slow each other. So the order in which calls arrive changes no result and no time, except that a receiver
-//! of any sender takes the message that arrives first. The first fault ends the world: every call that waits fails, and so
+//! of any sender takes the message that arrives first. The first fault ends the world: every pending call fails, and so
 //! does every later one.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! A worker for each SIP, written like a script for PyTorch's `DistributedDataParallel`, and what each rank sees.
+//! A worker for each SIP, written like a script for PyTorch's `DistributedDataParallel`, and the output of each rank.
 //!
 //! `cargo run --release -p cubeyard --example ddp`
 
@@ -12,7 +12,7 @@ use cubeyard::tensors::{Context, ContextConfig};
 /// Gradients of each rank: 8 KiB for each of the 128 PEs of a SIP.
 const ELEMENTS: usize = 262_144;
 
-/// What the ranks say, in this order.
+/// Output lines of the ranks, in their order.
 type Said = RefCell<Vec<String>>;
 
 async fn train(worker: Worker, said: &Said) -> Result<(), DistError> {
@@ -38,7 +38,7 @@ async fn train(worker: Worker, said: &Said) -> Result<(), DistError> {
     Ok(())
 }
 
-/// Trains, and writes what the ranks say.
+/// Trains, and writes the output of the ranks.
 pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
     let said = Said::default();

@@ -1,4 +1,4 @@
-//! What ranks are told when something is wrong, word for word; and a ring of two, where both neighbours are one.
+//! Error messages of wrong collective calls; and a ring of two ranks, whose two neighbours are the same rank.
 //!
 //! `cargo run --release -p cubeyard --example mistakes`
 
@@ -8,13 +8,13 @@ use std::io::{self, Write};
 use cubeyard::collectives::{CclConfig, DistError, Distributed, ReduceOp, Worker};
 use cubeyard::tensors::{Context, ContextConfig, DType};
 
-/// Two SIPs whose ranks do something together.
+/// Performs an all-reduce on a new tensor of a rank.
 async fn reduce(worker: &Worker, elements: u64, dtype: DType) -> Result<(), DistError> {
     let tensor = worker.context().zeros(&[elements], dtype)?.to(&worker.placement())?;
     worker.all_reduce(&tensor, ReduceOp::Sum).await
 }
 
-/// What becomes of two ranks that do something.
+/// Runs a worker on two ranks; returns its outcome.
 fn ranks(work: &impl AsyncFn(Worker) -> Result<(), DistError>) -> Result<(), DistError> {
     let context = Context::new(ContextConfig::default());
     let dist = Distributed::new(&context);
@@ -22,7 +22,7 @@ fn ranks(work: &impl AsyncFn(Worker) -> Result<(), DistError>) -> Result<(), Dis
     dist.spawn(|worker| work(worker))
 }
 
-/// What two ranks make of 1 and 2 around a ring.
+/// Returns the result of two ranks that send 1 and 2 around a ring.
 fn ring_of_two() -> Result<String, Box<dyn Error>> {
     let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
     let dist = Distributed::new(&context);
@@ -44,7 +44,7 @@ fn ring_of_two() -> Result<String, Box<dyn Error>> {
     Ok(sums.take().join(", "))
 }
 
-/// Makes the mistakes, and writes what is said of them.
+/// Makes the wrong calls, and writes their error messages.
 pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     writeln!(out, "a ring of two: {}", ring_of_two()?)?;
     let missing = ranks(&async |worker| match worker.rank() {

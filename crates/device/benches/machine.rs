@@ -1,4 +1,4 @@
-//! How fast the machine is simulated: flit-hops and requests a second, what trains gain, what building costs.
+//! Speed of the simulation: flit-hops and requests per second, the gain of trains, and the cost of building a machine.
 //!
 //! `cargo bench -p cubeyard-device --bench machine [-- NAME]`, with `traffic`, `lone`, `build` or `small` for one
 //! part. Times are CPU time of the one thread; each is the best of several rounds, in which the contestants
@@ -32,7 +32,7 @@ const TRAINS: EngineConfig = EngineConfig { trains: true, buffers: None };
 fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).filter(|name| name != "--bench").collect();
     let wants = |name: &str| chosen.is_empty() || chosen.iter().any(|other| other == name);
-    // First, while the process has no memory from other parts to use again.
+    // First, while the process has no freed memory of other parts to reuse.
     if wants("build") {
         build();
     }
@@ -59,7 +59,7 @@ impl Random {
     }
 }
 
-/// What was asked of a machine, and what came of it.
+/// Requests of a machine, and the results of the run.
 struct Run {
     seconds: f64,
     flit_hops: u64,
@@ -67,7 +67,7 @@ struct Run {
     latencies: Vec<Span>,
 }
 
-/// Makes a machine, makes the requests, and runs; the machine's making is not timed.
+/// Makes a machine, submits the requests, and runs them. The construction of the machine is not timed.
 fn run(config: EngineConfig, requests: &[(Time, Request)]) -> Run {
     let mut machine = MachineBuilder::new(Topology::embedded()).config(config).build();
     let start = cpu();
@@ -86,7 +86,7 @@ fn run(config: EngineConfig, requests: &[(Time, Request)]) -> Run {
     }
 }
 
-/// The best of several rounds of both ways to run, which must agree.
+/// Returns the best of several rounds with and without trains, whose results must agree.
 fn both(requests: &[(Time, Request)]) -> [Run; 2] {
     let mut best = [run(FLITS, requests), run(TRAINS, requests)];
     assert_eq!(best[0].latencies, best[1].latencies, "trains give the same times");
@@ -101,7 +101,7 @@ fn both(requests: &[(Time, Request)]) -> [Run; 2] {
     best
 }
 
-/// The PEs of the first SIP.
+/// Returns the PEs of the first SIP.
 fn pes(machine: &Machine) -> Vec<PeRef> {
     let topology = machine.topology();
     let sip = topology.sips().next().expect("a machine has a SIP");
@@ -109,7 +109,7 @@ fn pes(machine: &Machine) -> Vec<PeRef> {
     topology.cubes().flat_map(cube).collect()
 }
 
-/// So many requests of every PE to any PE of its SIP, begun within the first `window` picoseconds.
+/// Returns `each` requests of every PE to random PEs of its SIP, begun within the first `window` picoseconds.
 fn random_requests(each: usize, bytes: u64, window: usize) -> Vec<(Time, Request)> {
     let machine = Machine::new(Topology::embedded());
     let (pes, mut random) = (pes(&machine), Random(0x9e37_79b9_7f4a_7c15));
@@ -193,7 +193,7 @@ fn build() {
     println!();
 }
 
-/// What this process has in memory, in pages of 4 KiB; nothing where the system does not say.
+/// Returns the resident memory of this process in MiB; 0 if the system does not report it.
 fn resident_mib() -> f64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());

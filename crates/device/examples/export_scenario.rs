@@ -1,8 +1,8 @@
 //! Turns a probe pattern into a scenario of the slow reference: `export_scenario PATTERN [TOPOLOGY] > SCENARIO`.
 //!
-//! `testdata/reference/README.md` says what a scenario is. This one has the whole machine in it, and under
-//! `machine` what the machine itself made of the pattern, so that three can be compared: the machine, its
-//! graph on the bare engine, and the reference.
+//! `testdata/reference/README.md` defines a scenario. This scenario holds the whole machine and, under `machine`, the
+//! machine's own results for the pattern. So three can be compared: the machine, its graph on the bare engine, and the
+//! reference.
 
 use std::io::Write;
 

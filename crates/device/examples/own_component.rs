@@ -1,12 +1,11 @@
-//! A memory controller of one's own in the default machine, with nothing of ours changed.
+//! A custom memory controller in the default machine, without a change to the library.
 //!
 //! ```sh
 //! cargo run --release -p cubeyard-device --example own_component
 //! ```
 //!
-//! It has one port and takes the same time for every access, however long: a model as one would write
-//! it for a memory of which only a latency is known. It holds no data; one that does copies from and to
-//! `access.data`.
+//! The controller has one port and takes the same time for every access, whatever its size. This suits a memory of which
+//! only the latency is known. It holds no data; a controller with data copies from and to `access.data`.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -17,16 +16,16 @@ use cubeyard_device::request::{Request, RequestError};
 use cubeyard_device::topology::Topology;
 use cubeyard_sim::{Asks, Component, Context, Delivery, Span, Stop, Time, TransferSpec};
 
-/// A memory that serves one access at a time, each in `latency`, in the order in which they come.
+/// A memory that serves one access at a time, each in `latency`, in the order of arrival.
 ///
-/// What it was given (`latency`) and what changes (the rest) are its own: a component shares nothing and
-/// is told the time, so two runs are the same.
+/// A component owns its parameters (`latency`) and its state (the other fields), and takes the time as an argument. So
+/// two runs are identical.
 #[derive(Debug)]
 pub(crate) struct OnePort {
     latency: Span,
-    /// When the port has done all that has come so far.
+    /// Time at which the port has served all accesses so far.
     free: Time,
-    /// The posted writes under way. They end in the order in which they came.
+    /// The posted writes under way, which end in the order of arrival.
     posted: VecDeque<Access>,
 }
 
@@ -35,7 +34,7 @@ impl OnePort {
         Self { latency, free: Time::ZERO, posted: VecDeque::new() }
     }
 
-    /// Takes the port for one access and says when it is done.
+    /// Occupies the port for one access; returns the end of the access.
     fn serve(&mut self, now: Time) -> Time {
         self.free = now.max(self.free) + self.latency;
         self.free
@@ -43,17 +42,15 @@ impl OnePort {
 }
 
 impl Component for OnePort {
-    /// Parts of a machine talk in [`Message`]s. Between components of your own there is
-    /// `Message::Custom`, which carries anything.
+    /// Components of a machine exchange [`Message`]s. Custom components may send `Message::Custom` to each other, which
+    /// carries any value.
     type Message = Message;
 
-    /// Called when a transfer is here to its last flit: a read's command, or a write with all its data. (A
-    /// component that wants each flit as it comes says so in `wants_flits` and gets them in `flit`. This one
-    /// does not care.)
+    /// Called when the last flit of a transfer has arrived: the command of a read, or a write with all its data. (A
+    /// component that returns true from `wants_flits` gets each flit in `flit`.)
     ///
-    /// An answer goes over `access.back`. Its flits ask for the first link when the port is done, all at once;
-    /// from there on the fabric does the rest. A write of the host is posted: nobody is to be told over
-    /// the fabric, so an alarm is set instead.
+    /// An answer goes over `access.back`. All its flits request the first link when the port is done; the fabric does the
+    /// rest. A write of the host is posted and gets no answer over the fabric, so an alarm is set instead.
     fn receive(&mut self, delivery: Delivery<Message>, context: &mut Context<Message>) {
         let Message::Memory(access) = delivery.message else {
             unreachable!("a memory is sent accesses")
@@ -73,34 +70,34 @@ impl Component for OnePort {
         }
     }
 
-    /// Called when an alarm comes, with the number it was set with (here always 0, because they come in
-    /// order). Raising `access.done` completes a request; for those with an answer, who asked does it.
+    /// Called when an alarm is due, with its number (here always 0, because alarms come in order). Raising `access.done`
+    /// completes a request; a request with an answer is completed by the requester.
     fn wake(&mut self, _: u64, context: &mut Context<Message>) {
         let access = self.posted.pop_front().expect("an alarm for each posted write");
         access.done.tell(true, context);
     }
 
-    /// Called when nothing is left to happen: a line for the report of a deadlock.
+    /// Called when no event is left; returns a line for the report of a deadlock.
     fn waits_for(&self) -> Option<String> {
         (!self.posted.is_empty()).then(|| format!("{} posted writes", self.posted.len()))
     }
 }
 
-/// The default machine with a memory of 100 ns in the place of the controller of PE 0's slice.
+/// Returns the default machine with a memory of 100 ns in place of the controller of PE 0's slice.
 pub(crate) fn with_one_port() -> Result<Machine, RequestError> {
     let memory = OnePort::new(Span::from_ps(100_000));
     let builder = MachineBuilder::new(Topology::embedded());
     Ok(builder.replace("sip0.cube0.hbm_ctrl.pe0", memory)?.build())
 }
 
-/// A read of 16 KiB from PE 0's slice.
+/// Returns a read of 16 KiB from PE 0's slice.
 pub(crate) fn read(machine: &Machine, from: &str) -> Result<Request, RequestError> {
     let from = machine.view().pe(from)?;
     let address = machine.view().hbm_address(machine.view().pe("sip0.cube0.pe0")?, 0)?;
     Ok(Request::PeDma { from, direction: Direction::Read, address, bytes: 16 << 10 })
 }
 
-/// How long such reads take when all are asked for at once.
+/// Returns the latencies of such reads, all submitted at the same time.
 pub(crate) fn latencies(mut machine: Machine, readers: &[&str]) -> Result<Vec<Span>, RequestError> {
     let mut requests = Vec::new();
     for reader in readers {

@@ -1,8 +1,7 @@
 //! Runs scenarios on the engine, for comparison with the slow reference: JSON lines in, JSON lines out.
 //!
-//! `testdata/reference/README.md` says what a scenario is. `--flits` moves every flit by itself, `--hash`
-//! adds the hash of the order of events, and `--times N` runs each scenario so often and says on
-//! standard error what it took.
+//! `testdata/reference/README.md` defines a scenario. `--flits` moves every flit by itself, `--hash` adds the hash of the
+//! order of events, and `--times N` runs each scenario N times and prints the duration on standard error.
 
 use std::cell::Cell;
 use std::io::{BufRead, Write};
@@ -90,7 +89,7 @@ impl MemoryChannels {
     }
 }
 
-/// A memory that also makes requests: no part of our machines, so it comes as a user's own.
+/// A memory that also makes requests. Our machines have none, so it is a custom component.
 struct MemoryThatAsks {
     memory: Memory,
     requester: Requester,
@@ -189,8 +188,8 @@ impl Scenario {
         })
     }
 
-    /// Runs it; returns latencies, flit-hops, and the hash of the order. With finite buffers requests can block
-    /// each other for good: those have no latency.
+    /// Runs the scenario; returns latencies, flit-hops, and the hash of the order. With finite buffers requests can
+    /// deadlock; these have no latency.
     fn run(&self, trains: bool) -> (Vec<Option<u64>>, u64, u64) {
         let config = EngineConfig { trains, buffers: self.buffers.as_ref().map(Places::spec) };
         let mut engine = Engine::observed(self.network(), self.parts(), config, NullObserver);

@@ -14,13 +14,13 @@ use crate::model::ChannelsSpec;
 /// Latency of a request by cause, along its critical path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyParts {
-    /// Overhead of nodes.
+    /// Sum of the overheads of nodes on the route.
     pub overhead: Span,
-    /// Propagation on wires.
+    /// Sum of the propagation delays of links.
     pub wire: Span,
-    /// Serialisation onto links.
+    /// Time to put the flits of the data onto links.
     pub serialisation: Span,
-    /// Bursts in memory.
+    /// Service time of bursts in the memory.
     pub service: Span,
 }
 

@@ -16,7 +16,7 @@ pub struct TransferRecord {
     pub kind: TransferKind,
     /// Links on the route of the transfer.
     pub route: Route,
-    /// Payload, in bytes.
+    /// Size of the payload, in bytes.
     pub bytes: u64,
     /// Start time of the transfer.
     pub begun: Time,

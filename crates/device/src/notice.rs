@@ -26,11 +26,11 @@ pub struct Notice {
     pub pe: NodeId,
     /// Command that caused the fault.
     pub command: CommandId,
-    /// Kind of fault.
+    /// Kind of the fault, with its details.
     pub what: Noticed,
 }
 
-/// Kind of fault.
+/// Kind of a program's fault, with its details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noticed {
     /// An access to unmapped addresses was made to physical addresses that belong to no argument of the launch.

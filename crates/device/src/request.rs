@@ -123,7 +123,7 @@ pub struct Envelope {
     pub request: RequestId,
     /// Time at which the request was made.
     pub made: Time,
-    /// The request itself.
+    /// Request as it was submitted.
     pub body: Request,
 }
 
@@ -143,7 +143,7 @@ pub struct Completion {
 /// Outcome of a completed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Data was moved.
+    /// A read or write has moved data.
     Moved {
         /// Number of bytes moved.
         bytes: u64,
@@ -206,7 +206,7 @@ pub enum RequestError {
     #[error(transparent)]
     Address(#[from] ResolveError),
     /// The machine has nothing at the end of the range.
-    #[error("{bytes} bytes from {address} end outside: {source}")]
+    #[error("{bytes} bytes from {address} end outside of the memory: {source}")]
     End {
         /// Address of the first byte.
         address: PhysAddr,
@@ -216,7 +216,7 @@ pub enum RequestError {
         source: ResolveError,
     },
     /// The range begins in one memory and ends in another. Make a request for each part.
-    #[error("{bytes} bytes from {address} begin in {first} and end in {last}")]
+    #[error("{bytes} bytes from {address} begin in {first} and end in {last}: expected one memory")]
     Spans {
         /// Address of the first byte.
         address: PhysAddr,
@@ -228,9 +228,7 @@ pub enum RequestError {
         last: String,
     },
     /// The address is not in HBM or SRAM, the only memories that requests can access.
-    #[error(
-        "{address} is in {node}, which is no memory that a request can reach; HBM and SRAM are"
-    )]
+    #[error("{address} is in {node}: expected an address in HBM or SRAM")]
     NotMemory {
         /// Address that was given.
         address: PhysAddr,
@@ -238,7 +236,7 @@ pub enum RequestError {
         node: String,
     },
     /// The PE of a memory range is not the PE whose memory holds the address.
-    #[error("{address} belongs to {holder}, and the request says {said}")]
+    #[error("{address} belongs to {holder}, but the request names {said}")]
     Tag {
         /// Address that was given.
         address: PhysAddr,
@@ -248,13 +246,13 @@ pub enum RequestError {
         said: String,
     },
     /// The size is zero, or greater than a terabyte.
-    #[error("a request moves from 1 byte to 1 TiB at once, and this one {bytes} bytes")]
+    #[error("a request of {bytes} bytes: expected 1 byte to 1 TiB")]
     Size {
         /// Size that was given, in bytes.
         bytes: u64,
     },
     /// The length of the buffer differs from the size of the request.
-    #[error("a buffer of {length} bytes for a request of {bytes}")]
+    #[error("a buffer of {length} bytes: expected {bytes}, the size of the request")]
     Buffer {
         /// Length of the buffer, in bytes.
         length: u64,
@@ -278,7 +276,7 @@ pub enum RequestError {
         offset: Bytes,
     },
     /// A command has no target, or the same target twice.
-    #[error("a command needs {what}, each once")]
+    #[error("targets of a command: expected {what}, at least one and each once")]
     Targets {
         /// Part that the command needs, such as `cubes` or `PEs`.
         what: &'static str,

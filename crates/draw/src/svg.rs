@@ -41,9 +41,9 @@ pub struct Area {
     pub x: f64,
     /// Coordinate of the top edge.
     pub y: f64,
-    /// Horizontal extent.
+    /// Horizontal extent, in user units of the picture.
     pub width: f64,
-    /// Vertical extent.
+    /// Vertical extent, in user units of the picture.
     pub height: f64,
 }
 

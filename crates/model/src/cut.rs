@@ -45,9 +45,9 @@ pub enum Phase {
 /// Workload of a model: phase, sequences, tokens and element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// Phase of inference.
+    /// Phase of inference: prefill or decode.
     pub phase: Phase,
-    /// Number of sequences.
+    /// Number of sequences, at least 1.
     pub batch: u64,
     /// Tokens per sequence; in decode, including the new one.
     pub context: u64,
@@ -68,7 +68,7 @@ pub struct Cut {
     pub spec: ModelSpec,
     /// Workload of the model.
     pub work: Workload,
-    /// Number of SIPs.
+    /// Number of SIPs that hold the model.
     pub sips: u64,
     /// Number of cubes per SIP.
     pub cubes: u64,

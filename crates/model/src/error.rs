@@ -10,7 +10,7 @@ use cubeyard_collectives::distributed::DistError;
 #[derive(Debug, Error)]
 pub enum ModelError {
     /// No model has this name. Name another.
-    #[error("there is no model `{name}`; there are {known}; the nearest is `{nearest}`")]
+    #[error("there is no model `{name}`: expected one of {known}; the nearest is `{nearest}`")]
     NoSuchModel {
         /// Name that was given.
         name: String,
@@ -32,9 +32,7 @@ pub enum ModelError {
         why: &'static str,
     },
     /// The machine cannot compute activations of this type. Choose one of `expected`.
-    #[error(
-        "dtype={dtype}: expected a type of float that the matrix engine multiplies: {expected}"
-    )]
+    #[error("dtype={dtype}: expected a float type of the matrix engine: {expected}")]
     Activations {
         /// Type of the activations.
         dtype: DType,

@@ -197,7 +197,7 @@ fn number(map: &mut Map<'_>, key: &'static str) -> Result<u64, InputError> {
 fn never(map: &mut Map<'_>, key: &'static str) -> Result<(), InputError> {
     match given(map, key) {
         Some(field) if field.flag()? => {
-            let expected = "false: of such biases only those of Qwen 2 are simulated";
+            let expected = "false, as only the biases of Qwen 2 are simulated";
             let (expected, found) = (expected.to_owned(), "true".to_owned());
             Err(field.error(InputProblem::Value { expected, found }))
         }

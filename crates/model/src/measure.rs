@@ -29,7 +29,7 @@ pub struct MeasureConfig {
     pub spec: ModelSpec,
     /// Workload of the model.
     pub work: Workload,
-    /// Simulated machine.
+    /// Topology of the simulated machine.
     pub topology: Topology,
     /// Number of layers to run; one suffices, because all are identical.
     pub layers: u64,

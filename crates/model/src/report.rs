@@ -77,7 +77,7 @@ pub struct ModelReport {
     pub cut: Cut,
     /// Parts in the order of their first run.
     pub parts: Vec<PartReport>,
-    /// Number of launches.
+    /// Number of launches: one for each run of a part.
     pub launches: u64,
     /// Total time between the end of a part and the start of the next.
     pub launching: Span,

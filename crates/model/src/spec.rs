@@ -20,11 +20,11 @@ pub struct ModelSpec {
     pub heads: u64,
     /// Number of heads of K and V.
     pub kv_heads: u64,
-    /// Head dimension.
+    /// Head dimension: number of features of a head.
     pub head_dim: u64,
     /// Number of words in the vocabulary.
     pub vocab: u64,
-    /// Differences from Llama.
+    /// Differences of the architecture from Llama.
     pub family: Family,
 }
 
@@ -109,7 +109,7 @@ impl ModelSpec {
     ///
     /// assert_eq!(ModelSpec::named("llama-70b")?.parameters(), 70_553_706_496);
     /// let error = ModelSpec::named("llama-7b").unwrap_err();
-    /// let text = "there is no model `llama-7b`; there are llama-8b, llama-70b; the nearest is `llama-8b`";
+    /// let text = "there is no model `llama-7b`: expected one of llama-8b, llama-70b; the nearest is `llama-8b`";
     /// assert_eq!(error.to_string(), text);
     /// # Ok::<(), cubeyard_model::ModelError>(())
     /// ```

@@ -22,7 +22,7 @@ pub type Contents<'a> = &'a dyn Fn(Held, u64) -> Option<Vec<f64>>;
 pub struct SipTensors {
     /// SIP that holds the tensors.
     pub sip: SipId,
-    /// Tokens between layers.
+    /// Hidden states of the tokens, between layers.
     pub tokens: Tensor,
     pub(super) weights: Rc<Weights>,
     pub(super) keys: Tensor,

@@ -1,4 +1,4 @@
-//! What a slice costs in a trace: nanoseconds and bytes, and those of Chrome's JSON beside it.
+//! Cost of a slice in a trace, in nanoseconds and bytes, compared with Chrome's JSON.
 //!
 //! `cargo bench -p cubeyard-perfetto --bench perfetto`. Each figure is the lower quartile of the chunks of
 //! all rounds; the ratio is within one run.
@@ -34,7 +34,7 @@ const NAMES: [&str; 12] = [
     "barrier",
 ];
 
-/// An operation of a few nanoseconds; those of all tracks go on for some 40 µs of simulated time.
+/// An operation of a few nanoseconds. The operations of all tracks cover about 40 µs of simulated time.
 #[derive(Clone, Copy)]
 struct Operation {
     nth: u64,
@@ -105,7 +105,7 @@ fn main() {
     }
 }
 
-/// What Chrome's format asks for; its times are microseconds, with decimals.
+/// Writes a slice in Chrome's format, whose times are microseconds with decimals.
 fn json(bytes: &mut Vec<u8>, Operation { nth, name, start, end }: Operation) {
     let (track, start, length) = (nth % TRACKS, start.ns() / 1e3, (end - start).ns() / 1e3);
     write!(bytes, r#"{{"ph":"X","pid":1,"tid":{track},"name":"{name}","ts":{start},"#)

@@ -61,7 +61,7 @@ pub(crate) fn copy_out(py: Python<'_>, bytes: &[u8], into: &Bound<'_, PyAny>) ->
     let buffer = contiguous(into)?;
     if buffer.readonly() || buffer.item_count() != bytes.len() {
         let (found, expected) = (buffer.item_count(), bytes.len());
-        let text = format!("a buffer of {found} bytes: expected a writable one of {expected}");
+        let text = format!("a buffer of {found} bytes: expected a writable buffer of {expected}");
         return Err(Kind::Input.error(text));
     }
     // SAFETY: the buffer is writable, keeps its memory of this size alive, and does not overlap memory that Rust owns.

@@ -59,7 +59,7 @@ impl Context {
         self.shared.run(py, |session| session.context.synchronize().or_raise())
     }
 
-    /// Frees what tensors hold; returns descriptions of tensors, of regions, and errors of releases.
+    /// Frees the memory of all tensors; returns descriptions of live tensors and regions, and errors of releases.
     fn close(&self, py: Python<'_>) -> PyResult<(Vec<String>, Vec<String>, Vec<String>)> {
         self.shared.run(py, |session| {
             let left = session.context.clone().close();

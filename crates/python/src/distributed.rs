@@ -264,7 +264,11 @@ fn called(
         ("send", [tensor]) => worker.send(tensor, peer),
         ("recv", [tensor]) => worker.recv(tensor, peer),
         ("barrier", []) => worker.barrier(),
-        _ => return Err(Kind::Internal.error(format!("{call} of {} tensors", tensors.len()))),
+        _ => {
+            return Err(
+                Kind::Internal.error(format!("unknown call {call} of {} tensors", tensors.len()))
+            );
+        }
     })
 }
 

@@ -5,7 +5,7 @@
 //! | [`driver`] | the future that calls a function and resumes its coroutine |
 //! | [`run`] | the tiles and the line of a kernel on one PE |
 //! | [`language`], [`math`], [`composite`], [`wait`] | `tl` |
-//! | [`tile`], [`operand`] | tiles and expressions, and what computations take |
+//! | [`tile`], [`operand`] | tiles and expressions, and the operands of computations |
 //! | [`reference`], [`mask`] | references to memory, masks |
 //! | [`table`] | the kernels of a session |
 //! | [`builtin`], [`channels`] | kernels of the library in Rust, and channels between PEs |
@@ -89,8 +89,8 @@ fn launch_kernel(
     })
 }
 
-/// Launches a kernel on several SIPs at the same time and waits for all. Its last argument is the position of a SIP among
-/// them, which is not given.
+/// Launches a kernel on several SIPs at the same time and waits for all launches. Each launch gets the position of its
+/// SIP as the last argument.
 #[pyfunction]
 fn launch_together(
     py: Python<'_>,

@@ -16,7 +16,7 @@
 //! | [`table`] | tables of results, as Arrow streams and as pages |
 //! | [`plain`] | dictionaries, lists, numbers and text, in and out |
 //! | [`probe`], [`study`] | measurements of the fabric, of models and of collectives |
-//! | [`licences`] | the licences of what is linked in |
+//! | [`licences`] | the licences of linked libraries |
 //! | [`memory`] | the Flex allocator |
 //! | [`replay`] | replay of recorded allocations |
 //! | [`torch`] | devices of PyTorch, on Linux |

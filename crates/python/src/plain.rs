@@ -137,6 +137,8 @@ fn json_number<'py>(py: Python<'py>, number: &serde_json::Number) -> PyResult<Bo
     if let Some(whole) = number.as_i64() {
         return Ok(whole.into_pyobject(py)?.into_any());
     }
-    let float = number.as_f64().ok_or_else(|| PyTypeError::new_err("a number of JSON"))?;
+    let float = number
+        .as_f64()
+        .ok_or_else(|| PyTypeError::new_err(format!("{number}: expected a 64-bit number")))?;
     Ok(float.into_pyobject(py)?.into_any())
 }

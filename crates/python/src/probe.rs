@@ -24,7 +24,7 @@ use crate::{plain, signals};
 /// Report of a command, and its tables.
 type Shown<'py> = (Bound<'py, PyAny>, String);
 
-/// Measures the named cases; all if there are none.
+/// Measures the named cases; all cases if none is named.
 #[pyfunction]
 fn probe_cases<'py>(
     py: Python<'py>,
@@ -84,7 +84,7 @@ fn probe_case_names(topology: &Topology) -> Vec<String> {
     cases(&topology.topology).into_iter().map(|case| case.name).collect()
 }
 
-/// Runs the transfers of a pattern, which errors call `name`.
+/// Runs the transfers of a pattern. Errors use `name` as the name of the pattern.
 #[pyfunction]
 fn probe_pattern<'py>(
     py: Python<'py>,
@@ -154,7 +154,7 @@ fn kind(error: &RunError) -> Kind {
     }
 }
 
-/// Runs the checks of a machine whose family is one of those named; all if there are none.
+/// Runs the checks of a machine in the named families; all checks if none is named.
 #[pyfunction]
 fn validate<'py>(
     py: Python<'py>,

@@ -25,11 +25,11 @@ fn replay_policies() -> Vec<(&'static str, &'static str, String)> {
     POLICIES.iter().map(|policy| (policy.name, policy.summary, kind(policy))).collect()
 }
 
-/// Replays traces under policies, given by name or as classes; under all if there are none.
+/// Replays traces under policies, given by name or as classes; under all policies if none is given.
 ///
-/// `progress` is called now and then with the number of steps that were done since the last call, and with their total
-/// number. `holders` has the number of holders of memory in the result, the property by which they are added up, and
-/// whether frames of C++ code count. `lag` is a number of launches or `recorded`; if omitted, each trace keeps its rule.
+/// `progress` is called repeatedly with the number of steps since the last call, and with the total number of steps.
+/// `holders` has the number of holders of memory in the result, the property by which they are grouped, and whether
+/// frames of C++ code count. `lag` is a number of launches or `recorded`; if omitted, each trace keeps its rule.
 #[pyfunction]
 fn replay_traces(
     py: Python<'_>,

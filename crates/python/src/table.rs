@@ -16,7 +16,7 @@ use crate::error::Kind;
 /// Name that Arrow requires for capsules of streams.
 const STREAM: &CStr = c"arrow_array_stream";
 
-/// Column: its name, its type, and its values, with `None` for missing ones.
+/// Column: its name, its type, and its values, with `None` for missing values.
 type Column<'py> = (String, String, Bound<'py, PyAny>);
 
 /// Makes a capsule with an Arrow stream of one batch. Types of columns are `bool`, `int64`, `float64` and `utf8`.

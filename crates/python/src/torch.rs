@@ -37,13 +37,13 @@ fn torch_now() -> u64 {
     streams::now()
 }
 
-/// Sets the host's clock to a time, unless it is later already.
+/// Advances the host's clock to a time; does nothing if the clock is later.
 #[pyfunction]
 fn torch_wait(time: u64) {
     streams::wait(time);
 }
 
-/// Returns the time at which a stream will have done its work, in picoseconds.
+/// Returns the time at which a stream completes its work, in picoseconds.
 #[pyfunction]
 fn torch_stream_time(device: u32, stream: u32) -> u64 {
     cubeyard_torch::devices::stream_time(device, stream)

@@ -1,4 +1,4 @@
-//! A snapshot of a million events with call stacks: reading it, finding the holders, and all policies.
+//! Benchmark on a snapshot of a million events with call stacks: reading it, finding the holders, and all policies.
 //!
 //! `cargo bench -p cubeyard-replay --bench frames` prints the processor time of each step and the highest memory of the
 //! process. The snapshot is made up: a training loop whose blocks come from 2,000 call stacks of 12 frames.
@@ -68,7 +68,7 @@ fn highest_memory() -> Bytes {
     Bytes::kib(kib)
 }
 
-/// A pickle under construction, in which equal texts, frames and stacks are shared, as in those of PyTorch.
+/// A pickle under construction. Equal texts, frames and stacks are shared, as in PyTorch's snapshots.
 #[derive(Default)]
 struct Pickle {
     out: Vec<u8>,
@@ -76,7 +76,7 @@ struct Pickle {
 }
 
 impl Pickle {
-    /// Writes a value that occurred before by its number, and any other by `write`.
+    /// Writes the memo number of a value that was written before; writes other values by `write`.
     fn shared(&mut self, key: &str, write: impl FnOnce(&mut Self)) {
         if let Some(number) = self.memo.get(key) {
             self.out.push(b'j');

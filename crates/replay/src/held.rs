@@ -59,7 +59,7 @@ pub struct HeldGroup {
     pub size: Bytes,
     /// Number of the stream that requested the allocations.
     pub stream: u32,
-    /// Number of allocations.
+    /// Number of live allocations in the group.
     pub blocks: u64,
     /// Bytes attributed to the group: sizes, each rounded up to a multiple of 128.
     pub bytes: Bytes,

@@ -55,11 +55,11 @@ pub struct Holder {
     pub name: String,
     /// Frames of the call stack with the most bytes of this holder, outermost first, with the paths of their files.
     pub stack: Vec<String>,
-    /// Bytes held.
+    /// Bytes held, with rounding.
     pub bytes: Bytes,
     /// Bytes held, as requested, without rounding.
     pub requested: Bytes,
-    /// Number of allocations.
+    /// Number of live allocations of the holder.
     pub blocks: u64,
     /// Largest requested size of an allocation.
     pub largest: Bytes,

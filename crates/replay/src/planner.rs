@@ -73,7 +73,7 @@ pub struct Overlap {
 
 /// Error of a trace whose sizes add up to more than 62 bits, so that offsets might not fit into 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the allocations add up to {total} bytes, for which there can be no plan")]
+#[error("the allocations add up to {total} bytes: a plan covers at most 2⁶²")]
 pub struct TooLarge {
     /// Sum of the sizes, each with 128 bytes for rounding.
     pub total: u128,

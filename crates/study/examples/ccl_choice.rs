@@ -1,7 +1,7 @@
-//! The algorithm that `auto` chooses for each world, operation and size, beside the times of all of them.
+//! The algorithm that `auto` chooses for each world, operation and size, and the times of all algorithms.
 //!
-//! `cargo run --release -p cubeyard-study --example ccl_choice [OPERATION [WORLD]]` prints a line for each: times
-//! in nanoseconds, estimates in brackets, and how much longer the chosen one takes than the fastest.
+//! `cargo run --release -p cubeyard-study --example ccl_choice [OPERATION [WORLD]]` prints a line for each: times in
+//! nanoseconds, estimates in brackets, and the excess of the chosen algorithm over the fastest.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ const WORLDS: [(&str, &str, Ranks); 15] = [
     ("48 PEs", "sips: {count: 1}\ncubes: {w: 2, h: 3}\n", Ranks::Pe),
 ];
 
-/// Powers of four from 64 B to 4 MiB.
+/// Returns the powers of four from 64 B to 4 MiB.
 fn sizes() -> Vec<u64> {
     (3..12).map(|power| 4_u64.pow(power)).collect()
 }
@@ -69,7 +69,7 @@ fn config(topology: Topology, ranks: Ranks, operation: Operation) -> SweepConfig
     }
 }
 
-/// All algorithms at a size, and the one that is chosen.
+/// Formats the times of all algorithms at a size, and the chosen one.
 fn line(config: &SweepConfig, rows: &[Row]) -> Result<String, DistError> {
     let bytes = rows[0].bytes;
     let mut line = format!("{:15} {bytes:8}", config.operation.name());

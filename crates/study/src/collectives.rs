@@ -36,7 +36,7 @@ const MOST_CHANNELS: usize = 20_000;
 /// Parameters of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepConfig {
-    /// Simulated machine.
+    /// Topology of the simulated machine.
     pub topology: Topology,
     /// Groups and their algorithms.
     pub ccl: CclConfig,
@@ -105,7 +105,7 @@ pub type Refused = Vec<(String, String)>;
 pub struct Row {
     /// Size in bytes, rounded up to a whole number of elements per PE.
     pub bytes: u64,
-    /// Size in elements.
+    /// Size in elements: `bytes` over the size of an element.
     pub count: u64,
     /// Name of the algorithm.
     pub algorithm: String,
@@ -285,7 +285,7 @@ fn measured(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistEr
 /// Returns the reason for omitting an algorithm that was not named: too many channels.
 fn crowded(config: &SweepConfig, algorithm: &Resolved) -> Result<Option<String>, DistError> {
     let channels = algorithm.channels(&config.topology)?;
-    let why = || format!("it needs {channels} channels; it is run if asked for by name");
+    let why = || format!("the algorithm needs {channels} channels; name it to run it");
     Ok((channels > MOST_CHANNELS).then(why))
 }
 

@@ -21,7 +21,7 @@ pub enum GridError {
     #[error("{0}: expected each key once")]
     Repeated(String),
     /// The number of points exceeds the range of a `usize`.
-    #[error("expected fewer points")]
+    #[error("expected at most {} points, found more", usize::MAX)]
     TooLarge,
 }
 

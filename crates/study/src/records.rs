@@ -48,7 +48,7 @@ pub enum RecordsError {
         error: io::Error,
     },
     /// A record cannot be appended, for example because the disk is full; earlier records are kept.
-    #[error("{}: {}; earlier records are kept, and the same call goes on when there is room", .path.display(), reason(.error))]
+    #[error("{}: {}; earlier records are kept: repeat the call to resume once there is space", .path.display(), reason(.error))]
     Append {
         /// Path of the file.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum RecordsError {
         error: io::Error,
     },
     /// The path names a device, a pipe or a folder; name another file.
-    #[error("{}: expected a plain file, which can be read again", .0.display())]
+    #[error("{}: expected a regular file", .0.display())]
     NotPlain(PathBuf),
     /// The file is being written by another process, or elsewhere in this process; wait for that to end,
     /// or name another file.

@@ -11,13 +11,13 @@ pub struct SweepFile {
     pub bench: String,
     /// Configurations to run.
     pub grid: SweepGrid,
-    /// File of records.
+    /// Path of the file of records, JSON lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
     /// Topology file of the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<String>,
-    /// SIPs to use.
+    /// SIPs to use, as the argument `device` of a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Whether values are computed and checked.

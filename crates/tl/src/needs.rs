@@ -80,7 +80,7 @@ impl Needs {
 pub struct TooLarge {
     /// Lower bound on the memory that the run needs.
     pub bytes: Bytes,
-    /// The allowed memory.
+    /// Limit on the host's memory.
     pub limit: Bytes,
     /// The objects that need the memory.
     pub needs: Needs,

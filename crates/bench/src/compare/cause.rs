@@ -127,7 +127,7 @@ impl RowComparison {
             );
         }
         format!(
-            "The largest bound of A is {of_a} with {least_a} ({share_a}), that of B {of_b} with {least_b} ({share_b})."
+            "The largest bound of A is {of_a} with {least_a} ({share_a}); the largest bound of B is {of_b} with {least_b} ({share_b})."
         )
     }
 }

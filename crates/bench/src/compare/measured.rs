@@ -12,7 +12,7 @@ const ROWS: &str = "rows";
 pub struct Measured {
     /// Name of the measured quantity, such as `kernel` or `ring 4 KiB`; unique in a record.
     pub name: String,
-    /// Time in nanoseconds.
+    /// Simulated time of the run, in nanoseconds.
     pub time_ns: f64,
     /// Parts of the critical path in nanoseconds, which add up to the time; empty if unknown.
     pub path_ns: Vec<(String, f64)>,

@@ -28,12 +28,12 @@ fn the_cause_is_the_part_of_the_path_that_changed() {
     assert_eq!(
         cause(&a, &b),
         "B takes 25 ns less than A, faster by a factor of 1.333. On the critical path, DMA read takes \
-         30 ns less (120 %) and GEMM 5 ns more. Its longest part is DMA read in A, GEMM in B. The largest bound of A is HBM with 50 ns (50 %), that of B GEMM with 40 ns (53 %)."
+         30 ns less (120 %) and GEMM 5 ns more. Its longest part is DMA read in A, GEMM in B. The largest bound of A is HBM with 50 ns (50 %); the largest bound of B is GEMM with 40 ns (53 %)."
     );
     assert_eq!(
         cause(&b, &a),
         "B takes 25 ns more than A, slower by a factor of 1.333. On the critical path, DMA read takes \
-         30 ns more (120 %) and GEMM 5 ns less. Its longest part is GEMM in A, DMA read in B. The largest bound of A is GEMM with 40 ns (53 %), that of B HBM with 50 ns (50 %)."
+         30 ns more (120 %) and GEMM 5 ns less. Its longest part is GEMM in A, DMA read in B. The largest bound of A is GEMM with 40 ns (53 %); the largest bound of B is HBM with 50 ns (50 %)."
     );
 }
 

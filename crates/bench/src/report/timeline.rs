@@ -73,7 +73,7 @@ pub(super) fn whole_timeline(report: &RunReport, operations: &Timeline) -> Strin
     let Some((legend, picture)) = still.split_once("<div class=\"wide\">") else { return still };
     let picture = format!("<div class=\"wide\">{picture}");
     let remark = remark(&format!(
-        "{} operations. Blocks are as high as the unit was busy; those too short to be seen are joined.",
+        "{} operations. The height of a block is the busy share of the unit; blocks too short to be seen are joined.",
         count(operations.operations() as u64)
     ));
     format!("{legend}{}{remark}", operations.figure(&report.critical, &picture))

@@ -1,5 +1,5 @@
-//! Benches of many PEs with other sizes than their own: uneven parts, edges that do not divide, and what
-//! does not go together.
+//! Benches of many PEs with sizes other than their defaults: uneven parts, edges that do not divide, and conflicting
+//! parameters.
 
 use cubeyard_bench::report::RunReport;
 use cubeyard_bench::{BenchError, Run, RunConfig, find, run};
@@ -12,7 +12,7 @@ fn asked(name: &str, set: &str, data: bool) -> Result<Run, BenchError> {
     run(&*find(name)?, &RunConfig { topology, set, data, mode, sips: Vec::new(), ops: false })
 }
 
-/// Its numbers are right, nothing is wrong with its kernels, and it is no faster than it can be.
+/// Checks that a bench has the right numbers, no findings in its kernels, and a time above its bound.
 fn is_right(name: &str, set: &str) {
     let run = asked(name, set, true).unwrap_or_else(|error| panic!("{name} {set}: {error}"));
     let check = run.report.check.expect("with data there is a check");
@@ -21,13 +21,13 @@ fn is_right(name: &str, set: &str) {
     assert!(run.report.share() <= 1.0, "{name} {set}: {}", run.report.share());
 }
 
-/// The resource that alone would need the longest.
+/// Returns the resource with the largest bound.
 fn bound(report: &RunReport) -> &str {
     let longest = report.bounds.iter().max_by_key(|bound| bound.span);
     &longest.expect("every bench has bounds").resource
 }
 
-/// It is refused as unfit, in these words among others.
+/// Checks that a bench is refused as unfit, with a message that contains `words`.
 fn is_unfit(name: &str, set: &str, words: &str) {
     match asked(name, set, true) {
         Err(BenchError::Unfit(text)) => assert!(text.contains(words), "{name} {set}: {text}"),
@@ -171,7 +171,7 @@ fn blocks_too_large_for_the_tcm_name_the_line() {
     assert!(error.contains("flash_attention") && error.contains("a tile of 16.00 MiB"), "{error}");
 }
 
-/// The tolerance was that of f16 for every dtype, and bf16, which rounds to fewer bits, did not pass.
+/// The tolerance of f16 applied to every dtype, so bf16, which has fewer bits, did not pass.
 #[test]
 fn vectors_of_every_float_are_added() {
     for dtype in ["f16", "bf16", "f32"] {

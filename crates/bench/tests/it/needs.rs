@@ -1,4 +1,4 @@
-//! What runs need of the host's memory, estimated before anything is built.
+//! Estimates of a run's host memory, before anything is built.
 
 use crate::small::small;
 use cubeyard_bench::{
@@ -20,7 +20,7 @@ fn needs(bench: &dyn Bench, config: &RunConfig) -> Needs {
     bench.needs(&values, &config.topology, sips)
 }
 
-/// A run must not be refused that would have fitted: each command that is counted does something.
+/// A run that fits must not be refused: each counted command is real.
 #[test]
 fn no_bench_does_less_than_was_estimated() {
     let mut counted = 0;
@@ -47,7 +47,7 @@ fn refused(name: &str, set: &[&str], data: bool) -> Bytes {
     }
 }
 
-/// Each of these took all memory of the host, or asked for more than there is and was aborted.
+/// Each of these runs took all memory of the host, or requested more and was aborted.
 #[test]
 fn what_cannot_fit_is_known_from_its_parameters() {
     let attention = ["heads=65536", "sequence=1048576", "head-dim=1024"];

@@ -25,7 +25,7 @@ fn asked(name: &str, set: &str) -> Result<Run, BenchError> {
     on(Topology::embedded(), name, set, &[])
 }
 
-/// Its numbers are right, nothing is wrong with its kernels, and it is no faster than it can be.
+/// Checks that a run has the right numbers, no findings in its kernels, and a time above its bound.
 fn is_right(run: Result<Run, BenchError>, what: &str) -> Run {
     let run = run.unwrap_or_else(|error| panic!("{what}: {error}"));
     let check = run.report.check.expect("with data there is a check");
@@ -40,7 +40,7 @@ fn right(name: &str, set: &str) -> Run {
     is_right(asked(name, set), &format!("{name} {set}"))
 }
 
-/// It is refused as unfit, in these words among others.
+/// Checks that a bench is refused as unfit, with a message that contains `words`.
 fn is_unfit(name: &str, set: &str, words: &str) {
     match asked(name, set) {
         Err(BenchError::Unfit(text)) => assert!(text.contains(words), "{name} {set}: {text}"),
@@ -73,7 +73,7 @@ fn a_run_of_several_launches_takes_from_the_first_start_to_the_last_end() {
     assert!(report.host > report.kernel);
 }
 
-/// The bound of this name, in picoseconds.
+/// Returns the bound of a resource, in picoseconds.
 fn bound(run: &Run, resource: &str) -> u64 {
     let found = run.report.bounds.iter().find(|bound| bound.resource == resource);
     found.unwrap_or_else(|| panic!("{:?}", run.report.bounds)).span.ps()
@@ -192,7 +192,7 @@ fn wires_end_at_pes_that_are_there_and_go_when_dropped() {
     let wire = |to| Wire { ends: [(0, Port(3)), (to, Port(3))] };
     let make = |wires: &[Wire]| KernelChannels::new(&launcher, &pes, wires, &RingConfig::default());
     let error = make(&[wire(1), wire(2)]).unwrap_err();
-    assert_eq!(error.to_string(), "rank 2: there are 2 ranks");
+    assert_eq!(error.to_string(), "rank 2: expected a rank below 2");
     let one = make(&[wire(1)]).unwrap();
     let (took, bytes) = one.installation();
     // A ring of four slots of 4 KiB at each end.

@@ -17,7 +17,7 @@ use expect_test::expect;
 use crate::lab::{around, burst, kernel, ring};
 use crate::small::small;
 
-/// A tiled product with A in the TCM, twice: what has parts, and more launches than one.
+/// A bench with two launches of a tiled product with A in the TCM.
 struct Product;
 
 impl Bench for Product {
@@ -189,7 +189,7 @@ fn a_sender_without_a_slot_is_explained_by_who_took_the_last_message() {
     "#]].assert_eq(&report.critical[..half].iter().map(line).collect::<String>());
 }
 
-/// A step as the snapshots show it.
+/// Formats a step for the snapshots.
 fn line(step: &Step) -> String {
     let (at, took, kind) = (step.start.ns(), step.span().ns(), step.kind.name());
     format!("{at:.2} + {took:.2} {kind}: {} ({})\n", step.what, step.remark())
@@ -230,7 +230,7 @@ fn a_tiled_product_is_explained_tile_by_tile_and_launch_by_launch() {
     expect!["DMA reads (70 % of the critical path, 8 % of that behind other traffic), above all of `gemm f32[32, 64]` at paths.rs:48 (57 %)"].assert_eq(&report.limited_by);
 }
 
-/// A bench that states no work was compared with the time of its calls alone: it seemed to reach 1.6 % of what is possible.
+/// A bench that states no work was compared only with the time of its calls, so it seemed to reach 1.6 % of its bound.
 #[test]
 fn a_bench_that_states_no_work_is_bounded_by_what_it_did() {
     let report = run(&Product, &config(false, Mode::Recorded, false)).unwrap().report;
@@ -260,13 +260,13 @@ fn the_unit_that_was_busy_is_the_one_that_worked() {
     assert!(seen > 0, "the units of the engine meet on the path");
 }
 
-/// All benches, or a third of them, and the one above.
+/// Returns all benches, or a third of them, and the one above.
 fn benches() -> Vec<Box<dyn Bench>> {
     let product: Box<dyn Bench> = Box::new(Product);
     crate::long_tests::members(catalogue(), 3).chain([product]).collect()
 }
 
-/// Each in every way that it can run.
+/// Returns a run of each bench in every mode.
 fn runs() -> impl Iterator<Item = (String, Run)> {
     benches().into_iter().flat_map(|bench| {
         let needs = bench.needs_data();
@@ -279,7 +279,7 @@ fn runs() -> impl Iterator<Item = (String, Run)> {
     })
 }
 
-/// The steps follow each other from the start to the end.
+/// Checks that the steps follow each other from the start to the end.
 #[track_caller]
 fn check_steps(report: &RunReport) {
     let (name, mut at) = (&report.bench, Span::ZERO);

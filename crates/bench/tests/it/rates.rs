@@ -1,4 +1,4 @@
-//! How near benches come to what the machine allows, and that they say why not where they do not.
+//! Shares of the machine's bounds that benches reach, and the reasons they report otherwise.
 
 use cubeyard_bench::{BenchError, Run, RunConfig, find, run};
 use cubeyard_device::topology::Topology;
@@ -53,7 +53,7 @@ fn the_published_product_takes_what_its_parts_take() {
     assert_eq!(tiled.report.kernel, report.kernel, "a column of tiles is in tiles anyhow");
 }
 
-/// How long the matrix unit worked, in ns.
+/// Returns the busy time of the matrix unit, in nanoseconds.
 fn matrix_ns(set: &[&str]) -> f64 {
     let report = bench_of("gemm", set, false).unwrap().report;
     let unit = report.units.iter().find(|unit| unit.unit == "GEMM").unwrap();

@@ -43,7 +43,7 @@ impl Case {
         Ok(Seen { kernel, host, order: run.order_hash, operations })
     }
 
-    /// Returns the same without the order of events.
+    /// Runs the case as [`run`](Self::run) does; returns the results without the order of events.
     fn timed(&self, data: bool, mode: Mode) -> Result<Seen, String> {
         Ok(Seen { order: 0, ..self.run(data, mode, true)? })
     }
@@ -80,7 +80,7 @@ fn shapes(bench: &str) -> &'static [(&'static str, &'static [u64])] {
     }
 }
 
-/// Lines of a topology file with which memory, links or engines have a state, or work otherwise.
+/// Lines of a topology file that give memory, links or engines a state, or change their behaviour.
 const MACHINES: [&str; 9] = [
     "hbm: {rows: {banks: 4, row_bytes: 1 KiB, activate_ns: 14, precharge_ns: 14}}",
     "hbm: {rows: {banks: 2, row_bytes: 512, activate_ns: 20, precharge_ns: 9, refresh: {interval_ns: 1500, takes_ns: 90}}}",

@@ -2,7 +2,7 @@
 
 use cubeyard_bench::Bench;
 
-/// Returns the parameters of a small run of a bench, `name=value` each; those of one that is small by default are none.
+/// Returns the parameters of a small run of a bench, `name=value` each; none if the bench is small by default.
 pub(crate) fn small(bench: &dyn Bench) -> Vec<String> {
     let set = match bench.name() {
         "block-sparse" => "m=512 k=512 n=64",

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Server {
     pub(super) served: Served,
     pub(super) perfetto: Option<PathBuf>,
-    /// Port number.
+    /// TCP port on the loopback interface.
     pub(super) port: u16,
     /// Secret that a client must present; known only to the user who started the server.
     pub(super) token: String,

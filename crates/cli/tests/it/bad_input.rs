@@ -1,4 +1,4 @@
-//! Everything that is refused: exit code 2, a message with the place, nothing on standard output.
+//! Invalid input: exit code 2, a message with the location, nothing on standard output.
 
 use std::io::Read as _;
 
@@ -20,7 +20,7 @@ fn refuse_file(name: &str, contents: impl AsRef<[u8]>, expected: &Expect) {
     refused(&sandbox.run(&["replay", name]), expected);
 }
 
-/// A snapshot, decompressed.
+/// Returns a recorded snapshot, decompressed.
 fn snapshot() -> Vec<u8> {
     let file = std::fs::File::open(recorded("resnet_train.pickle.gz")).unwrap();
     let mut bytes = Vec::new();
@@ -258,8 +258,8 @@ fn a_picture_that_cannot_be_written() {
     refused(
         &plot("missing/out.svg"),
         &expect![[r#"
-        error: missing/out.svg: cannot be written, there is no folder missing
-          help: create it
+        error: missing/out.svg: cannot be written: there is no folder missing
+          help: create the folder
     "#]],
     );
     refused(
@@ -274,13 +274,13 @@ fn a_picture_that_cannot_be_written() {
     refused(
         &plot("folder.svg"),
         &expect![[r#"
-        error: folder.svg: cannot be written, it is a folder
+        error: folder.svg: cannot be written: it is a folder
           help: name a file
     "#]],
     );
 }
 
-/// Passes the early check and fails in the end: `/dev/full` takes no byte.
+/// `/dev/full` passes the early check but accepts no byte.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_picture_that_there_is_no_room_for() {

@@ -1,8 +1,8 @@
-//! `cubeyard ccl`: the table, the picture, figures for programs, and what is refused.
+//! `cubeyard ccl`: the table, the picture, JSON, and errors.
 
 use crate::{Run, Sandbox, json};
 
-/// Four SIPs of one cube with two PEs: done quickly.
+/// A small machine of four SIPs with one cube of two PEs each.
 const MACHINE: &str = "sips: {count: 4}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0, r0c1]}\n\
                        hbm: {bytes_per_cube: 64 MiB}\n";
 
@@ -17,7 +17,7 @@ fn ccl(sandbox: &Sandbox, more: &[&str]) -> Run {
     sandbox.run(&small.iter().chain(more).copied().collect::<Vec<_>>())
 }
 
-/// Bad input, said in these words.
+/// Checks that a run is refused with all these words.
 #[track_caller]
 fn refused(run: &Run, words: &[&str]) {
     assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
@@ -54,7 +54,7 @@ fn a_table_has_a_row_for_each_size_and_algorithm() {
     }
 }
 
-/// Messages overtook each other with slots in the HBM, and no command that checks numbers had them there.
+/// Messages in HBM slots overtook each other, and no command checked numbers with slots there.
 #[test]
 fn data_is_checked_with_slots_in_every_memory_beside_traffic() {
     let sandbox = sandbox("ccl-memories");
@@ -191,9 +191,12 @@ fn what_cannot_be_is_refused_with_what_can() {
     refused(&of(&["--op", "allreduce"]), &["--op: expected one of", "the nearest is `all_reduce`"]);
     refused(&of(&["--reduce", "sums"]), &["found `sums`; the nearest is `sum`"]);
     refused(&of(&["--dtype", "f15"]), &["the nearest is `f16`"]);
-    refused(&of(&["--world", "5"]), &["a world of 5 ranks: there are 4 SIPs", "--world"]);
+    refused(
+        &of(&["--world", "5"]),
+        &["a world of 5 ranks: expected 1 to 4, the number of SIPs", "--world"],
+    );
     refused(&of(&["--world", "0"]), &["a world of 0 ranks"]);
-    refused(&of(&["--op", "broadcast", "--root", "4"]), &["rank 4: there are 4 ranks"]);
+    refused(&of(&["--op", "broadcast", "--root", "4"]), &["rank 4: expected a rank below 4"]);
     refused(&of(&["--op", "all_to_all", "--algorithm", "ring"]), &["ring: all_to_all", "auto"]);
     refused(&of(&["--sips", "17"]), &["expected from 1 to 16 SIPs; found 17", "--sips"]);
     refused(&of(&["--sip-grid", "2x2"]), &["expected no grid for a ring", "found 2x2"]);

@@ -1,4 +1,4 @@
-//! `--save` and `cubeyard compare`: records, two machines, differences, causes, and what is refused.
+//! `--save` and `cubeyard compare`: records, two machines, differences, causes, and errors.
 
 use expect_test::expect;
 use serde_json::Value;
@@ -43,7 +43,7 @@ fn a_record_holds_inputs_machine_figures_and_operations() {
     assert_eq!(record, again);
 }
 
-/// The cause is computed from the parts, so it is right only if they are all of the time.
+/// The cause is computed from the parts, so the parts must add up to the whole time.
 #[test]
 fn the_parts_of_every_command_add_up_to_its_times() {
     let sandbox = Sandbox::new("compare-parts");
@@ -90,7 +90,7 @@ fn two_records_are_compared_with_the_cause() {
     let cause = row["cause"].as_str().unwrap();
     assert!(cause.contains("more than A, slower by a factor of"), "{cause}");
     assert!(cause.contains("On the critical path, DMA read takes"), "{cause}");
-    // A slower HBM changes what reads and writes it, and nothing else.
+    // A slower HBM changes only reads and writes of the HBM.
     for part in row["path_ns"].as_array().unwrap() {
         let is_dma = part["name"].as_str().unwrap().starts_with("DMA");
         assert_eq!(part["a"] != part["b"], is_dma, "{part}");
@@ -307,7 +307,7 @@ fn an_output_whose_name_says_another_format_is_refused() {
     sandbox.run(&[&SMALL[..], &["--save", "no-ending", "--quiet"]].concat()).result();
 }
 
-/// Regression: the bound took the link to the HBM to carry reads and writes in turn, and a copy was faster than it.
+/// Regression: the bound assumed that the link to the HBM carries reads and writes in turn, so a copy was faster.
 #[test]
 fn reads_and_writes_together_reach_more_than_a_link_carries_one_way() {
     let sandbox = Sandbox::new("compare-both-ways");
@@ -366,7 +366,7 @@ fn an_all_reduce_on_eight_and_sixteen_cubes_takes_what_it_takes_alone() {
     }
 }
 
-/// The least time for the bytes of a decode step halves where the channels of the HBM and their links are twice as fast.
+/// The minimum time for the bytes of a decode step halves if the channels of the HBM and their links are twice as fast.
 #[test]
 fn a_decode_step_of_8b_gains_less_than_its_memory_bound() {
     let sandbox = Sandbox::new("compare-model");

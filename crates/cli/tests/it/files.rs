@@ -1,4 +1,4 @@
-//! Files that are written: never over what is read, all or none, and whole or as they were.
+//! Output files never replace inputs, are written all or none, and are complete or unchanged.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -9,7 +9,7 @@ use crate::{Run, Sandbox};
 
 const LOG: &str = "alloc a 1024\nfree a\n";
 
-/// All files of a sandbox, to see what is left.
+/// Returns the names of all files in a sandbox.
 fn names(sandbox: &Sandbox) -> Vec<String> {
     let entries = fs::read_dir(&sandbox.folder).unwrap();
     let mut names: Vec<_> =
@@ -38,7 +38,8 @@ fn a_file_that_is_read_is_not_written() {
     fs::hard_link(sandbox.path("t.yaml"), sandbox.path("hard.svg")).unwrap();
     fs::create_dir(sandbox.path("folder")).unwrap();
     fs::hard_link(sandbox.path("t.yaml"), sandbox.path("folder/pe.svg")).unwrap();
-    let topology = "cannot be written, --topology is read from it\n  help: name another file with";
+    let topology =
+        "cannot be written: --topology is read from this file\n  help: name another file with";
     let cases: [(&[&str], &str); 9] = [
         (&["run", "copy", "--topology", "t.yaml", "--report", "t.yaml"], topology),
         (&["run", "copy", "--topology", "t.yaml", "--trace", "./t.yaml"], topology),
@@ -51,33 +52,36 @@ fn a_file_that_is_read_is_not_written() {
         ),
         (&["placement", "--shape", "8", "--topology", "t.yaml", "--draw", "hard.svg"], topology),
         (&["topology", "--topology", "t.yaml", "--draw", "folder"], topology),
-        (&["replay", "t.svg", "--plot", "t.svg"], "cannot be written, a trace is read from it"),
+        (
+            &["replay", "t.svg", "--plot", "t.svg"],
+            "cannot be written: a trace is read from this file",
+        ),
     ];
     for (arguments, said) in cases {
         refused(&sandbox, arguments, said);
     }
-    let pattern = "cannot be written, --pattern is read from it";
+    let pattern = "cannot be written: --pattern is read from this file";
     refused(&sandbox, &["probe", "--pattern", "p.yaml", "--trace", "p.yaml"], pattern);
     assert_eq!(sandbox.read("t.yaml"), "sips: {count: 2}\n");
     assert_eq!(sandbox.read("t.svg"), LOG);
 }
 
-/// The second was written over the first, and both were said to be there.
+/// The second output overwrote the first, and both were reported as written.
 #[test]
 fn two_outputs_are_two_files() {
     let sandbox = Sandbox::new("files-two");
     symlink("one", sandbox.path("other")).unwrap();
     for [trace, report] in [["one", "one"], ["one", "./one"], ["one", "other"], ["other", "one"]] {
         let arguments = ["run", "copy", "--trace", trace, "--report", report];
-        refused(&sandbox, &arguments, "cannot be written, --trace goes to it");
+        refused(&sandbox, &arguments, "cannot be written: --trace is written to this file");
     }
     assert_eq!(names(&sandbox), ["other"]);
-    // What is no regular file can be shared.
+    // Two outputs may share a file that is not a regular file.
     let nowhere = ["run", "copy", "--trace", "/dev/null", "--report", "/dev/null"];
     sandbox.run(&nowhere).result();
 }
 
-/// Runs with files of at most 4 KiB: what is longer cannot be written.
+/// Runs the command with a limit of 4 KiB on the size of files.
 fn limited(sandbox: &Sandbox, arguments: &[&str]) -> Run {
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""]);
@@ -85,7 +89,7 @@ fn limited(sandbox: &Sandbox, arguments: &[&str]) -> Run {
     Run::of(shell.current_dir(&sandbox.folder).stdin(Stdio::null()).output().unwrap())
 }
 
-/// What was there was deleted, since it was only half of the new one.
+/// A failed write deleted the old file.
 #[test]
 fn a_write_that_fails_leaves_what_was_there() {
     let sandbox = Sandbox::new("files-fails");
@@ -115,8 +119,8 @@ fn a_write_that_fails_leaves_what_was_there() {
     }
 }
 
-/// The trace is written when the pipe of the report has no reader yet; there it is interrupted. Of the signals
-/// that end a process, this is the one that nobody starts tests to ignore.
+/// The trace is written while the pipe of the report has no reader yet; the command is interrupted there. Test runners
+/// do not ignore this signal.
 #[test]
 fn an_interrupted_command_leaves_old_files_and_no_others() {
     let sandbox = Sandbox::new("files-interrupted");
@@ -154,7 +158,7 @@ fn links_are_followed_and_modes_kept() {
     assert_eq!(fs::read_dir(sandbox.path("far")).unwrap().count(), 2);
 }
 
-/// What is printed comes behind what was written to the same place, whatever that is.
+/// Standard output follows the output file if both are the same file.
 #[test]
 fn standard_output_and_pipes_are_written_in_place() {
     let sandbox = Sandbox::new("files-stdout");

@@ -1,10 +1,10 @@
-//! What `docs/benches.md` draws of `cubeyard run` is what the report draws.
+//! The pictures of `cubeyard run` in `docs/benches.md` are the pictures of the report.
 
 use expect_test::expect_file;
 
 use crate::Sandbox;
 
-/// The picture of a class in a page, to stand alone: with the page's style in it.
+/// Returns the picture of a class in a page, with the page's style.
 fn picture(page: &str, class: &str) -> String {
     let style = page.split("<style>\n").nth(1).unwrap().split("</style>").next().unwrap();
     let start = page.find(&format!("<svg class=\"{class}\"")).unwrap();

@@ -1,4 +1,4 @@
-//! The `cubeyard` command as people run it.
+//! The `cubeyard` command as users run it.
 
 #![allow(
     clippy::needless_raw_string_hashes,
@@ -32,13 +32,13 @@ use std::process::{Command, Output, Stdio};
 use expect_test::Expect;
 use serde_json::Value;
 
-/// A folder of its own for a test, with the command run inside it.
+/// A separate folder for a test, in which the command runs.
 struct Sandbox {
     folder: PathBuf,
 }
 
 impl Sandbox {
-    /// An empty folder called `name`, which no other test may use.
+    /// Makes an empty folder called `name`, which no other test may use.
     fn new(name: &str) -> Self {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         if folder.exists() {
@@ -72,7 +72,7 @@ impl Sandbox {
     }
 }
 
-/// What came of a command.
+/// Exit code and output of a command.
 struct Run {
     code: Option<i32>,
     stdout: String,
@@ -89,7 +89,7 @@ impl Run {
         }
     }
 
-    /// Its result, having ended well.
+    /// Returns the standard output of a successful command.
     #[track_caller]
     fn result(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
@@ -97,20 +97,20 @@ impl Run {
     }
 }
 
-/// The JSON of a command that ended well.
+/// Returns the JSON of a successful command.
 #[track_caller]
 fn json(run: Run) -> Value {
     serde_json::from_str(&run.result()).expect("it is JSON")
 }
 
-/// Bad input, said exactly so, and nothing printed.
+/// Checks that a command is refused with exactly this message, and prints nothing.
 #[track_caller]
 fn refused(run: &Run, expected: &Expect) {
     assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);
     expected.assert_eq(&run.stderr);
 }
 
-/// A file of `testdata/traces`.
+/// Returns the path of a file in `testdata/traces`.
 fn recorded(name: &str) -> String {
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");
     traces.join(name).to_str().expect("the repository has a name in UTF-8").to_owned()

@@ -1,4 +1,4 @@
-//! `--memory`: no command takes more, and none is aborted.
+//! `--memory`: no command exceeds the limit, and none is aborted.
 
 use std::process::{Command, Stdio};
 
@@ -15,8 +15,8 @@ const COMMANDS: [&[&str]; 8] = [
     &["validate"],
 ];
 
-/// Rust aborts a process that has no more memory, and the system kills it. A limit of one byte is beyond what
-/// any command needs to begin with.
+/// Without a limit, Rust aborts a process that has no more memory, or the system kills it. Every command exceeds a limit
+/// of one byte at once.
 #[test]
 fn every_command_ends_with_3_beyond_the_limit() {
     let sandbox = Sandbox::new("memory-every");
@@ -37,7 +37,7 @@ fn a_limit_that_is_enough_changes_nothing() {
     assert_eq!((tight.code, tight.stdout.as_str()), (Some(3), ""), "{}", tight.stderr);
 }
 
-/// What the system refuses, whatever the limit says: Rust aborts the process, which is no exit code at all.
+/// The system may refuse memory below the limit. Rust then aborted the process, without an exit code.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_host_that_gives_no_more_is_no_abort() {
@@ -71,7 +71,7 @@ fn the_help_of_every_command_says_what_the_limit_is_without_one() {
     }
 }
 
-/// Runs under a limit of 2 GiB: refused by its parameters, before anything is built.
+/// Checks that a run is refused under a limit of 2 GiB by its parameters, before anything is built.
 #[track_caller]
 fn too_large(sandbox: &Sandbox, arguments: &[&str]) -> String {
     let run = sandbox.run(&[arguments, &["--memory", "2GiB"]].concat());
@@ -81,7 +81,7 @@ fn too_large(sandbox: &Sandbox, arguments: &[&str]) -> String {
     run.stderr
 }
 
-/// The first was aborted when it asked for 512 TiB; the others took all memory that the host had.
+/// The first command was aborted when it requested 512 TiB; the others took all memory of the host.
 #[test]
 fn what_cannot_fit_is_refused_with_an_estimate() {
     let sandbox = Sandbox::new("memory-estimate");
@@ -99,7 +99,7 @@ fn what_cannot_fit_is_refused_with_an_estimate() {
     too_large(&sandbox, &["model", "--spec", "deep.yaml", "--layers", "100000"]);
 }
 
-/// What is refused would not have fitted: a little more than the estimate is enough.
+/// Refused runs do not fit: a limit slightly above the estimate suffices.
 #[test]
 fn an_estimate_is_near_what_a_run_takes() {
     let sandbox = Sandbox::new("memory-near");

@@ -1,4 +1,4 @@
-//! Files that are made to take memory: refused early, under a limit on the memory of the process.
+//! Files that expand to much memory are refused early, under a limit on the memory of the process.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 
 use crate::{Run, Sandbox};
 
-/// A gzip file of `count` blocks of `block` between `head` and `tail`.
+/// Returns a gzip file of `count` copies of `block` between `head` and `tail`.
 fn bomb(head: &[u8], block: &[u8], count: usize, tail: &[u8]) -> Vec<u8> {
     let mut file = GzEncoder::new(Vec::new(), Compression::fast());
     file.write_all(head).expect("memory takes everything");
@@ -37,7 +37,7 @@ fn a_pickle_of_empty_lists_is_refused_at_a_small_multiple_of_its_size() {
     assert!(run.stderr.contains(said), "{}", run.stderr);
 }
 
-/// Everything was read before anybody looked at the first byte.
+/// The whole file was read before its first byte was checked.
 #[test]
 fn zeros_are_refused_by_their_first_bytes() {
     let sandbox = Sandbox::new("bomb-zeros");
@@ -54,7 +54,7 @@ fn zeros_are_refused_by_their_first_bytes() {
     }
 }
 
-/// A valid file that is too large for the limit is no bad input: it ends with code 3 and says what to do.
+/// A valid file that is too large for the limit is not invalid input: the command ends with code 3 and a remedy.
 #[test]
 fn a_file_beyond_the_limit_says_how_to_allow_more() {
     let sandbox = Sandbox::new("memory-files");
@@ -74,8 +74,8 @@ fn a_file_beyond_the_limit_says_how_to_allow_more() {
     assert_eq!(replay("192M"), (Some(0), String::new()));
 }
 
-/// The estimate of what a replay takes is above what each policy takes: else the process would end
-/// with code 3 after it began, by the count of its allocator.
+/// The estimated memory of a replay is above the memory of each policy. Otherwise the process would end with code 3 after
+/// it began.
 #[test]
 fn what_is_replayed_fits_the_limit_that_let_it_begin() {
     let sandbox = Sandbox::new("memory-estimate");
@@ -87,7 +87,7 @@ fn what_is_replayed_fits_the_limit_that_let_it_begin() {
         })
         .collect();
     sandbox.write("many.trace", script.concat());
-    // All but the plan, which takes a minute for so many that live together.
+    // All policies but the plan, which takes a minute for this many live blocks.
     let policies =
         ["pytorch", "pytorch-expandable", "first-fit", "quick-fit", "recycle", "lifetime"];
     for policy in policies {

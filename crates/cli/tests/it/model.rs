@@ -1,11 +1,11 @@
-//! `cubeyard model`: the table, figures for programs, and what is refused.
+//! `cubeyard model`: the table, JSON, and errors.
 
 use expect_test::expect;
 use serde_json::Value;
 
 use crate::{Run, Sandbox};
 
-/// Two SIPs of two cubes with two PEs, and a model that they can divide: done quickly.
+/// A small machine of two SIPs with two cubes of two PEs each.
 pub(crate) const MACHINE: &str = "sips: {count: 2}\ncubes: {w: 2, h: 1}\npe: {routers: [r0c0, r0c1]}\n\
                        hbm: {bytes_per_cube: 16 MiB}\n";
 pub(crate) const MODEL: &str = "{name: tiny, layers: 3, hidden: 256, ffn: 512, heads: 8, kv_heads: 2, \
@@ -110,10 +110,10 @@ fn what_cannot_be_is_refused_with_what_can() {
     refused(&sandbox.run(&["model", "--llm", "llama-7b"]), "the nearest is `llama-8b`");
     refused(&model(&sandbox, &["--batch", "0"]), "batch=0: expected at least 1");
     refused(&model(&sandbox, &["--dtype", "f17"]), "f17");
-    // It failed in a kernel, with a help that named no option.
+    // This once failed in a kernel, with a help that named no option.
     let integers = model(&sandbox, &["--dtype", "i8"]);
-    refused(&integers, "dtype=i8: expected a type of float that the matrix engine multiplies: f16");
-    refused(&integers, "help: --dtype f16 or bf16; --weights int8 or fp8 stores the weights");
+    refused(&integers, "dtype=i8: expected a float type of the matrix engine: f16");
+    refused(&integers, "help: use --dtype f16 or bf16; --weights int8 or fp8 stores the weights");
     sandbox.write("tiny.yaml", "{layer: 3}");
     refused(&model(&sandbox, &[]), "layers");
     sandbox.write("tiny.yaml", "{heads: 33}");
@@ -164,7 +164,7 @@ fn a_configuration_of_hugging_face_is_measured_and_says_what_is_padded_and_what_
         (["--weights", "int4"], "int4"),
         (["--experts", "pe"], "expected split, sip or cube"),
         (["--spec", "tiny.yaml"], "cannot be used with"),
-        (["--report", "config.json"], "cannot be written, --hf is read from it"),
+        (["--report", "config.json"], "cannot be written: --hf is read from this file"),
     ] {
         let run = run(&more);
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{}", run.stderr);

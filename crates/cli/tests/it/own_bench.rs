@@ -1,4 +1,4 @@
-//! Benches beside the built-in ones: files of Python.
+//! Benches in Python files.
 
 use expect_test::expect;
 

@@ -1,4 +1,4 @@
-//! Pictures are well-formed, complete and free of what files are called.
+//! Pictures are well-formed, complete and independent of file names.
 
 use roxmltree::{Document, ParsingOptions};
 

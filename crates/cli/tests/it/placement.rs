@@ -1,4 +1,4 @@
-//! `cubeyard placement`: tables, JSON, pictures, and what is refused.
+//! `cubeyard placement`: tables, JSON, pictures, and errors.
 
 use std::path::Path;
 
@@ -206,7 +206,7 @@ fn the_picture_of_the_documentation_is_up_to_date() {
     assert!(sandbox.read("out.svg") == kept, "docs/img/placement.svg is another picture");
 }
 
-/// Whatever is placed however: the picture is XML, and nothing leaves it.
+/// The picture of any placement is valid XML, and nothing lies outside it.
 #[test]
 fn pictures_of_all_placements_are_well_formed() {
     let sandbox = Sandbox::new("placement-pictures");
@@ -305,7 +305,7 @@ fn what_is_refused() {
         error: --cubes: expected at least 1, found 0
         error: absent.yaml: No such file or directory (os error 2)
           help: check the path
-        error: folder/out.svg: cannot be written, folder is not a folder
+        error: folder/out.svg: cannot be written: folder is not a folder
           help: name another file
     "#]].assert_eq(&messages);
 }

@@ -1,11 +1,11 @@
-//! `cubeyard probe`: cases, invariants, patterns, explanations, traces, and what is refused.
+//! `cubeyard probe`: cases, invariants, patterns, explanations, traces, and errors.
 
 use expect_test::expect;
 use serde_json::Value;
 
 use crate::{Sandbox, json, refused};
 
-/// A read inside a cube, and a write of the host that crosses its way.
+/// A read inside a cube, and a write of the host that crosses its route.
 const TWO: &str = "\
 transfers:
   - {op: read, from: sip0.cube0.pe1, to: sip0.cube0.pe0.hbm, bytes: 16384, at_ns: 0}
@@ -37,7 +37,7 @@ fn list<'a>(object: &'a Value, key: &str) -> &'a [Value] {
     object[key].as_array().unwrap_or_else(|| panic!("a list `{key}` in {object}"))
 }
 
-/// A time of the output, whose nanoseconds have three decimals, in picoseconds.
+/// Returns a time of the output, in picoseconds. The output has nanoseconds with three decimals.
 #[expect(clippy::cast_possible_truncation, reason = "rounded, and far below 2⁶³")]
 fn ps(object: &Value, key: &str) -> i64 {
     let ns = object[key].as_f64().unwrap_or_else(|| panic!("a number `{key}` in {object}"));
@@ -46,7 +46,7 @@ fn ps(object: &Value, key: &str) -> i64 {
     ps as i64
 }
 
-/// The parts of a latency that do not depend on others, and the wait.
+/// Returns the parts of a latency that do not depend on other traffic, and the wait.
 fn parts_ps(measured: &Value) -> (i64, i64) {
     let breakdown = &measured["breakdown"];
     let alone = ["overhead_ns", "wire_ns", "serialisation_ns", "service_ns"];
@@ -60,7 +60,7 @@ fn check_sum(measured: &Value) {
     assert_eq!(alone + wait, ps(measured, "latency_ns"), "{measured}");
 }
 
-/// The steps follow each other without a gap and are the latency together.
+/// Checks that the steps follow each other without a gap and add up to the latency.
 #[track_caller]
 fn check_steps(transfer: &Value, made_ps: i64) {
     let mut at = made_ps;
@@ -92,7 +92,7 @@ fn the_parts_of_every_case_sum_to_its_latency_which_is_the_formulas() {
     }
 }
 
-/// The way of the data ends where it should, marks what is slowest and adds up.
+/// Checks that the route of the data has the right end, marks the slowest link and adds up.
 fn check_route(case: &Value) {
     let hops = list(case, "route");
     let speed = |hop: &Value| hop["bandwidth_gbs"].as_f64().unwrap();
@@ -212,8 +212,8 @@ fn small_machines_have_fewer_cases_and_hold_as_well() {
     }
 }
 
-/// Routers that take 100 ns are a bad machine, not a bad input: the other half of the own cube is farther off
-/// than the cube beside it.
+/// Routers of 100 ns are valid input, but break an invariant: the other half of a PE's cube is farther away than the
+/// next cube.
 #[test]
 fn an_invariant_that_fails_is_shown_and_ends_with_code_1() {
     let sandbox = Sandbox::new("probe-fails");
@@ -384,9 +384,9 @@ fn a_trace_that_cannot_be_written() {
         messages += &run.stderr;
     }
     expect![[r#"
-        error: absent/x.pftrace: cannot be written, there is no folder absent
-          help: create it
-        error: .: cannot be written, it is a folder
+        error: absent/x.pftrace: cannot be written: there is no folder absent
+          help: create the folder
+        error: .: cannot be written: it is a folder
           help: name a file
         error: taken/x.pftrace: cannot be written, taken is not a folder
           help: name another file
@@ -396,7 +396,7 @@ fn a_trace_that_cannot_be_written() {
     assert_eq!(left.len(), 2, "{left:?}");
 }
 
-/// A trace that failed was removed by its name, which could be that of a device; and the reason was not told.
+/// A failed trace was removed by its name, even if the name was a device, and the reason was not reported.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_told_and_a_device_is_not_removed() {
@@ -571,7 +571,7 @@ fn an_explanation_that_would_take_all_memory_is_refused() {
         let run = sandbox.run(&arguments);
         assert_eq!((run.code, run.stdout.as_str()), (Some(3), ""), "{}", run.stderr);
         expect![[r#"
-            error: 75497474 flit crossings and bursts would be kept, and at most 8388608 can be
+            error: expected at most 8388608 flit crossings and bursts to record, found 75497474
               help: fewer or smaller transfers; without --explain and --trace none are kept
         "#]]
         .assert_eq(&run.stderr);

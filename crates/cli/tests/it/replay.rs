@@ -1,4 +1,4 @@
-//! Tables, JSON and the figures in them.
+//! `cubeyard replay`: tables, JSON and their figures.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -16,7 +16,7 @@ alloc batch 5 MiB
 alloc none 0
 ";
 
-/// A table without the times, which are the last of two decimal numbers that end a row.
+/// Returns a table without the times, the last number of each row.
 fn without_times(table: &str) -> String {
     let is_decimal = |word: Option<&str>| {
         word.is_some_and(|word| word.contains('.') && word.parse::<f64>().is_ok())
@@ -100,7 +100,7 @@ fn a_snapshot_has_a_row_with_what_was_recorded() {
     .assert_eq(&without_times(&table));
 }
 
-/// A snapshot of one live block of 3 MiB in 20 MiB, without any history: it was told to save nine tenths.
+/// The advice for a snapshot of one live block of 3 MiB in 20 MiB, without a history, was to save nine tenths.
 #[test]
 fn a_snapshot_without_history_is_shown_without_a_star_and_without_advice() {
     let sandbox = Sandbox::new("no-history");
@@ -159,7 +159,7 @@ fn a_policy_that_fails_is_a_row_and_no_error() {
     assert_eq!(rows[1]["failed"], Value::Null);
 }
 
-/// The rows that `replay --format json` prints.
+/// Returns the rows of `replay --format json`.
 pub(crate) fn json(sandbox: &Sandbox, arguments: &[&str]) -> Vec<Value> {
     let run = sandbox.run(&[&["replay", "--format", "json"], arguments].concat());
     serde_json::from_str(&run.result()).expect("JSON and nothing else")
@@ -312,7 +312,7 @@ fn policies_come_once_each_in_the_order_asked_for() {
     assert_eq!(names, ["best-fit", "pytorch"]);
 }
 
-/// The peaks that PyTorch itself had on the recorded logs, and the waste of its pools.
+/// The peaks of PyTorch itself on the recorded logs, and the waste of its pools.
 #[test]
 fn the_rows_of_pytorch_are_what_pytorch_needed() {
     let sandbox = Sandbox::new("native");
@@ -336,7 +336,7 @@ fn the_rows_of_pytorch_are_what_pytorch_needed() {
     }
 }
 
-/// What a linear scan over all blocks, written in Python for this purpose, had to commit.
+/// Committed memory of a linear scan over all blocks, from an independent implementation in Python.
 #[test]
 fn first_fit_needs_what_a_linear_scan_does() {
     let sandbox = Sandbox::new("scan");

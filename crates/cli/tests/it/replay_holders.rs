@@ -10,7 +10,7 @@ use crate::{Sandbox, recorded};
 
 const STACKS: &str = "resnet_train_stacks.pickle.gz";
 
-/// The part of a table from the line that begins with `from` up to the next empty line.
+/// Returns the part of a table from the line that begins with `from` to the next empty line.
 fn part<'t>(table: &'t str, from: &str) -> &'t str {
     let start = table.find(from).unwrap_or_else(|| panic!("{from}: {table}"));
     table[start..].split("\n\n").next().expect("a text has a first part")
@@ -53,7 +53,7 @@ fn a_folder_without_traces_says_which_names_are_expected() {
     "#]].assert_eq(&run.stderr);
 }
 
-/// The numbers of holders are those of a walk over the entries of the snapshot, in Python.
+/// The figures of holders equal the figures of a walk over the snapshot's entries in Python.
 #[test]
 fn holders_are_added_up_by_frame_stack_or_size() {
     let sandbox = Sandbox::new("by");
@@ -147,7 +147,7 @@ fn a_report_is_the_page_that_a_plot_draws() {
         assert_eq!(run.code, Some(2), "{kind}: {}", run.stderr);
     }
     let both = sandbox.run(&["replay", &file, "--plot", "same.html", "--report", "same.html"]);
-    assert!(both.stderr.contains("--plot goes to it"), "{}", both.stderr);
+    assert!(both.stderr.contains("--plot is written to this file"), "{}", both.stderr);
 }
 
 /// `replay --plot` refused `.htm`, which other commands take for a page.

@@ -1,10 +1,10 @@
-//! `cubeyard run` and `cubeyard list`: figures, checks, explanations, files, and what is refused.
+//! `cubeyard run` and `cubeyard list`: figures, checks, explanations, files, and errors.
 
 use expect_test::{Expect, expect};
 
 use crate::{Run, Sandbox, json};
 
-/// A run that is done quickly.
+/// Arguments of a short run.
 const SMALL: [&str; 6] = ["run", "vector-add", "--set", "elements=4096", "--set", "block=256"];
 
 fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -287,7 +287,7 @@ fn unknown_names_are_refused_with_the_nearest() {
         2,
         &expect![[r#"
         error: `elements`: expected name=value
-          help: as in --set elements=4096
+          help: write it as in --set elements=4096
     "#]],
     );
 }
@@ -371,22 +371,22 @@ fn files_that_cannot_be_written_are_refused_before_any_work() {
         &sandbox.run(&small(&["--trace", "missing/x"])),
         2,
         &expect![[r#"
-        error: missing/x: cannot be written, there is no folder missing
-          help: create it
+        error: missing/x: cannot be written: there is no folder missing
+          help: create the folder
     "#]],
     );
     refused(
         &sandbox.run(&small(&["--report", "."])),
         2,
         &expect![[r#"
-        error: .: cannot be written, it is a folder
+        error: .: cannot be written: it is a folder
           help: name a file
     "#]],
     );
     assert_eq!(std::fs::read_dir(sandbox.path(".")).unwrap().count(), 0);
 }
 
-/// Passes the early check and fails in the end: `/dev/full` takes no byte.
+/// `/dev/full` passes the early check but accepts no byte.
 #[cfg(target_os = "linux")]
 #[test]
 fn files_that_there_is_no_room_for_are_an_error() {

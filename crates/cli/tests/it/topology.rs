@@ -1,4 +1,4 @@
-//! `cubeyard topology`: figures, the default file, pictures, examples, and what is refused.
+//! `cubeyard topology`: figures, the default file, pictures, examples, and errors.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Sandbox;
 
-/// A file of the repository.
+/// Returns the path of a file of the repository.
 fn repository(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
@@ -164,7 +164,7 @@ fn the_pictures_of_the_documentation_are_up_to_date() {
     }
 }
 
-/// Every box lies on the picture, and no two small boxes on each other.
+/// Every box lies inside the picture, and no two small boxes overlap.
 #[test]
 fn pictures_of_odd_machines_have_no_overlaps() {
     let sandbox = Sandbox::new("topology-odd");
@@ -272,7 +272,7 @@ fn what_is_refused() {
     "#]].assert_eq(&messages);
 }
 
-/// A page of 8 GiB was accepted, and the first tensor of a run panicked: no virtual address begins at one.
+/// A page size of 8 GiB was accepted, and the first tensor of a run panicked, because no virtual address is aligned to it.
 #[test]
 fn a_page_longer_than_where_addresses_begin_is_refused() {
     let sandbox = Sandbox::new("topology-page");
@@ -288,18 +288,18 @@ fn a_page_longer_than_where_addresses_begin_is_refused() {
     sandbox.run(&["run", "copy", "--topology", "page.yaml"]).result();
 }
 
-/// 64 GB/s a channel gave "512 GB/s" for the HBM of a PE, of which its links carry 256, without a word.
+/// 64 GB/s per channel gave "512 GB/s" for the HBM of a PE without a warning, although its links carry 256 GB/s.
 #[test]
 fn bandwidth_that_nothing_can_reach_is_told() {
     let sandbox = Sandbox::new("topology-unreachable");
     sandbox.write("fast.yaml", "hbm: {channel_bandwidth_gbs: 64}\n");
     let run = sandbox.run(&["topology", "--topology", "fast.yaml"]);
     expect![[r#"
-        warning: fast.yaml: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, and hbm.link carries 256 GB/s each way: reads alone, or writes alone, reach no more
+        warning: fast.yaml: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, but hbm.link carries 256 GB/s each way: reads alone, or writes alone, reach 256 GB/s
     "#]].assert_eq(&run.stderr);
     let table = run.result();
     expect![[r#"
-        warning: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, and hbm.link carries 256 GB/s each way: reads alone, or writes alone, reach no more"#]]
+        warning: hbm.channel_bandwidth_gbs: 8 channels of 64 GB/s are 512 GB/s, but hbm.link carries 256 GB/s each way: reads alone, or writes alone, reach 256 GB/s"#]]
     .assert_eq(table.lines().last().unwrap());
     sandbox.write(
         "faster.yaml",
@@ -311,8 +311,8 @@ fn bandwidth_that_nothing_can_reach_is_told() {
     assert_eq!(
         figures["warnings"],
         serde_json::json!([
-            "hbm: 512 GB/s for each PE, and pe.link carries 256 GB/s each way: a PE alone reads, or writes, no more of its own",
-            "pcie.link.bandwidth_gbs: 1024 GB/s, and io.endpoint_link carries 512 GB/s each way: no more can be reached",
+            "hbm: 512 GB/s for each PE, but pe.link carries 256 GB/s each way: a PE reads, or writes, its own HBM at 256 GB/s",
+            "pcie.link.bandwidth_gbs: 1024 GB/s, but io.endpoint_link carries 512 GB/s each way: transfers reach 512 GB/s",
         ])
     );
     let run = sandbox.run(&["probe", "--topology", "fast.yaml", "--case", "pe-dma-local"]);

@@ -54,7 +54,7 @@ fn json_has_every_field_of_every_row() {
     assert_eq!(lrab.expect("a closed form")["kind"], "exact");
 }
 
-/// Another machine is not held to what was published for the default one.
+/// Published figures of the default machine are not checked on another machine.
 #[test]
 fn on_another_machine_published_figures_are_left_out() {
     let sandbox = Sandbox::new("validate-topology");

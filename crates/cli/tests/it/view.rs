@@ -1,4 +1,4 @@
-//! `cubeyard view`: who may read, and what a reader may ask of the server.
+//! `cubeyard view`: access control, and limits on requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::Sandbox;
 
-/// A server in a process of its own, which ends with the test.
+/// A server in a separate process, which ends with the test.
 struct Viewed {
     process: Child,
     host: String,
@@ -92,13 +92,13 @@ fn only_those_who_know_the_token_can_read() {
     assert!(later.ends_with("{\"secret\": 7}"), "{later}");
 }
 
-/// Each connection had a thread of its own, and the process ended where there could be no more of them.
+/// Each connection had its own thread, and the process ended when no more threads could be started.
 #[test]
 fn many_connections_and_few_threads_do_not_end_the_server() {
     let sandbox = Sandbox::new("view-threads");
     sandbox.write("a.json", "{}");
     let mut limited = Command::new("prlimit");
-    // Threads count for the user, so the limit is on addresses, of which each takes some for its stack.
+    // The limit on threads counts all processes of the user, so address space is limited instead; each stack takes some.
     limited.args(["--as=60000000", env!("CARGO_BIN_EXE_cubeyard")]);
     for mut viewed in [Viewed::of(&sandbox), Viewed::start(&sandbox, limited)] {
         let silent: Vec<_> = (0..100).map(|_| viewed.connect()).collect();
@@ -112,7 +112,7 @@ fn many_connections_and_few_threads_do_not_end_the_server() {
     }
 }
 
-/// A client that sent a byte now and then was read for as long as it liked: 10 s were the limit of each read.
+/// A client that sent single bytes was served without an end, because the limit of 10 s applied to each read.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test measures a time")]
 fn a_request_has_ten_seconds_in_all() {

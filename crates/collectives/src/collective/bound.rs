@@ -1,15 +1,19 @@
 //! Upper bound on the speed of a collective: bytes that must cross a cut, over the capacity of its links.
 //!
-//! Whatever the algorithm, an operation moves a known number of bytes from some ranks to the others, in
-//! messages from a PE of one rank to the PE at the same position of another, each by its fixed route
-//! (`routed.rs`). The links of these routes have a maximum flow (`flow.rs`) in either direction. The sets
-//! considered are each rank alone (injection), the ranks on one side of each straight cut through the grid, and
-//! blocks of the grid such as the cubes of a SIP (bisection). If all PEs of a rank hold equally much, routes of
-//! several positions that share links give a tighter bound. For an all-reduce the sum over all ranks is tighter
-//! than each alone: every element is combined over n − 1 messages and distributed over n − 1, wherever they go.
+//! Whatever the algorithm, an operation moves a known number of bytes from some ranks to the others. A message
+//! goes from a PE of one rank to the PE at the same position of another, by a fixed route (`routed.rs`). The
+//! links of these routes have a maximum flow (`flow.rs`) in either direction. The sets considered are:
+//!
+//! - each rank alone (injection),
+//! - the ranks on one side of each straight cut through the grid (bisection),
+//! - blocks of the grid, such as the cubes of a SIP (bisection).
+//!
+//! If all PEs of a rank hold equally much, routes of several positions that share links give a tighter bound.
+//! For an all-reduce the sum over all ranks is tighter than each alone: every element is combined over n − 1
+//! messages and distributed over n − 1, wherever they go.
 //!
 //! If there are too many routes, as among thousands of PEs, all links are counted as if messages could take any
-//! route: still a bound, if a weaker one. Headers of flits (`flit_header_bytes`) take their part of every link.
+//! route. The bound is then valid but weaker. Flit headers (`flit_header_bytes`) reduce the bandwidth of every link.
 
 mod flow;
 mod routed;
@@ -193,8 +197,10 @@ impl Cuts<'_> {
     }
 }
 
-/// Returns the maximum flow on an idle fabric from each set of ranks to all others, in bytes per second. Ranks are given by
-/// the DMA engines of their PEs; messages take the fixed routes between PEs at the same position of two ranks.
+/// Returns the maximum flow on an idle fabric from each set of ranks to all others, in bytes per second.
+///
+/// Ranks are given by the DMA engines of their PEs. Messages take the fixed routes between PEs at the same position
+/// of two ranks.
 pub fn capacities(topology: &Topology, members: &[Vec<NodeId>], sets: &[Vec<usize>]) -> Vec<u64> {
     let all: Vec<usize> = (0..members.len()).collect();
     let routes = Routes::new(topology, members);
@@ -212,7 +218,7 @@ pub fn capacities(topology: &Topology, members: &[Vec<NodeId>], sets: &[Vec<usiz
 }
 
 /// Returns the ranks on one side of each straight cut through a grid, and one block per set of faster
-/// dimensions, such as the PEs of a cube or the cubes of a SIP; all such blocks are equivalent.
+/// dimensions. A block is, for example, the PEs of a cube or the cubes of a SIP; all such blocks are equivalent.
 fn halves(world: &World) -> Vec<Vec<usize>> {
     let mut below = 1;
     let mut halves = Vec::new();

@@ -1,4 +1,4 @@
-//! Arithmetic of reductions: the numbers of a stated order, bit by bit those of a machine.
+//! Arithmetic of reductions: combines values in a stated order, with the same bits as a simulated machine.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use cubeyard_tl::numeric::{Array, Binary, TileType, binary};
 
 use super::{Order, Orders, ReduceOp};
 
-/// Number of elements that are combined at once: operands and results stay in a cache.
+/// Number of elements combined at once; operands and results of a block fit in the host's cache.
 const BLOCK: u64 = 1 << 13;
 
 /// Combines the bytes of all ranks' inputs in stated orders, with the arithmetic of the engines of a PE.
@@ -16,7 +16,7 @@ const BLOCK: u64 = 1 << 13;
 /// If the operator is not defined for the type, or inputs differ in length.
 pub fn combine(op: ReduceOp, dtype: DType, orders: &Orders, inputs: &[&[u8]]) -> Vec<u8> {
     let Some((first, others)) = inputs.split_first() else { return Vec::new() };
-    // A mean of one rank is a quotient all the same, which may change the bits of a NaN.
+    // The mean of one rank is still a division, which may change the bits of a NaN.
     if others.is_empty() && op != ReduceOp::Avg {
         return first.to_vec();
     }

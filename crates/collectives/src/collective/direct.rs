@@ -1,6 +1,6 @@
 //! All-to-all wiring: each rank has a channel to every other.
 //!
-//! It takes the fewest steps, so it is fast for short messages, and it supports every operation. Long messages
+//! This algorithm takes the fewest steps, so short messages are fast. It supports every operation. Long messages
 //! contend for links.
 
 mod stages;
@@ -72,13 +72,13 @@ fn run(pe: &Member) {
     }
 }
 
-/// Returns the other ranks, starting with the next, so that not all ranks send to the same one first.
+/// Returns the other ranks, starting with the next one, so that ranks begin with different receivers.
 fn others(pe: &Member) -> impl Iterator<Item = usize> + use<> {
     let (rank, ranks) = (pe.rank, pe.ranks());
     (1..ranks).map(move |step| (rank + step) % ranks)
 }
 
-/// Returns the other ranks in the order in which they send to this one.
+/// Returns the other ranks in the order in which they send to this rank.
 fn senders(pe: &Member) -> impl Iterator<Item = usize> + use<> {
     let (rank, ranks) = (pe.rank, pe.ranks());
     (1..ranks).map(move |step| (rank + ranks - step) % ranks)

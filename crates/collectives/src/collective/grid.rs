@@ -1,7 +1,7 @@
 //! A grid: one ring per dimension in turn, on ever smaller parts.
 //!
-//! An all-reduce is a reduce-scatter along the first dimension, then one of the remaining part along the
-//! second, and so on; then all-gathers in reverse order. The fastest dimension comes first, which minimises
+//! An all-reduce is a reduce-scatter along the first dimension, then a reduce-scatter of the remaining part along
+//! the second, and so on; all-gathers follow in reverse order. The fastest dimension comes first, which minimises
 //! traffic between SIPs. If a dimension does not wrap around, its ring is folded onto the line.
 //!
 //! PEs at odd positions swap the first two dimensions, so that the links of both are busy at the same time.
@@ -134,8 +134,8 @@ impl<'p> GridMember<'p> {
         (Line { pe: self.pe, next, last, place, count: order.len() }, order)
     }
 
-    /// Returns the range that this rank holds after the first `depth` dimensions, if its coordinate in the last
-    /// of them were `last`.
+    /// Returns the range that this rank holds after the first `depth` dimensions, with its coordinate in the last
+    /// dimension replaced by `last`.
     fn nested(&self, depth: usize, last: usize) -> Range<u64> {
         let dimensions = &self.dimensions[..depth];
         let here = |dimension: usize| self.world().coordinate(self.pe.rank, dimension);
@@ -175,7 +175,7 @@ impl<'p> GridMember<'p> {
         inner.map(|&dimension| self.world().grid[dimension] as u64).product()
     }
 
-    /// Returns the rounds for holding so many elements.
+    /// Returns the rounds of a step that holds `held` elements in the TCM.
     fn rounds(&self, held: u64) -> impl Iterator<Item = Round> + use<> {
         // Nested parts are at most one element longer.
         self.pe.rounds(held + 1)
@@ -191,8 +191,7 @@ impl<'p> GridMember<'p> {
         }
     }
 
-    /// Returns the ranks with this rank's coordinates in the dimensions `same`, and coordinate `at` in one
-    /// more.
+    /// Returns the ranks with this rank's coordinates in the dimensions `same`, and coordinate `at` in `dimension`.
     fn ranks_at(&self, same: &[usize], dimension: usize, at: usize) -> Vec<usize> {
         let world = self.world();
         let here = |&dimension: &usize| world.coordinate(self.pe.rank, dimension);

@@ -1,7 +1,7 @@
 //! Recursive halving and doubling: partners exchange halves of ever smaller parts, then ever larger parts.
 //!
-//! It takes 2 log₂ n steps, and sends no more than a ring. If the number of ranks is not a power of two, each
-//! surplus rank passes its input to a partner and receives the result from it.
+//! An all-reduce takes 2 log₂ n steps, and sends no more than a ring. If the number of ranks is not a power of two,
+//! each surplus rank passes its input to a partner and receives the result from the partner.
 
 mod stages;
 
@@ -79,8 +79,9 @@ fn bits(power: usize) -> impl DoubleEndedIterator<Item = usize> {
     (0..power.ilog2()).map(|place| 1 << place)
 }
 
-/// Returns the order of the values that a rank has combined once it has halved down to a bit; above all bits, those of
-/// itself and of its surplus rank.
+/// Returns the order of the values that a rank has combined once it has halved down to `bit`.
+///
+/// Above all bits, these are its own value and the value of its surplus rank.
 fn order(rank: usize, bit: usize, ranks: usize) -> Order {
     let power = power(ranks);
     if bit < power {
@@ -188,7 +189,7 @@ impl HalvingMember<'_> {
         by_turns(others, mine, send, |range| self.join(op, from, to(bit), &range));
     }
 
-    /// Finishes this rank's part once it combines all ranks.
+    /// Divides an average by the number of ranks; copies the input of a lone rank to the output.
     fn complete(&self, op: ReduceOp, from: &Flat) {
         if self.pe.ranks() > 1 && op != ReduceOp::Avg {
             return;
@@ -199,7 +200,7 @@ impl HalvingMember<'_> {
         }
     }
 
-    /// Exchanges the ranges that both have.
+    /// Exchanges the ranges that this rank and its partner hold.
     fn double(&self, bit: usize, mine: &[Range<u64>], others: &[Range<u64>]) {
         let send = |range| self.send(to(bit), &self.pe.output, &range);
         let take = |range| self.take(to(bit), &range);
@@ -207,7 +208,7 @@ impl HalvingMember<'_> {
     }
 
     /// Performs a reduce-scatter. The output has room only for the rank's own part, so partial sums stay in the
-    /// TCM, in pieces of a part each.
+    /// TCM. Each of their pieces belongs to one part.
     fn reduce_scatter(&self, op: ReduceOp) {
         let rounds = self.pe.rounds(self.pe.input.elements.div_ceil(2));
         rounds.for_each(|round| self.reduce_scatter_round(op, round));
@@ -258,7 +259,7 @@ impl HalvingMember<'_> {
             self.take_all(FOLD, &[slot(other)]);
         }
         for bit in bits(self.power) {
-            // The slots of a run of ranks, and of the surplus ranks of which they are partners.
+            // The slots of a run of ranks and of their surplus ranks.
             let of = |rank: usize| {
                 let first = rank & !(bit - 1);
                 let run = |first: usize| first.min(pe.ranks())..(first + bit).min(pe.ranks());

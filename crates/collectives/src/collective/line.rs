@@ -32,7 +32,7 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Returns the place a number of places before this one.
+    /// Returns the place that is `places` places before this PE's own.
     fn before(&self, places: usize) -> usize {
         (self.place + self.count - places % self.count) % self.count
     }
@@ -42,8 +42,8 @@ impl Line<'_> {
         ranges.iter().flat_map(|range| self.pe.pieces(range)).collect()
     }
 
-    /// Performs a reduce-scatter: parts travel around the ring and are combined with `own` at each place, until
-    /// each arrives complete at its own place. `parts` returns the ranges of a place's part.
+    /// Performs a reduce-scatter: parts travel around the ring and are combined with `own` at each place. Each part
+    /// arrives complete at its own place. `parts` returns the ranges of a place's part.
     pub(super) fn scatter(
         &self,
         op: ReduceOp,
@@ -76,7 +76,7 @@ impl Line<'_> {
         joined
     }
 
-    /// Performs an all-gather: parts travel around the ring once, this place's first; `take` receives each part
+    /// Performs an all-gather: parts travel around the ring once, this place's part first. `take` handles each part
     /// that arrives.
     pub(super) fn gather(
         &self,

@@ -1,13 +1,13 @@
 //! LRAB, the published hierarchical all-reduce: to the middle of each SIP, between the SIPs, and back.
 //!
 //! Cubes are reduced along their rows toward the middle column, from both sides, and along that column toward
-//! its middle. The root cubes, which then hold the sums of their SIPs, exchange them: in each dimension of SIPs
-//! that is a ring, all tiles travel all the way around; in others, to the end and back. Then the result is
+//! its middle. The root cube then holds the sum of its SIP. Root cubes exchange their sums: along a dimension of
+//! SIPs that is a ring, all tiles travel all the way around; along others, to the end and back. Then the result is
 //! broadcast along the same paths.
 //!
-//! In a ring every SIP combines all tiles by itself, and they reach each SIP in another order. So that all SIPs get the
-//! same bits, they combine them by one binary tree over the places of the ring, whose branches are joined as soon as
-//! they are complete: at most ⌈log₂ n⌉ joins follow the last tile.
+//! In a ring every SIP combines all tiles by itself, and tiles reach each SIP in a different order. All SIPs combine
+//! them by the same binary tree over the places of the ring, so all get the same bits. Branches of the tree are
+//! joined as soon as they are complete: at most ⌈log₂ n⌉ joins follow the last tile.
 //!
 //! As published, one PE of each cube holds its tile, and the tile is one message: place tensors on one PE and
 //! use slots as long as the tile. Longer tiles are split into pieces.
@@ -79,7 +79,7 @@ impl Algorithm for Lrab {
     }
 }
 
-/// Returns whether a rank takes part along a dimension: it is in the middle of all earlier dimensions of cubes.
+/// Returns whether a rank takes part along a dimension: whether it is in the middle of all earlier dimensions of cubes.
 fn is_at_work(world: &World, dimension: usize, rank: usize) -> bool {
     let before = 0..dimension.min(cube_dimensions(world));
     before.into_iter().all(|inner| world.coordinate(rank, inner) == middle(world, inner))
@@ -198,8 +198,7 @@ impl<'p> LrabMember<'p> {
         self.pe.finish(self.op, tile)
     }
 
-    /// Returns the port toward a coordinate, which is missing at the coordinate itself, and the ports away from
-    /// it.
+    /// Returns the port toward the coordinate `root`, `None` at the coordinate itself, and the ports away from it.
     fn ways(&self, dimension: usize, root: usize) -> (Option<Port>, Vec<Port>) {
         let (at, end) = (self.at(dimension), self.world().grid[dimension] - 1);
         let [up, down] = ports(dimension);

@@ -1,4 +1,4 @@
-//! A PE of a rank in a collective, and its steps that all algorithms have in common.
+//! A PE of a rank in a collective, and the steps that all algorithms share.
 
 use std::ops::Range;
 
@@ -62,7 +62,7 @@ impl Member {
         pieces(range, self.job.piece)
     }
 
-    /// Returns the rounds of an operation that holds so many elements in the TCM.
+    /// Returns the rounds of an operation that holds `held` elements in the TCM.
     pub(super) fn rounds(&self, held: u64) -> impl Iterator<Item = Round> + use<> {
         let count = self.input.rounds(&self.tl, held, self.job.piece);
         (0..count).map(move |index| Round { index, count })
@@ -86,7 +86,7 @@ impl Member {
         self.input.receive(&self.tl, port, range)
     }
 
-    /// Copies a range of the input to one of equal length in the output, from an offset on.
+    /// Copies a range of the input to the output, beginning at element `offset`.
     pub(super) fn copy(&self, from: &Range<u64>, offset: u64) {
         for range in self.pieces(from) {
             let tile = self.load(&range);
@@ -109,7 +109,7 @@ impl Member {
         }
     }
 
-    /// Finishes a tile that combines all ranks: divides an average by their number.
+    /// Finishes a tile that combines all ranks: divides an average by the number of ranks.
     #[track_caller]
     pub(super) fn finish(&self, op: ReduceOp, tile: Tile) -> Tile {
         if op == ReduceOp::Avg { self.tl.div(&tile, self.ranks() as f64) } else { tile }

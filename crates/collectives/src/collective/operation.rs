@@ -16,9 +16,9 @@ pub enum ReduceOp {
     Sum,
     /// Product of all values.
     Prod,
-    /// The least value.
+    /// Minimum of all values.
     Min,
-    /// The greatest value.
+    /// Maximum of all values.
     Max,
     /// Sum divided by the number of ranks; of floats only.
     Avg,
@@ -49,7 +49,7 @@ impl ReduceOp {
         }
     }
 
-    /// Returns whether it is defined for an element type.
+    /// Returns whether the operator is defined for an element type.
     pub fn suits(self, dtype: DType) -> bool {
         let is_joined = TileType::new(dtype, &[1])
             .and_then(|tile| infer::binary(self.binary(), &tile, &tile))
@@ -62,7 +62,7 @@ impl ReduceOp {
         dtype.is_float()
             && match self {
                 Self::Sum | Self::Prod | Self::Avg => ranks > 2,
-                // Of `0` and `-0` the first is kept.
+                // Of `0` and `-0` the first operand is kept.
                 Self::Min | Self::Max => ranks > 1,
                 Self::Band | Self::Bor | Self::Bxor => false,
             }
@@ -126,7 +126,7 @@ impl Operation {
         ]
     }
 
-    /// Returns the operation of a name, with a reduction operator and a root.
+    /// Returns the operation with this name, with a reduction operator and a root.
     pub fn named(name: &str, op: ReduceOp, root: usize) -> Result<Self, NoSuchName> {
         NoSuchName::find(name, &Self::all(op, root), Self::name)
     }
@@ -204,8 +204,7 @@ impl Operation {
         }
     }
 
-    /// Returns the ratio of bus bandwidth (that of the busiest wire) to algorithm bandwidth, as nccl-tests
-    /// define it.
+    /// Returns the ratio of bus bandwidth, on the busiest wire, to algorithm bandwidth, as nccl-tests define it.
     pub fn bus_factor(self, ranks: usize) -> f64 {
         let ranks = ranks as f64;
         match self {

@@ -1,9 +1,8 @@
 //! Orders in which algorithms combine the values of ranks.
 //!
-//! Sums of floats depend on the order of their additions, and so do a minimum and a maximum of `0` and `-0`. Each
-//! algorithm states its order, so that its numbers can be computed without a simulation.
-//! [`combine`](super::combine()) does so. `crates/collectives/tests/it/collectives/bits.rs` compares it with a simulated
-//! machine.
+//! Sums of floats depend on the order of their additions. So do the minimum and maximum of `0` and `-0`. Each
+//! algorithm states its order, and [`combine`](super::combine()) computes its numbers without a simulation.
+//! `crates/collectives/tests/it/collectives/bits.rs` compares them with a simulated machine.
 
 use std::fmt;
 use std::ops::Range;
@@ -26,7 +25,7 @@ impl Order {
         Self::Join(Rc::new(first), Rc::new(second))
     }
 
-    /// Returns the order in which each rank is the second operand in turn.
+    /// Returns the order in which each rank after the first is the second operand in turn.
     ///
     /// # Panics
     /// If there is no rank.
@@ -35,20 +34,20 @@ impl Order {
         Self::Rank(0).then((1..ranks).map(Self::Rank))
     }
 
-    /// Returns whether each of `ranks` ranks occurs once.
+    /// Returns whether the tree holds each rank below `ranks` exactly once.
     pub fn is_complete(&self, ranks: usize) -> bool {
         let mut found = self.evaluate(&|rank| vec![rank], &|a, b| [a, b].concat());
         found.sort_unstable();
         found.into_iter().eq(0..ranks)
     }
 
-    /// Combines an order with each of others in turn, as the first operand.
+    /// Combines this order, as the first operand, with each of `others` in turn.
     pub(super) fn then(self, others: impl IntoIterator<Item = Self>) -> Self {
         others.into_iter().fold(self, Self::join)
     }
 
-    /// Returns the order of a value that is passed from place to place, and is the second operand at each; `None`
-    /// without a place.
+    /// Returns the order of a value that is passed from place to place and is the second operand at each place.
+    /// Returns `None` without a place.
     pub(super) fn passed(places: impl IntoIterator<Item = Self>) -> Option<Self> {
         places.into_iter().reduce(|come, own| Self::join(own, come))
     }
@@ -82,7 +81,7 @@ pub type Orders = Vec<(Range<u64>, Order)>;
 pub struct PePart {
     /// Number of elements.
     pub elements: u64,
-    /// Whether the PE has an odd number in its cube and shares it with others of its rank.
+    /// Whether the PE has an odd number in its cube and shares its rank with the cube's other PEs.
     pub is_odd: bool,
 }
 

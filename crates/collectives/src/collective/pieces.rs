@@ -8,8 +8,7 @@ use cubeyard_tl::{Ref, Tile, Tl};
 /// A buffer as a flat sequence of elements.
 #[derive(Clone, Debug)]
 pub(super) struct Flat {
-    /// The memory of the buffer; `None` if this PE holds nothing, and then nothing is loaded, stored or
-    /// received.
+    /// The memory of the buffer; `None` if this PE holds nothing. Then nothing is loaded, stored or received.
     reference: Option<Ref>,
     pub(super) elements: u64,
 }
@@ -51,8 +50,9 @@ impl Flat {
         tl.recv_async(port, &[range.end - range.start], self.reference().ty().dtype)
     }
 
-    /// Returns the number of rounds in which a collective that holds so many elements at once fits in the TCM,
-    /// together with the pieces under way.
+    /// Returns the number of rounds into which a collective is split so that its data fits in the TCM.
+    ///
+    /// `held` is the number of elements that it holds at once, and `piece` the number of elements per message.
     pub(super) fn rounds(&self, tl: &Tl, held: u64, piece: u64) -> usize {
         let Some(reference) = &self.reference else { return 1 };
         let tile = (piece * reference.ty().dtype.size()).next_multiple_of(LINE);
@@ -68,8 +68,9 @@ impl Flat {
 /// Size of a line of the TCM in bytes; tiles occupy whole lines.
 const LINE: u64 = 64;
 
-/// Returns the number of rounds. Held tiles exist twice, incoming and outgoing, beside those being loaded and
-/// stored; so they may take a quarter of the TCM.
+/// Returns the number of rounds for `held` bytes of tiles, which may take a quarter of the TCM per round.
+///
+/// Each held tile exists twice, incoming and outgoing, beside the tiles being loaded and stored.
 fn rounds(held: u64, tcm: u64) -> u64 {
     held.div_ceil((tcm / 4).max(1)).max(1)
 }
@@ -87,7 +88,7 @@ pub(super) fn in_round(range: &Range<u64>, round: Round) -> Range<u64> {
     shifted(&part(range.end - range.start, round.index, round.count), 0, range.start)
 }
 
-/// Returns a range that begins as far from `to` as another from `from`.
+/// Returns the range moved so that its position `from` becomes `to`.
 pub(super) fn shifted(range: &Range<u64>, from: u64, to: u64) -> Range<u64> {
     range.start - from + to..range.end - from + to
 }
@@ -111,8 +112,7 @@ pub(super) fn pieces(range: &Range<u64>, most: u64) -> impl Iterator<Item = Rang
     })
 }
 
-/// Alternates between sending and receiving: if all ranks sent first, they would deadlock once the slots are
-/// full.
+/// Alternates between sending and receiving. If all ranks sent first, they would deadlock once the slots are full.
 pub fn by_turns<A, B>(
     mut leaving: impl Iterator<Item = A>,
     mut coming: impl Iterator<Item = B>,

@@ -1,8 +1,8 @@
 //! A ring: pieces travel around it, each rank sending to the next.
 //!
-//! An all-reduce is a reduce-scatter and an all-gather. In the first, part `i` starts at rank `i + 1` and is
-//! combined with the inputs on its way, until it is complete at rank `i`; in the second it travels around once
-//! more. Each rank sends 2 (n − 1) / n of its input, the minimum for any algorithm.
+//! An all-reduce is a reduce-scatter and an all-gather. In the reduce-scatter, part `i` starts at rank `i + 1`, is
+//! combined with the inputs on its way, and is complete at rank `i`. In the all-gather it travels around once more.
+//! Each rank sends 2 (n − 1) / n of its input, the minimum for any algorithm.
 
 use std::ops::Range;
 

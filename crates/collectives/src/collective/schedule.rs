@@ -16,8 +16,8 @@ pub struct Flow {
 /// Messages that are under way at the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// Number of repetitions. Each repetition passes on what arrived in the previous one, so a message crosses
-    /// all its wires in sequence.
+    /// Number of repetitions. Each repetition passes on the messages of the previous one, so a message crosses all
+    /// its wires in sequence.
     pub times: usize,
     /// Maximum number of messages that a PE loads or stores per repetition.
     pub messages: usize,
@@ -28,9 +28,9 @@ pub struct Stage {
 /// The stages of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// Stages in order.
+    /// Stages in the order of their start.
     pub stages: Vec<Stage>,
-    /// Whether pieces are pipelined, so that all stages are under way together once the first piece has passed.
+    /// Whether pieces are pipelined: all stages are under way together once the first piece has passed.
     pub pipelined: bool,
 }
 

@@ -1,11 +1,11 @@
 //! Two binary trees, each for half of the data; the leaves of one are inner nodes of the other.
 //!
-//! Pieces travel up one tree, combined on the way, and down again, pipelined: so a reduce or a broadcast of a
-//! long message takes hardly longer than sending it once, and a short one takes 2 log₂ n steps. In an
-//! all-reduce a rank sends and receives twice its input, n / (n − 1) times as much as in a ring.
+//! Pieces travel up one tree, combined on the way, and down again, pipelined. A reduce or a broadcast of a long
+//! message therefore takes hardly longer than sending the message once; a short message takes 2 log₂ n steps. In
+//! an all-reduce a rank sends and receives twice its input, n / (n − 1) times as much as in a ring.
 //!
-//! The trees are those of NCCL: in the first, odd ranks are leaves; the second is its mirror image, or the
-//! first shifted by one if the number of ranks is odd.
+//! NCCL uses the same trees: in the first, odd ranks are leaves; the second is its mirror image, or the first
+//! shifted by one if the number of ranks is odd.
 
 mod stages;
 
@@ -155,7 +155,7 @@ impl Branch {
 
     /// Returns the ticks at which this rank handles the first piece on its way up and on its way down.
     ///
-    /// Each rank is one tick behind those from which it receives. Since all ranks follow one clock, there is no
+    /// Each rank is one tick behind the ranks from which it receives. All ranks follow one clock. So there is no
     /// circular wait, however few slots there are, and pieces go up while others come down.
     fn begins(&self, operation: Operation) -> [Option<usize>; 2] {
         match operation {
@@ -173,7 +173,7 @@ impl Branch {
     }
 }
 
-/// Port to a neighbour in a tree, and its rank.
+/// Port to a neighbour in a tree, and the rank of the neighbour.
 type Way = (Port, usize);
 
 /// Returns the ways from a rank toward the root of a tree, and away from it.
@@ -214,8 +214,8 @@ fn step(pe: &Member, branch: &Branch, tick: usize) {
     }
 }
 
-/// Combines pieces from the ports away from the root with the local one and passes the result on; at the
-/// root it is complete.
+/// Combines pieces from the ports away from the root with the local piece and passes the result on. At the root the
+/// result is complete.
 fn go_up(pe: &Member, branch: &Branch, op: ReduceOp, range: &Range<u64>) {
     let mut tile = pe.load(range);
     for &port in &branch.away {

@@ -1,4 +1,4 @@
-//! The algorithms of a process group: each that may be chosen among its ranks, wired.
+//! The wired algorithms of a process group: every algorithm that may be chosen for its ranks.
 //!
 //! All channels are installed when the group is made, all or nothing (ADR-0047 D3). Wiring an algorithm when it
 //! is first chosen would add to the time of that call, and could fail for lack of memory in the middle of a
@@ -34,12 +34,12 @@ pub(super) struct Algorithms {
     pub(super) direct: Group,
     /// A number on each rank, for barriers.
     tokens: Vec<Tensor>,
-    /// Places of the algorithms chosen so far, by operation, element type and size in bytes.
+    /// Indices of the algorithms chosen so far, by operation, element type and size in bytes.
     chosen: RefCell<BTreeMap<(Operation, DType, u64), usize>>,
 }
 
 impl Algorithms {
-    /// Wires some SIPs. Each algorithm that is needed takes a group number.
+    /// Wires SIPs for every algorithm that may be chosen. Each algorithm takes a group number.
     pub(super) fn wire(
         context: &Context,
         ccl: &CclConfig,
@@ -77,8 +77,8 @@ impl Algorithms {
         group.begin(launcher, operation, tensors)
     }
 
-    /// Returns the orders of a reduction by the algorithm that [`begin`](Self::begin) uses for inputs like this one,
-    /// with outputs that are no larger.
+    /// Returns the orders of a reduction by the algorithm that [`begin`](Self::begin) uses for inputs like this one.
+    /// Outputs are no larger than inputs.
     pub(super) fn orders(
         &self,
         context: &Context,
@@ -118,8 +118,10 @@ impl Algorithms {
     }
 }
 
-/// Returns the algorithms that may be chosen among the ranks of some SIPs, for any operation and size: the forced one,
-/// or those that may be the fastest for some. The others are not wired, so they are not chosen.
+/// Returns the algorithms that may be chosen among the ranks of some SIPs.
+///
+/// These are the forced algorithm, or all algorithms that may be the fastest for some operation and size. Others are
+/// not wired, so they are not chosen.
 fn candidates(context: &Context, ccl: &CclConfig, sips: &[SipId]) -> Result<CclConfig, DistError> {
     let mut ours = ccl.clone();
     match &ccl.forced {

@@ -1,4 +1,4 @@
-//! A collective on a machine of its own.
+//! A simulated machine with one collective and no other work.
 
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
@@ -20,8 +20,8 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Places the tensors of a group. `input` returns the input of a SIP, with a row for each of its PEs; without one, it is
-    /// zeros.
+    /// Places the tensors of a group. `input` returns the input of a SIP, with a row for each of its PEs. Without
+    /// `input`, inputs are zeros.
     pub fn new(
         context: Context,
         group: Group,

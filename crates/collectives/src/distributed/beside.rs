@@ -1,4 +1,4 @@
-//! Traffic beside a collective, for checks of its numbers.
+//! Background traffic during a collective, for checks of its numbers.
 
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::dtype::DType;
@@ -11,17 +11,17 @@ use crate::collective::Operation;
 use cubeyard_tl::kernel::Kernel;
 use cubeyard_tl::launch::Launcher;
 
-/// Loads of each PE before a collective: bursts of one HBM channel, one behind the other. Messages into slots of this
-/// channel wait for them, and those into other slots do not.
+/// Background loads of each PE before a collective: consecutive bursts of one HBM channel. Messages into slots on this
+/// channel wait for the loads; messages into other slots do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beside {
-    /// Number of bursts of each PE, as far as they fit in a quarter of its tiles' TCM.
+    /// Number of bursts of each PE, limited to a quarter of the TCM for tiles.
     pub bursts: u64,
     /// HBM channel of the first PE, modulo the number of channels; other PEs use other channels.
     pub channel: u64,
 }
 
-/// Channels of a PE's HBM, elements of `f32` in a burst of it, and number of loaded bursts.
+/// Number of channels of a PE's HBM, of `f32` elements in a burst, and of loaded bursts.
 #[derive(Clone, Copy, Debug)]
 struct Geometry {
     channels: u64,
@@ -30,8 +30,8 @@ struct Geometry {
 }
 
 impl Beside {
-    /// Performs an operation as [`Group::run`] does, on groups of whole SIPs, behind these loads. Its time is not
-    /// that of the collective alone.
+    /// Performs an operation as [`Group::run`] does, on groups of whole SIPs, after starting these loads. The
+    /// duration of the launch includes the loads.
     pub fn run(
         self,
         group: &Group,

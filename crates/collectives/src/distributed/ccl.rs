@@ -63,26 +63,26 @@ pub struct CclConfig {
 /// An algorithm of the file.
 #[derive(Clone, Debug)]
 pub struct CclAlgorithm {
-    /// Its name in the file.
+    /// Name of the algorithm in the file.
     pub name: String,
-    /// The registered algorithm, or one of a front.
+    /// The registered algorithm, or an algorithm of a front.
     pub module: Rc<dyn Algorithm>,
-    /// Whether it may be chosen.
+    /// Whether the algorithm may be chosen.
     pub enabled: bool,
     /// Settings of its groups.
     pub config: GroupConfig,
-    /// Sizes for which it may be chosen, in bytes.
+    /// Sizes for which the algorithm may be chosen, in bytes.
     pub bytes: RangeInclusive<u64>,
-    /// Numbers of ranks for which it may be chosen.
+    /// Numbers of ranks for which the algorithm may be chosen.
     pub world: RangeInclusive<usize>,
-    /// SIP topologies for which it may be chosen.
+    /// SIP topologies for which the algorithm may be chosen.
     pub sips: Vec<SipTopology>,
 }
 
 /// A chosen algorithm with the settings of its group.
 #[derive(Debug)]
 pub struct Resolved {
-    /// Its name in the file.
+    /// Name of the algorithm in the file.
     pub name: String,
     /// The registered algorithm.
     pub algorithm: Rc<dyn Algorithm>,
@@ -98,31 +98,33 @@ impl CclConfig {
         Self::read(DEFAULT_NAME, "").expect("the default ccl.yaml is tested")
     }
 
-    /// Reads `text` as an overlay of the embedded file. Errors call it `name`.
+    /// Reads `text` as an overlay of the embedded file. Errors use `name` as the name of the file.
     pub fn read(name: &str, text: &str) -> Result<Self, InputError> {
         Self::read_with(name, text, &|_| None)
     }
 
-    /// As [`read`](Self::read), for a front that has algorithms of its own: `find` returns the one of a `module`
-    /// that is not registered, `None` if it knows none of this name, or the reason why it cannot be used.
+    /// Reads a file as [`read`](Self::read) does, for a front with algorithms of its own.
+    ///
+    /// `find` is called with each `module` that is not registered. It returns the algorithm, `None` for an unknown
+    /// name, or the reason why the algorithm cannot be used.
     pub fn read_with(name: &str, text: &str, find: FindModule<'_>) -> Result<Self, InputError> {
-        // An invalid default is the result of the user's file.
+        // The embedded file is valid, so an error in a default comes from the user's file.
         let default_name = format!("{name} over {DEFAULT_NAME}");
         let document = Document::overlaid(&default_name, DEFAULT, name, text)?;
         read::config(&document.root(), find)
     }
 
-    /// As [`read`](Self::read), from bytes that may not be text.
+    /// Reads a file as [`read`](Self::read) does, from bytes that may not be UTF-8.
     pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Self, InputError> {
         Self::read(name, cubeyard_yaml::text(name, bytes)?)
     }
 
-    /// Returns the algorithm and group settings for an operation on elements of a type: the forced one, or the fastest
-    /// of those that support it.
+    /// Returns the algorithm and group settings for an operation on elements of a type: the forced algorithm, or the
+    /// fastest algorithm that supports the operation.
     ///
-    /// Algorithms whose estimates are close to the shortest one are simulated, each alone on a machine like this one, with
-    /// tensors spread evenly over the PEs; the others are left out. Estimates decide if one of them needs more than 5,000
-    /// channels. Algorithms without an estimate come last.
+    /// Algorithms whose estimates are close to the shortest estimate are simulated, each alone on a machine like this
+    /// one, with tensors spread evenly over the PEs. The others are left out. If a close algorithm needs more than
+    /// 5,000 channels, the estimates decide. Algorithms without an estimate come last.
     pub fn resolve(
         &self,
         topology: &Topology,
@@ -212,16 +214,17 @@ impl CclAlgorithm {
 
     /// Returns an explanation if the file does not admit the algorithm for a size.
     fn excludes_size(&self, bytes: u64) -> Option<String> {
-        let excluded = || format!("the file excludes it for {bytes} bytes");
+        let excluded = || format!("the file excludes this algorithm for {bytes} bytes");
         (!self.bytes.contains(&bytes)).then(excluded)
     }
 
     /// Returns an explanation if the file does not admit the algorithm for these ranks and SIPs.
     pub(super) fn excludes(&self, topology: &Topology, ranks: usize) -> Option<String> {
         if !self.world.contains(&ranks) {
-            return Some(format!("the file excludes it for {ranks} ranks"));
+            return Some(format!("the file excludes this algorithm for {ranks} ranks"));
         }
         let fits = self.sips.contains(&topology.spec().sips.topology);
-        (!fits).then(|| "the file excludes it for these SIPs".to_owned())
+        (!fits)
+            .then(|| "the file excludes this algorithm for the topology of these SIPs".to_owned())
     }
 }

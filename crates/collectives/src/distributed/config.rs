@@ -11,7 +11,7 @@ pub enum Ranks {
     Sip,
     /// A cube with all its PEs.
     Cube,
-    /// A single PE.
+    /// A single PE with its slice of the HBM.
     Pe,
 }
 
@@ -39,7 +39,7 @@ pub struct GroupConfig {
     pub sips: Vec<SipId>,
     /// Cubes of each SIP that take part, in ascending order; if empty, all.
     pub cubes: Vec<CubeId>,
-    /// Number of ranks; by default as many as possible.
+    /// Number of ranks; by default the maximum for these SIPs and cubes.
     pub world_size: Option<usize>,
     /// Settings of the channels' ring buffers.
     pub ring: RingConfig,

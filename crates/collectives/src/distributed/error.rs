@@ -22,7 +22,7 @@ pub enum DistError {
     #[error("trying to initialize the default process group twice!")]
     Twice,
     /// A world of more ranks than the machine has, or of none.
-    #[error("a world of {wanted} ranks: there are {available} {kind}{}", whole(*each))]
+    #[error("a world of {wanted} ranks: expected 1 to {available}, the number of {kind}{}", whole(*each))]
     World {
         /// Number of ranks asked for.
         wanted: usize,
@@ -30,11 +30,11 @@ pub enum DistError {
         available: usize,
         /// Plural of the kind of rank.
         kind: &'static str,
-        /// Number of ranks per SIP; a group has all or none of a SIP's.
+        /// Number of ranks per SIP; a group has all ranks of a SIP or none.
         each: usize,
     },
     /// A SIP or cube that does not exist. Name others.
-    #[error("{name}: there are {count} {kind}s")]
+    #[error("{name}: expected one of {count} {kind}s")]
     Unknown {
         /// Kind of the named part.
         kind: &'static str,
@@ -55,10 +55,10 @@ pub enum DistError {
     #[error("expected cubes in ascending order, found {0}")]
     Unsorted(String),
     /// A process group has SIPs as ranks. Use a [`Group`](super::Group) for others.
-    #[error("a process group of {0}: its ranks are SIPs")]
+    #[error("a process group of {0}: expected SIPs as ranks")]
     NotSips(&'static str),
     /// A group without ranks.
-    #[error("a group of no ranks")]
+    #[error("a group without ranks: expected at least one")]
     NoRanks,
     /// The group has been destroyed.
     #[error("the group of ranks {0} has been destroyed")]
@@ -72,7 +72,9 @@ pub enum DistError {
         members: String,
     },
     /// Ranks made their groups in different orders.
-    #[error("rank {rank} makes a group of ranks {found}, where another made one of {expected}")]
+    #[error(
+        "rank {rank} makes a group of ranks {found}: expected ranks {expected}, as in the same call of another rank"
+    )]
     Groups {
         /// The rank that differs.
         rank: usize,
@@ -82,10 +84,10 @@ pub enum DistError {
         expected: String,
     },
     /// All group numbers are used. Make a new context.
-    #[error("all 65535 group numbers are used")]
+    #[error("all 65535 group numbers are used: make a new context")]
     Exhausted,
     /// A rank that does not exist.
-    #[error("rank {rank}: there are {world} ranks")]
+    #[error("rank {rank}: expected a rank below {world}")]
     Rank {
         /// The rank given.
         rank: usize,
@@ -93,7 +95,7 @@ pub enum DistError {
         world: usize,
     },
     /// An unknown algorithm.
-    #[error("there is no algorithm `{name}`; there are {known}{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
+    #[error("there is no algorithm `{name}`: expected one of {known}{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest is `{nearest}`")))]
     Algorithm {
         /// The name given.
         name: String,
@@ -110,7 +112,7 @@ pub enum DistError {
         /// The reason of the refusal.
         why: String,
     },
-    /// The number of tensors is not that of the ranks.
+    /// The number of tensors differs from the number of ranks.
     #[error("{operation} of {found} tensors: expected one for each of {expected} ranks")]
     Tensors {
         /// Name of the operation.
@@ -132,7 +134,7 @@ pub enum DistError {
         /// Type and shape that match the first rank.
         expected: String,
     },
-    /// The number of streams is not that of the SIPs.
+    /// The number of streams differs from the number of SIPs.
     #[error("{operation} on {found} streams: expected one for each of {expected} SIPs")]
     Streams {
         /// Name of the operation.
@@ -142,8 +144,8 @@ pub enum DistError {
         /// Number of SIPs.
         expected: usize,
     },
-    /// A rank to send to or to receive from that does not exist.
-    #[error("{} rank {peer}: there are {ranks} ranks", toward(call))]
+    /// The peer of a send or a receive does not exist.
+    #[error("{} rank {peer}: expected a rank below {ranks}", toward(call))]
     Peer {
         /// The call: `send` or `recv`.
         call: &'static str,
@@ -153,7 +155,7 @@ pub enum DistError {
         ranks: usize,
     },
     /// A rank sends to itself, or receives from itself.
-    #[error("{call} from rank {rank} to itself")]
+    #[error("{} rank {rank} by rank {rank}: expected another rank", toward(call))]
     Itself {
         /// The call: `send` or `recv`.
         call: &'static str,
@@ -173,7 +175,7 @@ pub enum DistError {
     },
     /// The element types of an output and its input differ.
     #[error(
-        "{operation}: the output of rank {rank} is of {found}, expected {expected} as its input"
+        "{operation}: the output of rank {rank} has elements of {found}, expected {expected}, the type of its input"
     )]
     OutputType {
         /// Name of the operation.
@@ -207,7 +209,7 @@ pub enum DistError {
     },
     /// Output and input on the same PE are different parts of the whole.
     #[error(
-        "{operation}: the output of rank {rank} is {found} on {pe}, expected {expected}, as its input"
+        "{operation}: the output of rank {rank} on {pe} is {found}, expected {expected}, its input there"
     )]
     Turned {
         /// Name of the operation.
@@ -223,7 +225,7 @@ pub enum DistError {
     },
     /// Ranks hold different parts on corresponding PEs. Give their tensors the same placement.
     #[error(
-        "{operation}: rank {rank} holds {found} on {pe}, expected {expected}, as rank {other} on {as_pe}"
+        "{operation}: rank {rank} holds {found} on {pe}, expected {expected}, which rank {other} holds on {as_pe}"
     )]
     Layout {
         /// Name of the operation.
@@ -243,7 +245,7 @@ pub enum DistError {
     },
     /// A worker made a call that is for all ranks. Use the worker's own method.
     #[error(
-        "rank {rank} called {call} for all ranks from inside its worker: use the worker's own, which waits for the others"
+        "rank {rank} called {call} for all ranks from inside its worker: use the worker's method, which waits for the other ranks"
     )]
     Inside {
         /// Rank of the worker.
@@ -251,7 +253,7 @@ pub enum DistError {
         /// The call that it made.
         call: String,
     },
-    /// A tensor is not on a device, or not on that of its rank.
+    /// A tensor is not on the device of its rank, or on none.
     #[error("{operation}: the tensor of rank {rank} is {what}")]
     Place {
         /// Name of the operation.
@@ -282,5 +284,5 @@ fn toward(call: &str) -> &'static str {
 }
 
 fn whole(each: usize) -> String {
-    if each > 1 { format!(", {each} in a SIP, of which a group has all") } else { String::new() }
+    if each > 1 { format!(", and a multiple of {each}: all of a SIP") } else { String::new() }
 }

@@ -35,8 +35,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Wires ranks to each other, through the fabric: all or none. Groups of one machine have different
-    /// numbers.
+    /// Wires ranks to each other, through the fabric: all or none. `number` must differ from the numbers of the
+    /// machine's other groups.
     pub fn new(
         context: &Context,
         config: &GroupConfig,
@@ -50,43 +50,44 @@ impl Group {
         Ok(Self { config, map, algorithm, number, channels, kernels })
     }
 
-    /// Returns the arrangement of its ranks.
+    /// Returns the arrangement of the group's ranks.
     pub fn world(&self) -> &World {
         self.map.world()
     }
 
-    /// Returns the PEs of its ranks.
+    /// Returns the PEs of the group's ranks.
     pub fn rank_map(&self) -> &RankMap {
         &self.map
     }
 
-    /// Returns the time that installation took, and the bytes of memory of its rings.
+    /// Returns the duration of the installation, and the size of the group's rings in bytes.
     pub fn installation(&self) -> (Span, u64) {
         (self.channels.latency(), self.channels.bytes().get())
     }
 
-    /// Returns its SIPs in the order of ranks.
+    /// Returns the group's SIPs in the order of ranks.
     pub fn sips(&self) -> &[SipId] {
         &self.map.sips
     }
 
-    /// Returns its number among the groups of the machine.
+    /// Returns the group's number on the machine.
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// Returns the name of its algorithm.
+    /// Returns the name of the group's algorithm.
     pub fn algorithm(&self) -> &'static str {
         self.algorithm.name()
     }
 
-    /// Returns the reason why its algorithm does not support an operation, if so.
+    /// Returns the reason why the algorithm does not support an operation; `None` if it does.
     pub fn refuses(&self, operation: Operation) -> Option<String> {
         self.algorithm.refuses(operation, self.world())
     }
 
-    /// Returns the kernel of an operation on elements of a type, to be [started](Kernel::start) as a part of another kernel. Its
-    /// arguments are those of an [`Algorithm`], and its ports those of the group's [number](Self::number).
+    /// Returns the kernel of an operation on elements of a type, to be [started](Kernel::start) as a part of another
+    /// kernel. It takes the arguments that an [`Algorithm`] defines, and uses the ports of the group's
+    /// [number](Self::number).
     pub fn part(&self, operation: Operation, dtype: DType) -> Kernel {
         self.kernel(operation, self.piece(dtype))
     }
@@ -101,11 +102,11 @@ impl Group {
         (self.config.ring.slot_bytes.get() / dtype.size()).max(1)
     }
 
-    /// Performs an operation, given an input and an output for each SIP, which may be the same tensor except
-    /// for `all_to_all`. If ranks are cubes or PEs, the parts that they hold are the ranks' tensors.
+    /// Performs an operation, given an input and an output for each SIP. Both may be the same tensor, except for
+    /// `all_to_all`. If ranks are cubes or PEs, the parts on each cube or PE are the rank's tensors.
     ///
-    /// All ranks hold the same part on PEs at the same position; PEs may hold nothing. On each PE the output
-    /// has as many elements as [`Operation::output`] returns. All of this is checked before anything moves.
+    /// All ranks hold the same part on PEs at the same position; PEs may hold nothing. On each PE the output has
+    /// [`Operation::output`] elements. All of this is checked before anything moves.
     pub fn run(
         &self,
         launcher: &Launcher,
@@ -155,7 +156,7 @@ impl Group {
         Ok(Pending::new(self.algorithm.name(), begun, bytes, handles))
     }
 
-    /// Checks a call, and returns the place of each SIP's launch.
+    /// Checks a call, and returns the [seat](door::Seat) of each SIP.
     pub(super) fn check<'t>(
         &self,
         context: &Context,

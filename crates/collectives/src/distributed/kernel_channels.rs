@@ -8,8 +8,8 @@ use super::error::DistError;
 use crate::collective::Wire;
 use cubeyard_tl::launch::Launcher;
 
-/// Channels between PEs for a custom kernel. Kernels launched after [`use_on`](Self::use_on) see the ends as ports;
-/// dropping it removes the channels.
+/// Channels between PEs for a custom kernel. Kernels launched after [`use_on`](Self::use_on) see the ends as ports.
+/// Dropping the value removes the channels.
 ///
 /// ```
 /// use cubeyard_collectives::collective::Wire;
@@ -25,7 +25,7 @@ use cubeyard_tl::launch::Launcher;
 /// let two = Placement { pe: Split::RowWise, cubes: Some(1), pes: Some(2), ..Placement::default() };
 /// let x = context.from_slice(&[2, 4], &[1_f32, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0])?.to(&two)?;
 ///
-/// // Two PEs send each other what they hold.
+/// // Two PEs swap their rows.
 /// let swap = Kernel::new("swap", |tl, args| {
 ///     Box::pin(async move {
 ///         let (x, port) = (args.tensor(0).local(), Port(0));
@@ -77,7 +77,7 @@ impl KernelChannels {
         launcher.use_group(self.number);
     }
 
-    /// Returns the time that installation took, and the bytes of memory of its rings.
+    /// Returns the duration of the installation, and the size of the rings in bytes.
     pub fn installation(&self) -> (Span, u64) {
         (self.channels.latency(), self.channels.bytes().get())
     }

@@ -17,7 +17,7 @@ impl Distributed {
         self.begin_send_in(&self.world()?, source, target)
     }
 
-    /// As [`begin_send`](Self::begin_send), between members of a group.
+    /// Begins a transfer as [`begin_send`](Self::begin_send) does, between members of a group.
     pub fn begin_send_in(
         &self,
         group: &ProcessGroup,

@@ -22,17 +22,17 @@ pub struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// Returns the number of its ranks.
+    /// Returns the number of ranks in the group.
     pub fn size(&self) -> usize {
         self.members.len()
     }
 
-    /// Returns its members as ranks of the world; the index of each is its rank in the group.
+    /// Returns the members as ranks of the world; the index of each is its rank in the group.
     pub fn members(&self) -> &[usize] {
         &self.members
     }
 
-    /// Returns the rank in the group of a rank of the world, if that is a member.
+    /// Returns the group rank of a rank of the world; `None` if the rank is not a member.
     pub fn rank_of(&self, rank: usize) -> Option<usize> {
         self.members.iter().position(|&member| member == rank)
     }
@@ -42,7 +42,7 @@ impl ProcessGroup {
     }
 }
 
-/// Lists the ranks of its members.
+/// Writes the members as ranks of the world, e.g. `0, 2`.
 impl fmt::Display for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&listed(&self.members))
@@ -108,7 +108,7 @@ impl Distributed {
     }
 
     /// Returns the orders in which a reduction of a group's members combines the elements of its outputs, for inputs
-    /// like this one; ranges are those of the output's elements in row-major order. An `all_reduce` or `reduce` has one
+    /// like this one. Ranges count the output's elements in row-major order. An `all_reduce` or `reduce` has one
     /// output, a `reduce_scatter` one for each rank.
     ///
     /// Returns `None` if the algorithm that is chosen for this size does not state its order, or if the input is not
@@ -122,7 +122,7 @@ impl Distributed {
         self.wired(group)?.orders(self.state.launcher.context(), operation, input)
     }
 
-    /// Begins a barrier, which ends when every member's device has heard from every other.
+    /// Begins a barrier, which ends when every member's device has received a message from every other.
     pub fn begin_barrier(&self, group: &ProcessGroup) -> Result<Pending, DistError> {
         self.check_outside(&"barrier")?;
         self.wired(group)?.barrier(&self.state.launcher)

@@ -33,7 +33,7 @@ impl RankMap {
         self.cubes.len() * self.pes.len()
     }
 
-    /// Resolves the ranks of a group on a machine, or fails if it has too few.
+    /// Resolves the ranks of a group on a machine; fails if the machine has too few.
     pub fn new(topology: &Topology, config: &GroupConfig) -> Result<Self, DistError> {
         let pes: Vec<_> = topology.pes().collect();
         let cubes = those("cube", &config.cubes, topology.cubes())?;
@@ -62,7 +62,7 @@ impl RankMap {
         self.ranks
     }
 
-    /// Returns the index of a rank's SIP among those of the group.
+    /// Returns the index of a rank's SIP among the SIPs of the group.
     pub(super) fn sip_of(&self, rank: usize) -> usize {
         rank * self.sips.len() / self.world.ranks
     }

@@ -1,11 +1,11 @@
-//! Elements per PE of a collective of some size.
+//! Number of elements per PE for a collective of a given size.
 
 use cubeyard_runtime::dtype::DType;
 
 use super::rank_map::RankMap;
 use crate::collective::Operation;
 
-/// Elements per PE of a size.
+/// Number of elements per PE for a collective of a given size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeElements {
     /// Size in bytes, rounded up to a whole number of elements for each PE.
@@ -17,7 +17,7 @@ pub struct PeElements {
 }
 
 impl PeElements {
-    /// Returns the elements of a collective of `size` bytes.
+    /// Computes the elements per PE of a collective of `size` bytes.
     pub fn new(operation: Operation, dtype: DType, map: &RankMap, size: u64) -> Self {
         let ranks = map.world().ranks as u64;
         let element = map.positions() as u64 * dtype.size();

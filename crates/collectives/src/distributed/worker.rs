@@ -1,7 +1,7 @@
 //! Workers: the program of each rank, written as if it were alone.
 //!
 //! All workers run in one thread, in turn. A worker that calls a collective waits until every rank of its group
-//! has called it; then the collective runs on the machine, and they continue.
+//! has called it. Then the collective runs on the machine, and the workers continue.
 
 mod call;
 mod meeting;
@@ -30,10 +30,10 @@ use cubeyard_tl::Place;
 pub struct Worker {
     dist: Distributed,
     group: ProcessGroup,
-    /// Its rank in the group.
+    /// Rank of the worker in the group.
     rank: usize,
     device: Rc<Cell<usize>>,
-    /// Line of its calls, if a front names it.
+    /// Source line of the worker's calls, if a front gives it.
     at: Option<String>,
 }
 
@@ -44,17 +44,17 @@ impl Worker {
         Self { dist: dist.clone(), group: world, rank, device, at: None }
     }
 
-    /// Returns its rank in the group.
+    /// Returns the worker's rank in the group.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Returns its rank in the world.
+    /// Returns the worker's rank in the world.
     pub fn global_rank(&self) -> usize {
         self.group.members()[self.rank]
     }
 
-    /// Returns the number of ranks of its group.
+    /// Returns the number of ranks of the worker's group.
     pub fn world_size(&self) -> usize {
         self.group.size()
     }
@@ -64,13 +64,13 @@ impl Worker {
         self.dist.state.launcher.context()
     }
 
-    /// Makes a group of some ranks of the world. Every rank may do so, whether it is a member or not: the n-th
-    /// group that each rank makes is the same.
+    /// Makes a group of some ranks of the world. Members and other ranks may call this; the n-th group of every rank is
+    /// the same group.
     pub fn new_group(&self, ranks: &[usize]) -> Result<ProcessGroup, DistError> {
         self.dist.same_group(self.global_rank(), ranks)
     }
 
-    /// Returns this rank as a member of a group; fails if it is none.
+    /// Returns this rank as a member of a group; fails if it is not a member.
     pub fn in_group(&self, group: &ProcessGroup) -> Result<Self, DistError> {
         self.dist.wired(group)?;
         let rank = self.global_rank();
@@ -86,8 +86,8 @@ impl Worker {
         Self { at: Some(line.to_owned()), ..self.clone() }
     }
 
-    /// Selects the SIP of [`placement`](Self::placement), as `torch.accelerator.set_device_index`. The default
-    /// is the rank's own.
+    /// Selects the SIP of [`placement`](Self::placement), as `torch.accelerator.set_device_index`. The default is the
+    /// rank's own SIP.
     pub fn set_device(&self, device: usize) -> Result<(), DistError> {
         let world = self.dist.get_world_size()?;
         if device >= world {
@@ -106,25 +106,25 @@ impl Worker {
         Placement { cube, pe, sips: vec![sip], ..Placement::default() }
     }
 
-    /// Replaces every rank's tensor by the combination of all.
+    /// Replaces every rank's tensor by the combination of all tensors.
     #[track_caller]
     pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp) -> WorkHandle {
         self.collective(Operation::AllReduce(op), tensor, tensor)
     }
 
-    /// Replaces the root's tensor by the combination of all.
+    /// Replaces the root's tensor by the combination of all tensors.
     #[track_caller]
     pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp) -> WorkHandle {
         self.collective(Operation::Reduce(op, root), tensor, tensor)
     }
 
-    /// Replaces every rank's tensor by the root's.
+    /// Replaces every rank's tensor by the root's tensor.
     #[track_caller]
     pub fn broadcast(&self, tensor: &Tensor, root: usize) -> WorkHandle {
         self.collective(Operation::Broadcast(root), tensor, tensor)
     }
 
-    /// Sets `output` to all ranks' inputs: in each PE, those of the same PE of each rank one after the other.
+    /// Sets `output` to all ranks' inputs. In each PE, the inputs of the same PE of each rank follow one another.
     #[track_caller]
     pub fn all_gather(&self, output: &Tensor, input: &Tensor) -> WorkHandle {
         self.collective(Operation::AllGather, input, output)

@@ -156,14 +156,16 @@ impl Call {
         };
         let malformed = |what: String| Err(ServiceError::Malformed(what));
         if let Some(peer) = peer.filter(|&peer| peer >= size) {
-            return malformed(format!("place {peer} of {size} ranks"));
+            return malformed(format!("rank {peer} of the group: expected a rank below {size}"));
         }
         if self.splits.iter().flatten().any(|splits| splits.len() != size) {
-            return malformed(format!("splits: expected one for each of {size} ranks"));
+            return malformed(format!("splits: expected one part for each of {size} ranks"));
         }
         match self.members.iter().position(|&member| member == self.rank) {
             Some(place) => Ok(place),
-            None => malformed(format!("rank {} is not in {:?}", self.rank, self.members)),
+            None => {
+                malformed(format!("rank {}: expected a member of {:?}", self.rank, self.members))
+            }
         }
     }
 }

@@ -24,8 +24,8 @@ pub struct Timing {
 
 /// The machine of a world. Equal exchanges are simulated once for their time.
 ///
-/// Numbers are computed in the order that the algorithm states. Where the order matters and the algorithm states none, every
-/// call is simulated.
+/// Numbers are computed in the order that the algorithm states. If the order matters and the algorithm states none,
+/// every call is simulated.
 #[derive(Debug)]
 pub struct Fabric {
     topology: Topology,
@@ -71,8 +71,8 @@ impl Fabric {
         Ok(timing)
     }
 
-    /// Performs a reduction of the bytes of each rank's input. Returns one output if all ranks, or only the root, get it, else
-    /// the output of each rank.
+    /// Reduces the ranks' inputs, given as bytes. Returns one output if all ranks, or only the root, get it; else the
+    /// output of each rank.
     pub fn reduce(
         &mut self,
         exchange: &Exchange,
@@ -106,8 +106,8 @@ impl Fabric {
         Ok(self.orders[exchange].as_deref())
     }
 
-    /// Simulates an exchange: with the bytes of each rank's input also its outputs, as [`reduce`](Self::reduce) returns
-    /// them. A machine on which one has failed is not used again.
+    /// Simulates an exchange. Given the bytes of each rank's input, also returns the outputs as
+    /// [`reduce`](Self::reduce) does. A machine on which an exchange has failed is not used again.
     pub fn simulate(
         &mut self,
         exchange: &Exchange,
@@ -250,7 +250,7 @@ fn outputs<'i>(exchange: &Exchange, inputs: &[&'i [u8]]) -> Vec<Vec<&'i [u8]>> {
     (0..count).map(of).collect()
 }
 
-/// Returns a rank's input as the machine holds it: every PE has its share of each part of an input that is divided.
+/// Returns a rank's input as the machine holds it. If the input is divided, every PE has its share of each part.
 fn arranged(exchange: &Exchange, input: &[u8], tensor: &Tensor) -> Result<Vec<u8>, RuntimeError> {
     if output_count(exchange) == 1 {
         return Ok(input.to_vec());

@@ -38,7 +38,7 @@ pub(super) fn exchange(calls: &[Waiting<Call>]) -> Result<Exchange, ServiceError
     Ok(exchange)
 }
 
-/// Checks the splits of an uneven `all_to_all`; returns the largest.
+/// Checks the splits of an uneven `all_to_all`; returns the largest part in elements.
 fn largest_part(calls: &[Waiting<Call>]) -> Result<u64, ServiceError> {
     let mut largest = 0;
     for (from, sender) in calls.iter().enumerate() {
@@ -106,7 +106,7 @@ pub(super) fn give(operation: Operation, calls: &mut [Waiting<Call>], outputs: &
     }
 }
 
-/// Moves the bytes of a collective that combines none.
+/// Moves the bytes of a collective without a reduction.
 pub(super) fn relocate(exchange: &Exchange, calls: &mut [Waiting<Call>]) {
     let ExchangeKind::Collective(operation) = exchange.kind else { return };
     let part = calls[0].call.count * exchange.dtype.size();

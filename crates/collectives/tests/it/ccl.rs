@@ -1,4 +1,4 @@
-//! `ccl.yaml`: what it refuses, which algorithm it chooses, and what its groups are like.
+//! `ccl.yaml`: errors in the file, the choice of algorithms, and the settings of groups.
 
 use std::rc::Rc;
 
@@ -26,7 +26,7 @@ fn machine(sips: u32) -> Topology {
     Topology::read("machine.yaml", &text).unwrap()
 }
 
-/// The errors of several files.
+/// Every invalid file gives an error with its line, key and expected value.
 fn check(texts: &[&str], expected: &Expect) {
     let errors =
         texts.iter().map(|text| CclConfig::read("mine.yaml", text).unwrap_err().to_string());
@@ -130,7 +130,7 @@ fn the_world_is_the_algorithms_then_the_defaults_then_the_machines() {
     let error = read("defaults: {world_size: 9}\n")
         .resolve(&machine, ALL_REDUCE, DType::F32, 4096)
         .unwrap_err();
-    assert_eq!(error.to_string(), "a world of 9 ranks: there are 8 SIPs");
+    assert_eq!(error.to_string(), "a world of 9 ranks: expected 1 to 8, the number of SIPs");
     let part = read("defaults: {ranks: cube, world_size: 3}\n").resolve(
         &machine,
         ALL_REDUCE,
@@ -139,7 +139,7 @@ fn the_world_is_the_algorithms_then_the_defaults_then_the_machines() {
     );
     assert_eq!(
         part.unwrap_err().to_string(),
-        "a world of 3 ranks: there are 32 cubes, 4 in a SIP, of which a group has all"
+        "a world of 3 ranks: expected 1 to 32, the number of cubes, and a multiple of 4: all of a SIP"
     );
 }
 
@@ -165,7 +165,7 @@ fn the_quickest_is_chosen_of_those_that_may_be() {
     };
     let two = "algorithms: {direct: {}, ring: {}}\n";
     assert_eq!(chosen(two, 256, Operation::AllToAll).unwrap(), "direct");
-    // A ring of eight hands a message on seven times; direct sends it once.
+    // A ring of eight passes a message on seven times; direct sends the message once.
     assert_eq!(chosen(two, 256, Operation::AllGather).unwrap(), "direct");
     // The root sends a long one once around a ring, but to each of seven if it does so itself.
     assert_eq!(chosen(two, 16 << 20, Operation::Broadcast(0)).unwrap(), "ring");
@@ -197,7 +197,7 @@ fn a_front_brings_algorithms_of_its_own() {
     let config = read("my_ring").unwrap();
     let resolved = config.resolve(&Topology::embedded(), ALL_REDUCE, DType::F32, 1 << 20).unwrap();
     assert_eq!((&*resolved.name, resolved.algorithm.name()), ("mine", "ring"));
-    // A registered name is not asked of the front.
+    // A registered name takes precedence over the front's algorithms.
     assert_eq!(read("tree").unwrap().named("mine").unwrap().module.name(), "tree");
     let broken =
         "mine.yaml:4: algorithms.mine.module: expected a module with `kernel`, found broken";

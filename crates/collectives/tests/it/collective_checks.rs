@@ -1,6 +1,6 @@
-//! Calls that do not go together: each is told before anything moves, whatever it would have done.
+//! Calls of ranks that do not match: each is an error before any data moves.
 //!
-//! Every test is of a call that once passed, moved other tensors' bytes, or left the machine at a standstill.
+//! Every tested call once passed, overwrote other tensors, or left the machine in a deadlock.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -33,7 +33,7 @@ fn one(rank: usize) -> Placement {
     Placement::one(sip(rank))
 }
 
-/// Row by row over all PEs of a rank, or column by column.
+/// Returns a placement by rows or by columns over all PEs of a rank.
 fn spread(rank: usize, split: Split) -> Placement {
     Placement { cube: split, pe: split, sips: vec![sip(rank)], ..Placement::default() }
 }
@@ -46,7 +46,7 @@ fn text<T: std::fmt::Debug>(result: Result<T, DistError>) -> String {
     result.unwrap_err().to_string()
 }
 
-/// Runs an operation of two ranks, each with these elements of input and output on one PE.
+/// Runs an operation of two ranks, each with `input` and `output` elements on one PE.
 fn sized(operation: Operation, input: usize, output: usize) -> Result<(), DistError> {
     let context = context(2);
     let dist = Distributed::new(&context);
@@ -63,7 +63,7 @@ fn sized(operation: Operation, input: usize, output: usize) -> Result<(), DistEr
     result
 }
 
-/// What came beyond the end of a short output lay in the tensor behind it, and the call returned `Ok`.
+/// Data beyond the end of a short output overwrote the next tensor, and the call returned `Ok`.
 #[test]
 fn an_output_that_is_too_short_is_refused_and_its_neighbour_is_whole() {
     assert_eq!(
@@ -74,7 +74,7 @@ fn an_output_that_is_too_short_is_refused_and_its_neighbour_is_whole() {
     sized(Operation::AllGather, 1024, 2048).unwrap();
 }
 
-/// A long output was filled in part, and the rest of it was taken for a result.
+/// A long output was filled in part, and its old rest looked like a result.
 #[test]
 fn an_output_that_is_too_long_is_refused() {
     let scatter = Operation::ReduceScatter(ReduceOp::Sum);
@@ -99,7 +99,7 @@ fn an_output_that_is_too_long_is_refused() {
     }
 }
 
-/// Parts of seven elements among two ranks are three and four.
+/// Seven elements divide among two ranks into parts of three and four.
 #[test]
 fn parts_that_do_not_divide_go_into_outputs_of_their_own_lengths() {
     let context = context(2);
@@ -126,7 +126,8 @@ fn parts_that_do_not_divide_go_into_outputs_of_their_own_lengths() {
     assert!(error.contains("the output of rank 0 has 4 elements"), "{error}");
 }
 
-/// 17 elements over 128 PEs are two PEs of the first cube and one of each other. "pe1 holds no part of it".
+/// 17 elements over 128 PEs occupy two PEs of the first cube and one PE of each other cube. The call once failed
+/// with "pe1 holds no part of it".
 #[test]
 fn all_reduce_of_any_number_of_elements_on_the_default_machine() {
     let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });
@@ -153,7 +154,7 @@ fn all_reduce_of_any_number_of_elements_on_the_default_machine() {
     assert_eq!(dist.findings(), []);
 }
 
-/// PEs that have nothing to send were waited for.
+/// Ranks waited for PEs that had nothing to send.
 #[test]
 fn ranks_that_hold_a_tensor_in_different_ways_are_told() {
     let context = context(2);
@@ -166,20 +167,20 @@ fn ranks_that_hold_a_tensor_in_different_ways_are_told() {
     assert_eq!(
         text(dist.run(SUM, &[(&rows, &rows), (&of_one, &of_one)])),
         "all_reduce: rank 1 holds rows 0..8 of columns 0..8 on sip1.cube0.pe0, expected rows 0..2 \
-         of columns 0..8, as rank 0 on sip0.cube0.pe0"
+         of columns 0..8, which rank 0 holds on sip0.cube0.pe0"
     );
-    // As many elements on each PE, but others: their sum would have been nonsense.
+    // Every PE holds equally many elements, but of different columns, so their sum would be meaningless.
     let columns = place(spread(1, Split::ColumnWise));
     assert_eq!(
         text(dist.run(SUM, &[(&rows, &rows), (&columns, &columns)])),
         "all_reduce: rank 1 holds rows 0..8 of columns 0..2 on sip1.cube0.pe0, expected rows 0..2 \
-         of columns 0..8, as rank 0 on sip0.cube0.pe0"
+         of columns 0..8, which rank 0 holds on sip0.cube0.pe0"
     );
     let error = text(dist.begin_send((0, &rows), (1, &columns)));
     assert!(error.starts_with("recv: rank 1 holds rows 0..8 of columns 0..2"), "{error}");
     let error = text(dist.run(SUM, &[(&of_one, &of_one), (&rows, &rows)]));
     assert_eq!(error, "all_reduce: the tensor of rank 0 is on sip1, expected sip0");
-    // The machine has not been touched.
+    // The machine still works.
     let others = place(spread(1, Split::RowWise));
     dist.run(SUM, &[(&rows, &rows), (&others, &others)]).unwrap();
 }
@@ -197,8 +198,8 @@ fn an_output_that_lies_otherwise_than_its_input_is_told() {
     let pairs: Vec<_> = inputs.iter().zip(&outputs).collect();
     assert_eq!(
         text(dist.run(SUM, &pairs)),
-        "all_reduce: the output of rank 0 is rows 0..8 of columns 0..2 on sip0.cube0.pe0, expected \
-         rows 0..2 of columns 0..8, as its input"
+        "all_reduce: the output of rank 0 on sip0.cube0.pe0 is rows 0..8 of columns 0..2, expected \
+         rows 0..2 of columns 0..8, its input there"
     );
 }
 
@@ -232,7 +233,7 @@ fn a_cube_that_holds_less_than_another_is_told() {
     assert_eq!(launcher.findings(), []);
 }
 
-/// It was said that ranks do not meet.
+/// The error was once about calls that do not match.
 #[test]
 fn a_peer_that_is_not_there_is_refused_where_it_is_named() {
     let context = context(2);
@@ -248,20 +249,20 @@ fn a_peer_that_is_not_there_is_refused_where_it_is_named() {
             }
         }))
     };
-    assert_eq!(call(true, 2), "send to rank 2: there are 2 ranks");
-    assert_eq!(call(false, 9), "recv from rank 9: there are 2 ranks");
-    assert_eq!(call(true, 0), "send from rank 0 to itself");
-    assert_eq!(call(false, 0), "recv from rank 0 to itself");
-    // Whether it is waited for or not.
+    assert_eq!(call(true, 2), "send to rank 2: expected a rank below 2");
+    assert_eq!(call(false, 9), "recv from rank 9: expected a rank below 2");
+    assert_eq!(call(true, 0), "send to rank 0 by rank 0: expected another rank");
+    assert_eq!(call(false, 0), "recv from rank 0 by rank 0: expected another rank");
+    // The same error without waiting for the call.
     let error = text(dist.spawn(|worker| async move {
         let x = worker.context().zeros(&[8], DType::F32)?.to(&worker.placement())?;
         drop(worker.send(&x, 5));
         worker.barrier().await
     }));
-    assert_eq!(error, "send to rank 5: there are 2 ranks");
+    assert_eq!(error, "send to rank 5: expected a rank below 2");
 }
 
-/// From inside of its worker a rank could do what is for all ranks, alone, and got `Ok`.
+/// A worker could make a call for all ranks, alone, and got `Ok`.
 #[test]
 fn a_rank_cannot_act_for_all_from_inside_its_worker() {
     let context = context(2);
@@ -271,8 +272,8 @@ fn a_rank_cannot_act_for_all_from_inside_its_worker() {
         let dist = &dist;
         async move { if worker.rank() == 0 { dist.barrier().map(drop) } else { Ok(()) } }
     }));
-    let told = "rank 0 called barrier for all ranks from inside its worker: use the worker's own, \
-                which waits for the others";
+    let told = "rank 0 called barrier for all ranks from inside its worker: use the worker's method, \
+                which waits for the other ranks";
     assert_eq!(error, told);
     let error = text(dist.spawn(|worker| {
         let dist = &dist;
@@ -286,7 +287,7 @@ fn a_rank_cannot_act_for_all_from_inside_its_worker() {
     dist.barrier().unwrap();
 }
 
-/// Bits of a float came out as a whole number.
+/// The bits of a float were once received as an integer.
 #[test]
 fn a_message_of_another_type_is_refused_although_it_is_as_long() {
     for (kind, dtype) in [("waits", DType::I32), ("any", DType::I32), ("waits", DType::F32)] {
@@ -327,7 +328,7 @@ fn a_message_of_another_type_is_refused_although_it_is_as_long() {
     }
 }
 
-/// It panicked where a route from an engine to itself was looked for.
+/// The search for a route from an engine to itself once panicked.
 #[test]
 fn a_channel_from_a_pe_to_itself_is_refused() {
     let context = context(1);
@@ -401,7 +402,7 @@ fn tensors_that_are_no_ranks_own_are_refused() {
     let wide = context.zeros(&[4], DType::I32).unwrap().to(&one(0)).unwrap();
     assert_eq!(
         text(dist.run(SUM, &[(&c, &wide), (&d, &d)])),
-        "all_reduce: the output of rank 0 is of i32, expected f32 as its input"
+        "all_reduce: the output of rank 0 has elements of i32, expected f32, the type of its input"
     );
     dist.run(SUM, &[(&a, &a), (&b, &b)]).unwrap();
     assert_eq!(b.read::<f32>().unwrap(), [2.0; 8]);

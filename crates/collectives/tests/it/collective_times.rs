@@ -1,8 +1,8 @@
-//! How long collectives take, against the model of α and β, and what is said when ranks do not meet.
+//! Durations of collectives against the α-β model, and errors when calls of ranks do not match.
 //!
-//! Each SIP has one PE here. Whatever goes from one to another takes the way out of its SIP, the switch and
-//! the way into the other, so in a ring no two messages share a wire, and every hop is as long. What
-//! a hop costs is measured with a message that goes to and fro between two SIPs that do nothing else.
+//! Each SIP has one PE here. A message leaves its SIP, crosses the switch and enters the other SIP. In a ring no two
+//! messages share a wire, and every hop takes equally long. The cost of a hop is measured with a message that goes
+//! to and fro between two otherwise idle SIPs.
 
 use cubeyard_collectives::collective::{
     Algorithm, Job, Operation, ReduceOp, Ring, Schedule, Tree, Wire, World, algorithms,
@@ -38,7 +38,7 @@ fn tensor(context: &Context, number: usize, elements: u64) -> Tensor {
     context.zeros(&[elements], DType::F16).unwrap().to(&place).unwrap()
 }
 
-/// What an all-reduce of so many bytes takes, in nanoseconds; each message is as long as it can be.
+/// Returns the duration of an all-reduce of `bytes` bytes, in nanoseconds. Messages have the maximum length.
 fn time(algorithm: Box<dyn Algorithm>, ranks: usize, bytes: u64) -> f64 {
     let context = context(ranks);
     let ring =
@@ -52,8 +52,10 @@ fn time(algorithm: Box<dyn Algorithm>, ranks: usize, bytes: u64) -> f64 {
     report.kernel.ps() as f64 / 1000.0
 }
 
-/// A message goes from the first rank to the second and back, so many times. At each hop it is added to, or
-/// stored on its way: a store takes the wire out of the PE before what is sent at the same time.
+/// Algorithm that passes a message from the first rank to the second and back, `times` times.
+///
+/// At each hop the message is added to the rank's own tile, or stored. A store takes the wire out of the PE before a
+/// message that is sent at the same time.
 #[derive(Clone, Copy, Debug)]
 struct ToAndFro {
     times: u32,
@@ -110,7 +112,7 @@ impl ToAndFro {
     }
 }
 
-/// What a hop costs: α once and β for each byte; and what comes before the first and after the last.
+/// Cost of a hop in nanoseconds: α per message and β per byte; and the time before the first hop and after the last.
 #[derive(Debug)]
 struct Hop {
     alpha: f64,
@@ -119,8 +121,10 @@ struct Hop {
 }
 
 impl Hop {
-    /// From messages of two lengths: the vector unit takes strips of 4 KiB, one while the next is read, so
-    /// what adds less than one and more than one are two lines. A burst of the HBM is the least there is.
+    /// Measures the cost with messages of two lengths.
+    ///
+    /// The vector unit works on strips of 4 KiB, one while the next is read. So messages shorter and longer than a strip
+    /// have different α and β. The shortest message is an HBM burst.
     fn measured(adds: bool, [short, long]: [u64; 2]) -> Self {
         let measure = |bytes: u64| {
             let to_and_fro = |times| time(Box::new(ToAndFro { times, adds }), 2, bytes);
@@ -146,7 +150,7 @@ impl Hop {
     }
 }
 
-/// Lengths of messages of less than a burst, within a strip, and of some strips.
+/// Message lengths in bytes: less than a burst, within a strip, and several strips.
 const TINY: [u64; 2] = [64, 128];
 const SHORT: [u64; 2] = [256, 1 << 11];
 const LONG: [u64; 2] = [1 << 12, 1 << 16];
@@ -170,10 +174,10 @@ fn a_ring_takes_what_its_hops_take() {
     }
 }
 
-/// Up and down the deeper of its two trees, each with half of the data.
+/// Pieces go up and down the deeper of the two trees, each with half of the data.
 ///
-/// With two and three ranks no two messages meet. With more, both children of a rank send to it at once,
-/// which short messages hardly notice.
+/// With two and three ranks no two messages share a wire. With more, both children of a rank send at the same time,
+/// which hardly delays short messages.
 #[test]
 fn a_tree_takes_what_the_hops_to_its_root_and_back_take() {
     let depths = [(2, 1), (3, 2), (4, 2), (5, 3), (6, 3), (7, 3), (8, 3)];
@@ -193,7 +197,7 @@ fn a_tree_takes_what_the_hops_to_its_root_and_back_take() {
     }
 }
 
-/// Launches a ring of two on some of its ranks, each with a tensor of so many elements.
+/// Launches a ring of two on some of its ranks, each with a tensor of the given number of elements.
 fn launch(elements: &[u64]) -> RuntimeError {
     let context = context(2);
     let job =

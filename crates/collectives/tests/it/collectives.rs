@@ -28,7 +28,7 @@ fn algorithm(name: &str) -> Box<dyn Algorithm> {
     algorithms().into_iter().find(|algorithm| algorithm.name() == name).unwrap()
 }
 
-/// Whole numbers that sums and products of eight stay exact with in every type.
+/// Returns 0, 1 or 2, so that sums and products of eight values are exact in every type.
 fn value(rank: usize, index: u64, dtype: DType) -> f64 {
     if dtype == DType::Bool {
         return f64::from(u8::from((index + rank as u64).is_multiple_of(3)));
@@ -51,8 +51,8 @@ fn joined(op: ReduceOp, values: &[f64]) -> f64 {
     }
 }
 
-/// What a rank's output is to be, of a part of each rank's input that one PE holds; none where it keeps what
-/// it had.
+/// Computes a rank's output on one PE from the inputs of the PEs at its position; `None` if the output keeps its
+/// old contents.
 fn expected(operation: Operation, inputs: &[Vec<f64>], rank: usize) -> Option<Vec<f64>> {
     let ranks = inputs.len();
     let elements = inputs[0].len();
@@ -75,7 +75,7 @@ fn expected(operation: Operation, inputs: &[Vec<f64>], rank: usize) -> Option<Ve
     }
 }
 
-/// What is not whole, as an average, in the type that it is in.
+/// Rounds a value, such as an average, to the precision of its type.
 #[expect(clippy::cast_possible_truncation, reason = "it is rounded")]
 fn rounded(value: f64, dtype: DType) -> f64 {
     if dtype == DType::F32 { f64::from(value as f32) } else { value }
@@ -86,7 +86,7 @@ fn read(tensor: &Tensor) -> Vec<f64> {
     bytes.chunks_exact(tensor.dtype().width()).map(|bytes| tensor.dtype().decode(bytes)).collect()
 }
 
-/// A row of a SIP's tensor in each of its PEs.
+/// Returns a placement by rows over all PEs of a SIP.
 fn rows(sip: usize) -> Placement {
     Placement {
         cube: Split::RowWise,
@@ -96,30 +96,30 @@ fn rows(sip: usize) -> Placement {
     }
 }
 
-/// What a test gives to each SIP: so many rows of so many elements, dealt to its PEs.
+/// Input of each SIP in a test: `rows` rows of `elements` elements, distributed over its PEs.
 #[derive(Clone, Copy, Debug)]
 struct Given {
     rows: u64,
     elements: u64,
     dtype: DType,
     ring: RingConfig,
-    /// Traffic beside the collective.
+    /// Background traffic during the collective.
     beside: Option<Beside>,
 }
 
 impl Given {
-    /// A row for each PE.
+    /// Makes an input with a row for each PE.
     fn each(machine: Machine, elements: u64, dtype: DType, slots: u32) -> Self {
         Self { rows: machine.pes() as u64, elements, dtype, ring: ring(slots), beside: None }
     }
 
-    /// The layout of so many elements a row on a SIP, and of each part whose PE it is.
+    /// Returns the layout of a tensor with `elements` elements per row on a SIP.
     fn layout(self, machine: Machine, sip: usize, elements: u64) -> Layout {
         let shape = Shape::new(&[self.rows, elements]).unwrap();
         rows(sip).resolve(shape, self.dtype, &machine.topology()).unwrap()
     }
 
-    /// How many PEs of a SIP hold nothing.
+    /// Returns the number of PEs of a SIP that hold nothing.
     fn idle(self, machine: Machine) -> usize {
         machine.pes() - self.layout(machine, 0, self.elements).shards().len()
     }
@@ -148,7 +148,7 @@ impl Lab {
         Ok(Self { group, launcher: Launcher::new(&context), context })
     }
 
-    /// Runs an operation, beside traffic if there is some. Alone it is no faster than the links allow.
+    /// Runs an operation, with background traffic if given. Without it, checks the lower bound of the links.
     fn run(
         &self,
         operation: Operation,
@@ -169,18 +169,19 @@ impl Lab {
     }
 }
 
-/// Where a part is in the row-major values of its tensor.
+/// Returns the indices of a part in the row-major values of its tensor.
 fn range(shard: &Shard, elements: u64) -> Range<usize> {
     let place = |row: u64| usize::try_from(row * elements).unwrap();
     place(shard.rows.start)..place(shard.rows.end)
 }
 
-/// The rank and the position in it of the PE that holds a part.
+/// Returns the rank, and the position within it, of the PE that holds a part.
 fn owner(machine: Machine, sip: usize, shard: &Shard) -> (usize, usize) {
     machine.place(sip, shard.at.cube.index() * 2 + shard.at.pe.index())
 }
 
-/// Least time that links allow for an operation, in nanoseconds; `bytes` is the size of the larger of a SIP's tensors.
+/// Returns the lower bound of the links on the duration of an operation, in nanoseconds. `bytes` is the size of the
+/// larger of a SIP's tensors.
 fn least(topology: &Topology, group: &Group, operation: Operation, bytes: u64) -> f64 {
     let (map, world) = (group.rank_map(), group.world());
     let members: Vec<_> = (0..world.ranks).map(|rank| map.engines(topology, rank)).collect();
@@ -189,7 +190,7 @@ fn least(topology: &Topology, group: &Group, operation: Operation, bytes: u64) -
     (bytes / shared) as f64 * operation.bus_factor(world.ranks) / bound.bus * 1e9
 }
 
-/// Runs an operation on what each SIP is given, and compares what each PE holds then.
+/// Runs an operation on the given inputs, and compares the output of each PE with [`expected`].
 fn check(
     name: &str,
     operation: Operation,
@@ -239,7 +240,7 @@ fn check(
     Ok(())
 }
 
-/// Parts that are longer than all of the TCM that tiles may take.
+/// Parts are longer than all of the TCM for tiles.
 #[test]
 fn parts_that_do_not_fit_the_tcm_go_in_rounds() {
     let tight = |machine: Machine| Machine { scratch: "2 KiB", ..machine };
@@ -250,7 +251,7 @@ fn parts_that_do_not_fit_the_tcm_go_in_rounds() {
         for (algorithm, operation) in algorithms().iter().flat_map(|one| {
             operations(ranks, 1, ReduceOp::Sum).into_iter().map(move |op| (one, op))
         }) {
-            // 2408 bytes of each rank's part.
+            // Each rank's part has 2408 bytes.
             let parts = if matches!(operation, Operation::AllReduce(_)) { ranks as u64 } else { 1 };
             let elements = divided(operation, ranks, 301 * parts);
             let given = Given::each(machine, elements, DType::F64, 4);
@@ -264,7 +265,7 @@ fn parts_that_do_not_fit_the_tcm_go_in_rounds() {
     }
 }
 
-/// 64 MiB a PE, without data: no quicker than the links allow, which take 512 GB/s out of a SIP.
+/// 64 MiB per PE, without data, take no less time than the links allow, which carry 512 GB/s out of a SIP.
 #[test]
 fn parts_of_many_mebibytes_go_in_rounds() {
     let text = "sips: {count: 2}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0]}\nhbm: {bytes_per_cube: 512 MiB}\n";
@@ -328,7 +329,7 @@ fn suits(op: ReduceOp, dtype: DType) -> bool {
     }
 }
 
-/// Parts of equal length, where the output's length depends on them.
+/// Returns a number of elements that divides into parts of equal length, if the output's length depends on the parts.
 fn divided(operation: Operation, ranks: usize, elements: u64) -> u64 {
     let divides = matches!(
         operation,
@@ -341,7 +342,7 @@ fn divided(operation: Operation, ranks: usize, elements: u64) -> u64 {
 #[derive(Clone, Debug)]
 struct Case {
     machine: Machine,
-    /// Rows of a rank, or of a SIP where ranks are SIPs: fewer than PEs leave some without anything.
+    /// Number of rows of a rank, or of a SIP if ranks are SIPs. With fewer rows than PEs, some PEs hold nothing.
     rows: u64,
     elements: u64,
     root: usize,
@@ -354,7 +355,7 @@ struct Case {
     beside: Option<Beside>,
 }
 
-/// A machine of the list, or one of 1 to 16 SIPs with up to 8 PEs each.
+/// Draws a machine of the list, or a machine of 1 to 16 SIPs with up to 8 PEs each.
 fn machines() -> impl Strategy<Value = Machine> {
     let worlds = (0..COUNTS.len(), proptest::sample::select(vec![(1, 1), (2, 1), (2, 2)]));
     let worlds = worlds.prop_map(|(count, cubes)| Machine { cubes, ..sips(COUNTS[count]) });
@@ -384,7 +385,7 @@ fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Rings in every memory.
+/// Draws the settings of rings, with slots in every memory.
 fn rings() -> impl Strategy<Value = RingConfig> {
     let kinds = proptest::sample::select(SlotKind::NAMES.map(|(_, kind)| kind).to_vec());
     let bytes = proptest::sample::select(vec![64, 256, 320, 1024]);
@@ -394,14 +395,14 @@ fn rings() -> impl Strategy<Value = RingConfig> {
     })
 }
 
-/// Traffic beside half of the collectives.
+/// Draws background traffic for half of the collectives.
 fn besides() -> impl Strategy<Value = Option<Beside>> {
     let some = (1..=32_u64, 0..8_u64).prop_map(|(bursts, channel)| Beside { bursts, channel });
     proptest::option::of(some)
 }
 
 impl Case {
-    /// What each SIP is given: where several ranks share a tensor, each has as many rows.
+    /// Returns the input of each SIP. If several ranks share a tensor, each has equally many rows.
     fn given(&self, operation: Operation) -> Given {
         let ranks = self.machine.world();
         let shared = ranks / self.machine.topology().sips().count();
@@ -411,15 +412,16 @@ impl Case {
     }
 }
 
-/// Every operation gives what plain loops give: in worlds of 1 to 16, also where some PEs hold nothing, and where
-/// some hold a row more than others; with slots in every memory, and beside other traffic.
+/// Every operation gives the same result as plain loops, in worlds of 1 to 16 ranks.
+///
+/// Some PEs hold nothing, or a row more than others. Slots are in every memory, and there is background traffic.
 #[test]
 fn every_operation_gives_what_plain_loops_give() {
     let (idle, largest, done) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let mut runner = TestRunner::new(ProptestConfig::with_cases(long_tests::cases(500)));
     let result = runner.run(&cases(), |case| {
         let ranks = case.machine.world();
-        // More than eight values do not add up exactly in the narrow types.
+        // The sum of more than eight values is not exact in the narrow types.
         let is_wide = !matches!(case.dtype.width(), 1 | 2);
         prop_assume!(suits(case.op, case.dtype) && (is_wide || ranks <= 8));
         let operation = operations(ranks, case.root, case.op)[case.which];
@@ -437,14 +439,14 @@ fn every_operation_gives_what_plain_loops_give() {
         Ok(())
     });
     result.unwrap();
-    // Half of the operations are refused by the algorithm that is drawn. The cases differ from run to run; all of them
-    // are so many that chance alone does not miss these counts.
+    // The drawn algorithm refuses half of the operations. The cases differ from run to run, and their number is large
+    // enough to reach these counts by chance.
     let seen = (done.get(), idle.get(), largest.get());
     let least = if long_tests::all() { (60, 16, 12) } else { (1, 0, 1) };
     assert!(seen.0 > least.0 && seen.1 >= least.1 && seen.2 >= least.2, "{seen:?}");
 }
 
-/// Every algorithm in every world of 1 to 16, where one element on one PE is all that a rank holds.
+/// Every algorithm in every world of 1 to 16 ranks, each with one element on one PE.
 #[test]
 fn one_element_in_every_world() {
     let mut done = 0;
@@ -464,12 +466,12 @@ fn one_element_in_every_world() {
             }
         }
     }
-    // 23 operations of algorithms, of which one is for worlds of a power of two.
+    // 23 pairs of algorithm and operation; one of them only in worlds of a power of two.
     let powers = worlds.iter().filter(|(_, ranks)| ranks.is_power_of_two()).count();
     assert_eq!(done, worlds.len() * 22 + powers);
 }
 
-/// On how many machines each algorithm did each operation, of those that it does not refuse.
+/// Counts the machines on which each algorithm performed each operation that it does not refuse.
 #[test]
 fn every_algorithm_does_what_it_claims_on_every_machine() {
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The process group, decision by decision of ADR-0047, and what goes beyond them.
+//! The process group: each decision of ADR-0047, and further features.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -17,7 +17,7 @@ use cubeyard_runtime::placement::Placement;
 use cubeyard_runtime::{Context, ContextConfig, Faults};
 use cubeyard_sim::Time;
 
-/// A machine of so many SIPs, each 2 × 1 cubes of two PEs.
+/// Makes a machine of `sips` SIPs, each with 2 × 1 cubes of two PEs.
 pub(crate) fn context(sips: usize) -> Context {
     let text = format!(
         "sips: {{count: {sips}}}\ncubes: {{w: 2, h: 1}}\npe: {{routers: [r0c0, r0c1]}}\nhbm: {{bytes_per_cube: 64 MiB}}\n"
@@ -66,14 +66,14 @@ fn d2_the_world_is_what_is_said_else_the_sips_of_the_topology() {
         dist.destroy_process_group().map(|()| world)
     };
     assert_eq!(world("defaults: {world_size: 3}\n").unwrap(), 3);
-    // The algorithm's own comes first, if it is the one that is used.
+    // The world size of the forced algorithm takes precedence.
     let own = "algorithms: {ring: {world_size: 2}}\n";
     assert_eq!(world(&format!("defaults: {{world_size: 3, algorithm: ring}}\n{own}")).unwrap(), 2);
     assert_eq!(world(&format!("defaults: {{world_size: 3}}\n{own}")).unwrap(), 3);
     let error = world("defaults: {world_size: 5}\n").unwrap_err().to_string();
-    assert_eq!(error, "a world of 5 ranks: there are 4 SIPs");
+    assert_eq!(error, "a world of 5 ranks: expected 1 to 4, the number of SIPs");
     let error = world("defaults: {ranks: cube}\n").unwrap_err().to_string();
-    assert_eq!(error, "a process group of cubes: its ranks are SIPs");
+    assert_eq!(error, "a process group of cubes: expected SIPs as ranks");
     assert!(!dist.is_initialized());
 }
 
@@ -138,7 +138,7 @@ fn d5_all_reduce_in_place_on_all_pes_with_every_op() {
         let dist = Distributed::new(&context);
         dist.init_process_group("ahbm").unwrap();
         dist.spawn(|worker| async move {
-            // Short and long, so that both ways are taken; 4 PEs hold uneven parts.
+            // Short and long tensors use different algorithms; 4 PEs hold uneven parts.
             for elements in [7_u64, 50_001] {
                 let mine: Vec<i32> =
                     (0..elements).map(|index| index as i32 % 5 + worker.rank() as i32).collect();
@@ -268,7 +268,7 @@ fn point_to_point_around_a_ring_and_calls_that_are_waited_for_later() {
             worker.send(&mine, next).await?;
         }
         assert_eq!(other.read::<f32>()?, vec![last as f32; 6000]);
-        // Two at once, waited for in the other order.
+        // Two calls under way, awaited in reverse order.
         let first = worker.all_reduce(&mine, ReduceOp::Sum);
         let second = worker.all_reduce(&other, ReduceOp::Max);
         second.await?;

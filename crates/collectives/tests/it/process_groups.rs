@@ -1,4 +1,4 @@
-//! Which algorithm a process group uses, and groups of some of the ranks.
+//! The algorithms of a process group, and groups of some of the ranks.
 
 #![expect(clippy::cast_possible_truncation, reason = "ranks and elements of tests are few")]
 
@@ -23,7 +23,7 @@ fn sip(number: usize) -> SipId {
     SipId::new(number as u32).unwrap()
 }
 
-/// As many elements on one PE of each of some SIPs.
+/// Makes a tensor of `elements` elements on one PE of each given SIP.
 fn tensors(context: &Context, sips: &[usize], elements: u64) -> Vec<Tensor> {
     let on = |&number: &usize| {
         let host = context.full(&[elements], DType::F32, number as f64 + 1.0).unwrap();
@@ -91,8 +91,8 @@ fn groups_that_cannot_be_are_refused_with_the_reason() {
     let error = |ranks: &[usize]| dist.new_group(ranks).unwrap_err().to_string();
     assert!(error(&[0]).starts_with("Default process group has not been initialized"));
     dist.init_process_group("ahbm").unwrap();
-    assert_eq!(error(&[]), "a group of no ranks");
-    assert_eq!(error(&[0, 4]), "rank 4: there are 4 ranks");
+    assert_eq!(error(&[]), "a group without ranks: expected at least one");
+    assert_eq!(error(&[0, 4]), "rank 4: expected a rank below 4");
     assert_eq!(error(&[2, 0, 2]), "rank 2 is named twice");
     let group = dist.new_group(&[3, 1]).unwrap();
     assert_eq!((group.size(), group.rank_of(1), group.rank_of(2)), (2, Some(1), None));
@@ -129,7 +129,7 @@ fn a_group_is_made_whole_or_not_at_all() {
     assert!(context.is_pristine());
 }
 
-/// What every operation gives in a group, from the ranks of its members in it.
+/// Performs the operations of a worker's group and checks their results.
 async fn every_operation(worker: &Worker) -> Result<(), DistError> {
     let (rank, n, context) = (worker.rank(), worker.world_size(), worker.context());
     let place = Placement::one(sip(worker.global_rank()));
@@ -150,7 +150,7 @@ async fn every_operation(worker: &Worker) -> Result<(), DistError> {
     worker.barrier().await?;
     let next = tensor(&[rank as f32])?;
     let last = tensor(&[-1.0])?;
-    // Around, one after the other.
+    // The ranks send around a ring, one after the other.
     let (to, from) = ((rank + 1) % n, (rank + n - 1) % n);
     match (n, rank) {
         (1, _) => {}
@@ -180,7 +180,7 @@ fn members_of_groups_are_ranks_in_their_order_and_do_every_operation() {
         let groups = &groups;
         async move {
             for ranks in groups {
-                // Everybody names it; only members use it.
+                // Every rank makes the group; only members use it.
                 let group = worker.new_group(ranks)?;
                 let Some(place) = ranks.iter().position(|&rank| rank == worker.rank()) else {
                     let error = worker.in_group(&group).unwrap_err().to_string();
@@ -239,7 +239,7 @@ fn several_groups_are_at_work_at_once() {
     assert_eq!(took.into_inner().len(), 4);
 }
 
-/// The cost model looked for the PEs of the root before anybody had asked whether there is one.
+/// The cost model looked up the PEs of the root before the root was checked to exist.
 #[test]
 fn a_root_that_is_not_there_is_refused() {
     let context = context(3);
@@ -253,7 +253,7 @@ fn a_root_that_is_not_there_is_refused() {
                 _ => worker.reduce(&x, 3, ReduceOp::Sum).await,
             }
         });
-        assert_eq!(error.unwrap_err().to_string(), "rank 3: there are 3 ranks");
+        assert_eq!(error.unwrap_err().to_string(), "rank 3: expected a rank below 3");
     }
 }
 
@@ -278,7 +278,7 @@ fn ranks_that_do_not_meet_in_a_group_are_named_with_it() {
     let error = dist.spawn(|worker| async move {
         worker.new_group(if worker.rank() == 2 { &[0, 2] } else { &[2, 0] }).map(drop)
     });
-    let expected = "rank 2 makes a group of ranks 0, 2, where another made one of 2, 0";
+    let expected = "rank 2 makes a group of ranks 0, 2: expected ranks 2, 0, as in the same call of another rank";
     assert_eq!(error.unwrap_err().to_string(), expected);
 }
 
@@ -301,7 +301,7 @@ fn some_ranks_lie_as_their_sips_and_cubes_do() {
     assert_eq!(of_sips(&[0, 4, 2]), Ok((vec![3], vec![true])));
     assert_eq!(of_sips(&[5, 4, 3]), Ok((vec![3], vec![true])));
     assert_eq!(of_sips(&[1, 1]), Err("SIP sip1 is named twice".to_owned()));
-    assert_eq!(of_sips(&[1, 7]), Err("sip7: there are 6 SIPs".to_owned()));
+    assert_eq!(of_sips(&[1, 7]), Err("sip7: expected one of 6 SIPs".to_owned()));
     let of_cubes = |cubes: &[u32]| world(&[2], cubes, Ranks::Cube);
     assert_eq!(of_cubes(&[5, 6, 9, 10]), Ok((vec![2, 2, 1, 1], vec![false; 4])));
     assert_eq!(of_cubes(&[0, 5, 10]), Ok((vec![3, 1, 1], vec![true, false, false])));
@@ -309,7 +309,7 @@ fn some_ranks_lie_as_their_sips_and_cubes_do() {
     assert_eq!(of_cubes(&[6, 5]), Err(unsorted.to_owned()));
 }
 
-/// A sum over some of the cubes of a SIP, by each algorithm that does it.
+/// A sum over some cubes of a SIP, by each algorithm that supports it.
 #[test]
 fn some_cubes_of_a_sip_are_a_group() {
     let text = "sips: {count: 2}\ncubes: {w: 3, h: 2}\npe: {routers: [r0c0, r0c1]}\nhbm: {bytes_per_cube: 64 MiB}\n";
@@ -343,7 +343,7 @@ fn some_cubes_of_a_sip_are_a_group() {
     }
 }
 
-/// A call that nobody matched kept its tensors until the next run.
+/// An unmatched call kept its tensors until the next run.
 #[test]
 fn a_run_that_fails_keeps_no_tensors() {
     let context = Context::new(ContextConfig { data: true, ..ContextConfig::default() });

@@ -1,4 +1,4 @@
-//! What a launcher keeps of kernels, and for which launches it is used again.
+//! Recordings of kernels that a launcher keeps, and the launches that reuse them.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ fn scale(by: f64) -> Kernel {
     })
 }
 
-/// A recording was kept under the kernel's name, so the second of two kernels "scale" did what the first does.
+/// A recording was kept under the kernel's name, so the second of two kernels named "scale" replayed the first.
 #[test]
 fn kernels_of_one_name_each_do_their_own_work() {
     let context = context("", true);
@@ -60,8 +60,8 @@ fn a_clone_of_a_kernel_uses_its_recording() {
     assert_eq!(calls.get(), 1);
 }
 
-/// The PE was in the key of a recording, but not its place in the launch: a kernel that asks for its
-/// `program_id` was given that of an earlier launch.
+/// The key of a recording had the PE, but not its place in the launch. So a kernel got the `program_id` of an
+/// earlier launch.
 #[test]
 fn a_recording_is_of_one_place_in_a_launch() {
     let context = context("", true);
@@ -81,8 +81,8 @@ fn a_recording_is_of_one_place_in_a_launch() {
     }
 }
 
-/// Addresses were checked when a kernel was recorded, and never again: the second launch read memory of
-/// a tensor that had been freed meanwhile.
+/// Addresses were checked only when a kernel was recorded. So the second launch read the memory of a tensor that had
+/// been freed since.
 #[test]
 fn a_cached_recording_that_reads_a_freed_tensor_is_reported() {
     let context = context("", true);
@@ -103,7 +103,7 @@ fn a_cached_recording_that_reads_a_freed_tensor_is_reported() {
         format!("read of 16 bytes from {address:#x} on: {address:#x} is outside every tensor");
     assert!(error.starts_with("reads on sip0.cube0.pe0, recordings.rs:"), "{error}");
     assert!(error.ends_with(&outside), "{error}");
-    // With another tensor at the same address it is as good as when it was recorded.
+    // With another tensor at the same address the recording is valid again.
     let again = place(&context, &[4], &[2_f32; 4]);
     assert_eq!(again.va_base().unwrap().unwrap().to_bits(), address);
     run(&launcher, &reads, tensors(&[&kept])).unwrap();
@@ -123,7 +123,7 @@ fn recordings_of_kernels_that_are_gone_are_forgotten() {
     }
 }
 
-/// A kernel that lives on is recorded for each set of arguments, so the number of recordings has a limit, too.
+/// A long-lived kernel is recorded for each set of arguments, so the number of recordings has a limit.
 #[test]
 fn the_recordings_that_were_not_used_for_longest_are_forgotten_first() {
     let context = context("", true);
@@ -149,11 +149,11 @@ fn the_recordings_that_were_not_used_for_longest_are_forgotten_first() {
     };
     assert_eq!([1.0, 2.0, 1.0, 3.0].map(made), [true, true, false, true]);
     assert_eq!(launcher.recordings().len(), 2);
-    // 2 was not used for longest, so it had to go for 3, and 3 for it later.
+    // The recording of 2 was the least recently used, so 3 replaced it; later 2 replaced 3.
     assert_eq!([1.0, 2.0, 3.0].map(made), [false, true, true]);
 }
 
-/// An algorithm that counts how often it is asked for its kernel.
+/// An algorithm that counts the calls of its `kernel`.
 #[derive(Debug)]
 struct Counted(Rc<Cell<u32>>);
 
@@ -180,7 +180,7 @@ impl Algorithm for Counted {
     }
 }
 
-/// A group asks for the kernel of an operation once, so that what was recorded of it is used again.
+/// A group makes the kernel of an operation once, so that its recording is reused.
 #[test]
 fn a_group_keeps_the_kernels_of_its_operations() {
     let context = context("", true);

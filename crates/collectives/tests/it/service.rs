@@ -1,4 +1,4 @@
-//! Numbers of the service are the bits that a simulated machine computes.
+//! The service computes the same bits as a simulated machine.
 
 use std::rc::Rc;
 
@@ -76,7 +76,7 @@ fn check(fabric: &mut Fabric, exchange: &Exchange, inputs: &[Vec<u8>]) {
     }
 }
 
-/// By `lrab` each of three or more ranks added in an order of its own: 1,313 of 4,096 sums of f32 differed.
+/// With `lrab`, each of three or more ranks added in a different order: 1,313 of 4,096 sums of f32 differed.
 #[test]
 fn the_stated_order_gives_the_bits_of_the_machine_on_all_ranks() {
     for algorithm in ALGORITHMS {

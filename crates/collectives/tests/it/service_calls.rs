@@ -11,7 +11,7 @@ use cubeyard_sim::Time;
 
 use crate::service::fabric;
 
-/// A world whose ranks are the test. Calls are known by their number.
+/// A world whose calls are made by the test. Calls are identified by their number.
 struct Ranks {
     service: Service,
     size: usize,
@@ -19,7 +19,7 @@ struct Ranks {
     notices: Rc<RefCell<Vec<bool>>>,
 }
 
-/// Input and output of a call, which the test can read after it.
+/// Input and output of a call, which the test can read afterwards.
 struct Apart {
     input: Vec<u8>,
     output: Vec<u8>,
@@ -75,7 +75,7 @@ impl Ranks {
         self.post(Call { id, ready: Time::from_ps(ready), ..call }).unwrap();
     }
 
-    /// Makes a call on bytes; returns where its output will be.
+    /// Makes a call on bytes; returns the cell of its output.
     fn call(
         &mut self,
         rank: usize,
@@ -279,11 +279,17 @@ fn a_malformed_call_is_refused_alone() {
     let mut refused = |call: Call| ranks.post(call).unwrap_err().to_string();
     let call = |rank, action| Call::new(rank, vec![0, 1], action, memory(&[], 0).0);
     let root = Action::Collective(Operation::Broadcast(2));
-    assert_eq!(refused(call(0, root)), "a malformed call: place 2 of 2 ranks");
-    assert_eq!(refused(call(5, Action::Barrier)), "a malformed call: rank 5 is not in [0, 1]");
+    assert_eq!(
+        refused(call(0, root)),
+        "a malformed call: rank 2 of the group: expected a rank below 2"
+    );
+    assert_eq!(
+        refused(call(5, Action::Barrier)),
+        "a malformed call: rank 5: expected a member of [0, 1]"
+    );
     let splits = Some([vec![1], vec![1, 2]]);
     let uneven = Call { splits, ..call(0, Action::Collective(Operation::AllToAll)) };
-    assert_eq!(refused(uneven), "a malformed call: splits: expected one for each of 2 ranks");
+    assert_eq!(refused(uneven), "a malformed call: splits: expected one part for each of 2 ranks");
     ranks.barrier(0, 0, 0);
     ranks.barrier(1, 1, 0);
     assert_eq!((ranks.answered.len(), ranks.errors().len()), (2, 0));

@@ -120,7 +120,7 @@ impl<W: Watch> Machine<W> {
     ) -> Result<Start, RequestError> {
         let cubes = self.command_cubes(on, Topology::pe_cpu)?;
         if ports.len() != on.cubes.len() * on.pes.len() {
-            return Err(RequestError::Targets { what: "a list of ports for each PE" });
+            return Err(RequestError::Targets { what: "lists of ports, one per PE" });
         }
         for port in ports.iter().flatten() {
             self.check_pe(port.peer)?;

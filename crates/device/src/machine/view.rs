@@ -35,7 +35,7 @@ impl<'a, W: Watch> MachineView<'a, W> {
         self.machine.topology()
     }
 
-    /// Returns the engine.
+    /// Returns the discrete-event engine of the machine.
     pub fn engine(self) -> &'a Engine<Part, W> {
         &self.machine.engine
     }

@@ -62,7 +62,7 @@ impl Piece {
 /// Access to an unmapped address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Unmapped address.
+    /// Virtual address without a mapping.
     pub address: u64,
     /// Duration of the failed translation.
     pub span: Span,
@@ -194,7 +194,7 @@ impl Mmu {
         self.spec.strict
     }
 
-    /// Returns the counters.
+    /// Returns the counts of translations, faults and TLB lookups.
     pub fn counts(&self) -> MmuCounts {
         self.counts
     }

@@ -143,11 +143,11 @@ pub struct PortMessage {
 pub trait Pipeline: fmt::Debug {
     /// Returns the numbers of loads, computations and stores.
     fn parts(&self) -> [u32; 3];
-    /// Returns a load.
+    /// Returns load `index`, which is below the number of loads.
     fn load(&self, index: u32) -> Dma;
     /// Returns the number of computations that must have fetched their operands before a load.
     fn load_after(&self, index: u32) -> u32;
-    /// Returns a computation.
+    /// Returns computation `index`, which is below the number of computations.
     fn compute(&self, index: u32) -> Strips;
     /// Returns the numbers of loads and stores that must be done before a computation.
     fn compute_after(&self, index: u32) -> [u32; 2];
@@ -156,7 +156,7 @@ pub trait Pipeline: fmt::Debug {
     /// are [separate](crate::topology::ComputeEngines::Separate). It must not decrease as `index` grows within one
     /// engine.
     fn compute_after_other(&self, index: u32) -> u32;
-    /// Returns a store.
+    /// Returns store `index`, which is below the number of stores.
     fn store(&self, index: u32) -> Dma;
     /// Returns the number of computations that must be done before a store.
     fn store_after(&self, index: u32) -> u32;

@@ -71,7 +71,7 @@ impl PortSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PortError {
     /// A port with that number exists.
-    #[error("port {0} is there already")]
+    #[error("port {0} already exists")]
     Taken(u32),
     /// No port with that number exists.
     #[error("there is no port {0}")]
@@ -81,7 +81,7 @@ pub enum PortError {
     InUse {
         /// Number of the port.
         port: u32,
-        /// Description of the content of its slots.
+        /// Description of the contents of the port's slots.
         what: String,
     },
 }
@@ -174,7 +174,7 @@ impl Ports {
             let id = spec.port;
             let port = self.get(id).ok_or(PortError::None(id.0))?;
             if !port.arrived.is_empty() {
-                let what = format!("{} messages that nobody received", port.arrived.len());
+                let what = format!("{} messages were not received", port.arrived.len());
                 return Err(PortError::InUse { port: id.0, what });
             }
         }

@@ -150,7 +150,7 @@ pub struct OpLog {
 }
 
 impl OpLog {
-    /// Starts recording.
+    /// Starts recording; later operations are kept.
     pub fn keep(&mut self) {
         self.records.get_or_insert_default();
     }
@@ -160,7 +160,7 @@ impl OpLog {
         self.records.is_some()
     }
 
-    /// Returns all records.
+    /// Returns all records, none if recording is off.
     pub fn records(&self) -> &[OpRecord] {
         self.records.as_deref().unwrap_or_default()
     }

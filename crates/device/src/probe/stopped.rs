@@ -18,7 +18,7 @@ pub enum RunError {
         waiting: Vec<String>,
     },
     /// The pattern is too large to keep every flit. Explain a smaller part of it.
-    #[error("{records} flit crossings and bursts would be kept, and at most {most} can be")]
+    #[error("expected at most {most} flit crossings and bursts to record, found {records}")]
     TooManyRecords {
         /// Number of records that the pattern needs.
         records: u64,

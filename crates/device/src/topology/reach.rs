@@ -12,7 +12,7 @@ use super::{Spec, Topology};
 pub enum Unreachable {
     /// The channels of a PE's HBM together are faster than the link to them.
     #[error(
-        "hbm.channel_bandwidth_gbs: {channels} channels of {channel} are {all}, and hbm.link carries {link} each way: reads alone, or writes alone, reach no more"
+        "hbm.channel_bandwidth_gbs: {channels} channels of {channel} are {all}, but hbm.link carries {link} each way: reads alone, or writes alone, reach {link}"
     )]
     Channels {
         /// Number of channels of a PE's HBM.
@@ -26,7 +26,7 @@ pub enum Unreachable {
     },
     /// The HBM of a PE is faster than the link to the PE's DMA engine.
     #[error(
-        "hbm: {hbm} for each PE, and pe.link carries {link} each way: a PE alone reads, or writes, no more of its own"
+        "hbm: {hbm} for each PE, but pe.link carries {link} each way: a PE reads, or writes, its own HBM at {link}"
     )]
     OwnHbm {
         /// Bandwidth of the HBM or of its link, whichever is slower.
@@ -36,7 +36,7 @@ pub enum Unreachable {
     },
     /// The link between a SIP and the switch is faster than the link behind its endpoint.
     #[error(
-        "pcie.link.bandwidth_gbs: {pcie}, and io.endpoint_link carries {link} each way: no more can be reached"
+        "pcie.link.bandwidth_gbs: {pcie}, but io.endpoint_link carries {link} each way: transfers reach {link}"
     )]
     Pcie {
         /// Bandwidth of the link to the switch.

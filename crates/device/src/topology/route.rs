@@ -18,7 +18,7 @@ use walk::Walk;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// The node only forwards traffic. Choose a node that is attached to it.
-    #[error("{name} is a {kind:?}: traffic passes it, and neither starts nor ends there")]
+    #[error("{name} is a {kind:?}: expected a node where traffic starts or ends")]
     NotAnEnd {
         /// Name of the node.
         name: String,

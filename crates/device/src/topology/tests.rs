@@ -1,4 +1,4 @@
-//! The graph and its routes against closed forms and ways written by hand.
+//! The graph and its routes, compared with closed forms and with routes written by hand.
 
 #![allow(
     clippy::needless_raw_string_hashes,

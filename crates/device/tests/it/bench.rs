@@ -1,4 +1,4 @@
-//! Short ways to put requests to the default machine.
+//! Shorthands for requests to the default machine.
 
 use cubeyard_device::machine::{Machine, MachineBuilder};
 use cubeyard_device::message::{Direction, RequestId};
@@ -12,7 +12,7 @@ pub(crate) fn default_machine() -> Machine {
     MachineBuilder::new(Topology::embedded()).build()
 }
 
-/// A DMA of one PE to the HBM of another, at offset zero.
+/// Returns a DMA request of one PE to the HBM of another, at offset zero.
 pub(crate) fn dma(
     machine: &Machine,
     from: &str,
@@ -25,13 +25,13 @@ pub(crate) fn dma(
     Request::PeDma { from, direction, address, bytes }
 }
 
-/// The part of a PE's HBM at offset zero.
+/// Returns the range of a PE's HBM at offset zero.
 pub(crate) fn shard(machine: &Machine, at: &str, bytes: u64) -> MemoryRange {
     let at = machine.view().pe(at).unwrap();
     MemoryRange { at, address: machine.view().hbm_address(at, 0).unwrap(), bytes }
 }
 
-/// How long each of these takes on a fresh machine, all made at once.
+/// Returns the latency of each request on a fresh machine, all submitted at the same time.
 pub(crate) fn latencies(requests: impl FnOnce(&Machine) -> Vec<Request>) -> Vec<Span> {
     let mut machine = default_machine();
     let requests = requests(&machine);
@@ -41,7 +41,7 @@ pub(crate) fn latencies(requests: impl FnOnce(&Machine) -> Vec<Request>) -> Vec<
     ids.into_iter().map(|id| machine.completion(id).unwrap().latency()).collect()
 }
 
-/// The time until the last of them is done.
+/// Returns the time until the last request is done, in nanoseconds.
 pub(crate) fn makespan_ns(requests: impl FnOnce(&Machine) -> Vec<Request>) -> f64 {
     latencies(requests).into_iter().max().unwrap().ns()
 }

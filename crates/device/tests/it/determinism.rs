@@ -1,4 +1,4 @@
-//! The order of events: the same in every way to run a machine.
+//! The order of events is the same in every mode of a machine.
 
 use cubeyard_device::log::{TransferRecord, Watch};
 use cubeyard_device::machine::{Machine, MachineBuilder};
@@ -11,11 +11,11 @@ use cubeyard_sim::{EngineConfig, Span, Stop, Time, Wait};
 
 const BUSY: &[u8] = include_bytes!("../../../../testdata/patterns/busy.yaml");
 
-/// Of [`BUSY`]; `python/tests/test_reference.py` holds the release build to the same number. It changes with
-/// the default topology and with the rules of time, and with nothing else.
+/// Hash of the order of events of [`BUSY`]. `python/tests/test_reference.py` checks the release build against the same
+/// number. Only the default topology and the rules of time may change it.
 const ORDER_HASH: u64 = 0xeffe_299c_1a30_0897;
 
-/// The hash, the latencies and the flit-hops.
+/// Returns the hash of the order, the latencies and the number of flit-hops.
 fn ran<W: Watch>(mut machine: Machine<W>) -> (u64, Vec<u64>, u64) {
     let pattern = Pattern::read("busy.yaml", BUSY, machine.topology()).unwrap();
     let report = pattern.run(&mut machine).unwrap();
@@ -59,7 +59,7 @@ fn another_order_of_requests_is_another_hash() {
     assert_ne!(pattern.run(&mut machine).unwrap().order_hash, ORDER_HASH);
 }
 
-/// Commands to all PEs of some cubes, one after the other and at once, amid traffic; and what the log says.
+/// Sends commands to all PEs of some cubes, in turn and at the same time, amid traffic; returns the log.
 fn commanded<W: Watch>(mut machine: Machine<W>) -> (u64, u64, Vec<Time>, Vec<Line>) {
     let sip = SipId::new(0).unwrap();
     let cubes = |count| machine.topology().cubes().take(count).collect::<Vec<_>>();
@@ -99,7 +99,7 @@ fn commanded<W: Watch>(mut machine: Machine<W>) -> (u64, u64, Vec<Time>, Vec<Lin
     (machine.view().engine().order_hash(), machine.view().engine().flit_hops(), done, lines)
 }
 
-/// When a transfer began and was delivered, and the longest that it waited.
+/// Start and delivery of a transfer, and its longest wait.
 type Line = (Time, Option<Time>, Option<Wait>);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Critical paths: they add up, and they name who was in the way.
+//! Critical paths add up, and name the cause of each wait.
 
 use cubeyard_device::explain::{Cause, explain, sum};
 use cubeyard_device::log::FlitLog;

@@ -1,4 +1,4 @@
-//! The optional parts of a topology, finite buffers and rows of the HBM, in whole machines.
+//! Optional parts of a topology in whole machines: finite buffers and rows of the HBM.
 
 use std::num::NonZero;
 
@@ -16,7 +16,7 @@ fn read(text: &str) -> Topology {
     Topology::read("mine.yaml", text).unwrap()
 }
 
-/// How long these take, all made at once.
+/// Returns the latencies of requests in picoseconds, all submitted at the same time.
 fn latencies_ps(text: &str, requests: &[(&str, &str, Direction, u64)]) -> Vec<u64> {
     let mut machine = MachineBuilder::new(read(text)).build();
     let submit = |&(from, to, direction, bytes): &(&str, &str, Direction, u64)| {

@@ -79,8 +79,8 @@ proptest! {
     }
 }
 
-/// What DESIGN calls the formula of one transfer, for a path whose bottleneck comes last: the first flit's
-/// arrival, the others at the bottleneck's pace, the last burst, and the command's overheads.
+/// The formula of one transfer in DESIGN, for a path whose last link is the bottleneck: arrival of the first flit, the
+/// others at the rate of the bottleneck, the last burst, and the overheads of the command.
 #[test]
 fn the_parts_of_a_local_read_are_those_worked_out_by_hand() {
     let mut machine = crate::bench::default_machine();

@@ -1,4 +1,4 @@
-//! Launches: one instant for all PEs.
+//! Launches start all PEs at the same time.
 
 use cubeyard_device::machine::Machine;
 use cubeyard_device::message::Direction::Read;
@@ -13,8 +13,7 @@ fn launch(machine: &Machine, work_ns: u64) -> Request {
     Request::KernelLaunch { kernel: "nothing".into(), on, work: Span::from_ps(work_ns * 1000) }
 }
 
-/// The first model looked ahead by one walk and undershot far cubes by 63 to 113 ns, so their PEs were
-/// late.
+/// The first model underestimated the time to far cubes by 63 to 113 ns, so their PEs were late.
 #[test]
 fn all_pes_start_at_the_instant_that_io_cpu_said() {
     let mut machine = default_machine();
@@ -30,7 +29,7 @@ fn all_pes_start_at_the_instant_that_io_cpu_said() {
     assert_eq!(way, back + Span::from_ps(2000));
 }
 
-/// With traffic in its way, a command can come late. Then all wait for it: none starts before the others.
+/// Traffic can delay a command. Then all PEs wait for it, and none starts before the others.
 #[test]
 fn traffic_delays_the_start_of_all_and_not_of_some() {
     let start = |machine: &mut Machine| {

@@ -1,4 +1,4 @@
-//! Mappings that come and go under a PE's DMA.
+//! Mappings that are installed and removed while a PE's DMA uses them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use cubeyard_sim::{Span, Stop};
 
 use crate::bench::{KIB, default_machine, dma, latencies};
 
-/// Where the mappings begin.
+/// Virtual address of the first mapping.
 const FROM: u64 = 0x10_0000;
 
 fn done(machine: &mut Machine, request: Request) -> Span {
@@ -18,7 +18,7 @@ fn done(machine: &mut Machine, request: Request) -> Span {
     machine.completion(id).unwrap().latency()
 }
 
-/// A range of virtual addresses that means the HBM of a PE, from its first byte on.
+/// Returns a mapping of virtual addresses to the HBM of a PE, beginning with its first byte.
 fn mapping(machine: &Machine, number: u64, to: &str) -> Mapping {
     let to = machine.view().hbm_address(machine.view().pe(to).unwrap(), 0).unwrap();
     Mapping { from: FROM + number * 64 * KIB, bytes: 64 * KIB, to }
@@ -31,14 +31,14 @@ fn change(machine: &mut Machine, mappings: &[Mapping], takes_in: bool) {
     done(machine, request);
 }
 
-/// How long a read through mapping `number` takes.
+/// Returns the latency of a read through mapping `number`.
 fn read(machine: &mut Machine, number: u64) -> Span {
     let from = machine.view().pe("sip0.cube0.pe0").unwrap();
     let (direction, address) = (Direction::Read, FROM + number * 64 * KIB + 8 * KIB);
     done(machine, Request::VirtualDma { from, direction, address, bytes: 4 * KIB })
 }
 
-/// How long a read of the HBM of a PE takes by its physical address.
+/// Returns the latency of a read of a PE's HBM by its physical address.
 fn physical(to: &str) -> Span {
     latencies(|machine| vec![dma(machine, "sip0.cube0.pe0", to, Direction::Read, 4 * KIB)])[0]
 }

@@ -1,4 +1,4 @@
-//! The log of operations: whatever a program does, the time to its end has no gap.
+//! The log of operations covers the time of any program without a gap.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use cubeyard_memory::address::PhysAddr;
 use cubeyard_sim::{Span, Stop};
 use proptest::prelude::*;
 
-/// One step of a random program, in small numbers.
+/// One step of a random program.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Load(u64),
@@ -30,12 +30,12 @@ enum Step {
 struct Script {
     steps: VecDeque<(Step, Vec<u32>)>,
     next: CommandId,
-    /// The PE's own memory, and another's.
+    /// Memory of the PE, and of another PE.
     memories: [PhysAddr; 2],
 }
 
 impl Script {
-    /// Commands at these distances before the next.
+    /// Returns the commands at these distances before the next one.
     fn before(&self, distances: &[u32]) -> Vec<CommandId> {
         let mut ids: Vec<_> =
             distances.iter().filter_map(|distance| self.next.checked_sub(distance + 1)).collect();
@@ -154,8 +154,8 @@ fn run(machine: &mut Machine, steps: &[(Step, Vec<u32>)]) -> CoreReport {
     machine.view().core_report(launch, pe).unwrap()
 }
 
-/// Whatever an operation waited for had ended then, or just the scheduler's nanosecond before; or it is the
-/// stage before of the same computation.
+/// Checks that the cause of each wait ended when the operation began, or one scheduler nanosecond earlier, or is the
+/// previous stage of the same computation.
 fn check_reasons(log: &OpLog) {
     for record in log.records() {
         for (at, reason) in [(record.start, record.began), (record.from, record.ended)] {

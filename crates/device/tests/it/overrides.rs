@@ -1,4 +1,4 @@
-//! Pairs of values given apart from the topology file: each is a machine, or an error that names them.
+//! Pairs of overrides of the topology file: each gives a machine, or an error that names the override.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_yaml::PlainValue;
@@ -26,7 +26,7 @@ const OPTIONAL: [&str; 14] = [
 /// Values for any key: numbers, names, mappings and lists that a key may take, or not.
 const VALUES: [&str; 7] = ["4", "none", "ring_1d", "{}", "[r0c0]", "{count: 4}", "''"];
 
-/// Returns every key of the default file, mappings included, and those that it does not have.
+/// Returns every key of the default file, mappings included, and the optional keys.
 fn keys() -> Vec<String> {
     fn collect(value: &PlainValue, path: &str, keys: &mut Vec<String>) {
         let PlainValue::Map(entries) = value else { return };
@@ -45,13 +45,13 @@ fn given(key: &str, value: &str) -> (String, PlainValue) {
     (key.to_owned(), PlainValue::read("value", value).unwrap())
 }
 
-/// Whether one key is the other, or lies in it.
+/// Returns whether one key equals the other or is inside it.
 fn is_within(one: &str, other: &str) -> bool {
     one.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// A number in place of a mapping, and then a key of this mapping: the other keys were missing, which was a panic, in
-/// 162 of 464 such pairs.
+/// A number replaced a mapping, and then a key of the mapping was set. The other keys were missing, and 162 of 464 such
+/// pairs panicked.
 #[test]
 fn every_pair_of_overrides_is_a_machine_or_an_error_that_names_it() {
     let base = Topology::read("small", "sips: {count: 1}\ncubes: {w: 1, h: 1}\n").unwrap();

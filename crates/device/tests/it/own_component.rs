@@ -1,8 +1,7 @@
-//! A component of somebody else, in the place of ours: `examples/own_component.rs`, by hand.
+//! The component of `examples/own_component.rs` in place of a built-in one, with times computed by hand.
 //!
-//! On the way between PE 1 and PE 0's slice there are two routers of 2 ns and wires of 5, 10 and 5 ps. A
-//! command takes 4.02 ns; the first flit of 64 takes 1 ns more for each of the three links, and then one
-//! comes every nanosecond.
+//! The route between PE 1 and PE 0's slice has two routers of 2 ns and wires of 5, 10 and 5 ps. A command takes 4.02 ns.
+//! The first flit of 64 takes 1 ns more for each of the three links. Then a flit arrives every nanosecond.
 
 use cubeyard_device::explain::explain;
 use cubeyard_device::machine::MachineBuilder;

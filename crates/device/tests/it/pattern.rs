@@ -1,4 +1,4 @@
-//! Any text as a pattern: refused with a message, or run.
+//! Any text as a pattern is either refused with an error or run.
 
 use cubeyard_device::machine::Machine;
 use cubeyard_device::probe::Pattern;
@@ -9,7 +9,7 @@ fn small() -> Topology {
     Topology::read("small.yaml", "sips: {count: 1}\ncubes: {w: 2, h: 1}\n").unwrap()
 }
 
-/// A value that is often right.
+/// Draws a value that is often valid.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => prop::sample::select(vec![
@@ -21,7 +21,7 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A transfer, of which keys are missing, doubled or unknown at times.
+/// Draws a transfer with occasionally missing, duplicate or unknown keys.
 fn transfer() -> impl Strategy<Value = String> {
     let key = prop::sample::select(vec!["op", "from", "to", "bytes", "at_ns", "offset", "size"]);
     let changes = prop::collection::vec((key, value()), 0..4);
@@ -41,7 +41,7 @@ fn transfer() -> impl Strategy<Value = String> {
     })
 }
 
-/// Reads it, and runs what can be read and is not much.
+/// Reads a pattern, and runs it if it is valid and small.
 fn check(bytes: &[u8]) -> bool {
     let topology = small();
     match Pattern::read("any", bytes, &topology) {
@@ -83,7 +83,7 @@ proptest! {
     }
 }
 
-/// The property above means something: what it makes of usual fields alone is run.
+/// The property above is not vacuous: patterns of valid fields are run.
 #[test]
 fn the_usual_transfer_is_run() {
     let usual = "op: write, from: host, to: sip0.cube0.pe0.hbm, bytes: 300";

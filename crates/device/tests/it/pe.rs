@@ -1,4 +1,4 @@
-//! A PE and its commands, against a model that follows the rules word by word.
+//! A PE and its commands, compared with a model that follows the rules literally.
 
 mod program;
 mod reference;
@@ -29,7 +29,7 @@ fn topology(spec: Spec) -> Topology {
     Topology::read("a test", &text).unwrap()
 }
 
-/// What each access took.
+/// Duration of each access in picoseconds.
 type Taken = BTreeMap<(usize, usize, usize), u64>;
 
 fn key(id: usize, part: Part) -> (usize, usize, usize) {
@@ -39,7 +39,7 @@ fn key(id: usize, part: Part) -> (usize, usize, usize) {
     }
 }
 
-/// Runs a program on one PE of the machine: how long it took, and each of its accesses.
+/// Runs a program on one PE of the machine; returns its duration and the duration of each access.
 fn run(spec: Spec, steps: &[Step]) -> (u64, Taken, CoreReport) {
     let mut machine = Machine::new(topology(spec));
     machine.keep_ops();
@@ -88,7 +88,7 @@ proptest! {
     }
 }
 
-/// What a read takes that has the machine to itself.
+/// Returns the duration of a read on an idle machine, in picoseconds.
 fn alone(bytes: u64) -> u64 {
     let mut machine = Machine::new(Topology::embedded());
     let from = machine.view().pe("sip0.cube0.pe0").unwrap();
@@ -99,7 +99,7 @@ fn alone(bytes: u64) -> u64 {
     machine.completion(read).unwrap().latency().ps()
 }
 
-/// What each access of a program takes if it has the machine to itself.
+/// Returns the duration of each access of a program on an idle machine.
 fn each_alone(steps: &[Step]) -> BTreeMap<u64, u64> {
     let bytes = steps.iter().filter_map(|step| match step {
         Step::Task(Task {
@@ -127,8 +127,8 @@ fn bytes_of(steps: &[Step], id: usize) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(100)))]
 
-    /// Accesses of several engines are in each other's way, and how much is for other tests: here each takes
-    /// what it took on the machine, and the rules say when it begins.
+    /// Accesses of several engines delay each other, which other tests check. Here each access takes its measured
+    /// duration, and the rules determine its start.
     #[test]
     fn any_program_takes_as_long_as_the_rules_say(spec in specs(), steps in programs(true)) {
         let (time, taken, _) = run(spec, &steps);
@@ -136,7 +136,7 @@ proptest! {
         prop_assert_eq!(time, expected);
     }
 
-    /// With one engine and no writes an access is alone, so that nothing need be taken from the machine.
+    /// With one engine and no writes accesses do not overlap, so no measured duration is needed.
     #[test]
     fn a_program_that_only_reads_is_known_beforehand(spec in specs(), steps in programs(false)) {
         let spec = Spec { engines: [1, 1], ..spec };
@@ -178,7 +178,7 @@ fn by_hand_commands_without_dma() {
     assert_eq!(run(PLAIN, &[Step::Calls(7)]).0, 7000);
 }
 
-/// Times of old parts are forgotten, but none that a part still waits for.
+/// Times of old parts are dropped, unless a part still waits for them.
 #[test]
 fn a_long_pipeline_in_two_engines_takes_as_long_as_the_rules_say() {
     for (steps, loads, stores, epilogue) in [(3, 2, true, 9), (1, 1, false, 40), (2, 0, true, 1)] {
@@ -241,8 +241,8 @@ fn by_hand_a_load_and_what_uses_it() {
     assert_eq!(run(PLAIN, &[load(4096), load(4096)]).0, 2000 + 2 * load_takes);
 }
 
-/// `PE_CPU` took the oldest command that still had its place in the window for done, so that a kernel went on
-/// without the value that it waited for.
+/// `PE_CPU` considered the oldest command in the window done, so a kernel continued without the value that it waited
+/// for.
 #[test]
 fn a_wait_for_the_oldest_command_of_the_window_waits() {
     let mut steps = vec![compute(100, &[])];

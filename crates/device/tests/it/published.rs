@@ -1,11 +1,11 @@
-//! Figures that were published for this machine, and the bugs that its first model had.
+//! Published figures of this machine, and bugs of its first model.
 
 use cubeyard_device::message::Direction::{Read, Write};
 use cubeyard_device::request::Request;
 
 use crate::bench::{KIB, dma, makespan_ns, shard};
 
-/// Within 2 % of what was published.
+/// Checks that a figure is within 2 % of the published one.
 fn near(ours: f64, published: f64) {
     let off = (ours / published - 1.0).abs();
     assert!(off < 0.02, "{ours} ns, published {published} ns: {:.2} % off", off * 100.0);
@@ -81,7 +81,7 @@ fn each_pe_has_its_own_hbm_bandwidth() {
     assert!((all(8) - all(1)).abs() < f64::EPSILON);
 }
 
-/// A port of the cube once served as a way of no length from one half of the cube to the other.
+/// A port of the cube was once a shortcut of zero length from one half of the cube to the other.
 #[test]
 fn traffic_inside_a_cube_takes_longer_the_farther_it_goes() {
     let read =

@@ -15,14 +15,14 @@ fn topology(keys: &str) -> Topology {
     Topology::read("test.yaml", &text).unwrap()
 }
 
-/// An access to a burst of the HBM of one PE. Bursts lie on eight channels, each of which takes 8 ns.
+/// Returns an access to a burst of one PE's HBM. Bursts are on eight channels and take 8 ns each.
 fn access(machine: &Machine, from: &str, burst: u64, direction: Direction, bytes: u64) -> Request {
     let pe = |name| machine.view().pe(name).unwrap();
     let address = machine.view().hbm_address(pe("sip0.cube5.pe0"), burst * 256).unwrap();
     Request::PeDma { from: pe(from), direction, address, bytes }
 }
 
-/// Time of 1,920 writes of two bytes each by the PEs of eight cubes, all at once, into the HBM of one PE.
+/// Returns the time of 1,920 simultaneous writes of two bytes by the PEs of eight cubes into the HBM of one PE.
 fn crowd(keys: &str) -> Time {
     let mut machine = MachineBuilder::new(topology(keys)).build();
     let pes: Vec<_> =
@@ -36,7 +36,7 @@ fn crowd(keys: &str) -> Time {
     ids.into_iter().map(|id| machine.completion(id).unwrap().done).max().unwrap()
 }
 
-/// Time of one such write on an idle machine, from the PE that is farthest away.
+/// Returns the time of one such write on an idle machine, from the farthest PE.
 fn alone(keys: &str) -> Span {
     let mut machine = MachineBuilder::new(topology(keys)).build();
     let id = machine.submit(access(&machine, "sip0.cube3.pe7", 0, Write, 2)).unwrap();
@@ -49,7 +49,7 @@ fn many_short_messages_into_one_serial_end_take_an_overhead_each() {
     let each = Span::from_ps(OVERHEAD * 1000);
     let (free, ends) = (crowd(""), crowd("serial_nodes: ends\n"));
     assert!(ends >= Time::ZERO + each * MESSAGES);
-    // It is never idle for longer than the way of one message.
+    // The memory is never idle for longer than the flight of one message.
     assert!(ends <= Time::ZERO + each * MESSAGES + alone(""));
     assert!(free < Time::ZERO + each * MESSAGES, "an overhead that only delays is hidden");
 }

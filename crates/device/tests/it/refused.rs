@@ -1,4 +1,4 @@
-//! Requests that cannot be made, and change nothing.
+//! Refused requests change nothing.
 
 use cubeyard_device::message::Direction::Read;
 use cubeyard_device::request::{PeGrid, Request, RequestError};
@@ -28,7 +28,7 @@ fn what_is_refused_says_why_and_leaves_the_machine_as_it_was() {
         ),
         (
             read(end, 65),
-            "65 bytes from sip1.cube2.hbm+0xbffffffc0 end outside: sip1.cube2.hbm+0xc00000000 is outside the HBM, which is 51539607552 bytes long",
+            "65 bytes from sip1.cube2.hbm+0xbffffffc0 end outside of the memory: sip1.cube2.hbm+0xc00000000 is outside the HBM, which is 51539607552 bytes long",
         ),
         (
             read(edge, 65),
@@ -36,13 +36,13 @@ fn what_is_refused_says_why_and_leaves_the_machine_as_it_was() {
         ),
         (
             read(tcm, 64),
-            "sip1.cube2.pe0.tcm+0x0 is in sip1.cube2.pe0.pe_dma, which is no memory that a request can reach; HBM and SRAM are",
+            "sip1.cube2.pe0.tcm+0x0 is in sip1.cube2.pe0.pe_dma: expected an address in HBM or SRAM",
         ),
         (read(other_sip, 64), "sip5.cube2.hbm+0x0 is outside the machine, which has 2 SIPs"),
-        (read(edge, 0), "a request moves from 1 byte to 1 TiB at once, and this one 0 bytes"),
+        (read(edge, 0), "a request of 0 bytes: expected 1 byte to 1 TiB"),
         (
             Request::MemoryRead(wrong_tag),
-            "sip0.cube0.hbm+0x180000000 belongs to sip0.cube0.hbm_ctrl.pe1, and the request says sip0.cube0.pe2",
+            "sip0.cube0.hbm+0x180000000 belongs to sip0.cube0.hbm_ctrl.pe1, but the request names sip0.cube0.pe2",
         ),
     ];
     for (request, expected) in cases {
@@ -51,7 +51,7 @@ fn what_is_refused_says_why_and_leaves_the_machine_as_it_was() {
     }
     assert_eq!(machine.run(), Stop::Idle);
     assert_eq!((machine.now(), machine.view().envelopes().len()), (Time::ZERO, 0));
-    // And it still works.
+    // The machine still works.
     let read = dma(&machine, "sip0.cube0.pe0", "sip0.cube0.pe0", Read, 256);
     let id = machine.submit(read).unwrap();
     machine.run();

@@ -10,7 +10,7 @@ const ACTIVATE: u64 = 14_000;
 const PRECHARGE: u64 = 14_000;
 const INTERVAL: u64 = 3_900_000;
 const REFRESH: u64 = 160_000;
-/// Bursts in a row.
+/// Number of bursts in a row.
 const ROW: u64 = 4;
 
 /// HBM2 at 2 Gb/s a pin, 2 Gb a channel, as Ramulator has it (in cycles of 1 ns): nRCD = nRP = nCL = 14,
@@ -34,7 +34,7 @@ fn hbm2(banks: u32, refresh: bool) -> ChannelsSpec {
     }
 }
 
-/// When a burst starts.
+/// Returns the start of a burst, in picoseconds.
 fn start(channels: &mut MemoryChannels, number: u64, asked: u64) -> u64 {
     channels.burst(number, Read, Time::from_ps(asked)).ps() - BURST
 }

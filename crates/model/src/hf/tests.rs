@@ -14,7 +14,7 @@ macro_rules! config {
     };
 }
 
-/// Published configurations with their numbers of parameters; `test_hf_parameters.py` compares them with those of
+/// Published configurations with their numbers of parameters; `test_hf_parameters.py` compares these with
 /// `transformers`.
 const PUBLISHED: [((&str, &[u8]), u64); 10] = [
     (config!("gemma-2-9b"), 9_241_705_984),
@@ -72,7 +72,7 @@ fn errors_name_the_key_the_value_and_what_was_expected() {
         (
             r#""x": 0"#,
             r#""attention_bias": true"#,
-            "tiny.json:2: attention_bias: expected false: of such biases only those of Qwen 2 are simulated, found true",
+            "tiny.json:2: attention_bias: expected false, as only the biases of Qwen 2 are simulated, found true",
         ),
         (
             r#""x": 0"#,

@@ -1,4 +1,4 @@
-//! Time never falls as work grows: walks over random workloads, each compared with one that has more of one thing.
+//! Time never falls as work grows: random workloads, each compared with a workload that has more of one quantity.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_model::cut::ExpertPlacement;
@@ -10,9 +10,10 @@ use proptest::test_runner::RngSeed;
 use crate::long_tests::cases;
 use crate::{config, measured, tiny, work};
 
-/// Relative fall that is allowed. PEs that share a short sequence take longer than one PE would: prefill of two sequences
-/// of three tokens by four PEs takes up to 2.4 % longer than of three, each of which has a PE. Attention then reads its own
-/// memory alone, 166 ns in place of 300. Other falls are below 1.2 %: rows begin within a burst, or lie in other channels.
+/// Maximum relative decrease of the time. PEs that share a short sequence take longer than one PE would. Prefill of two
+/// sequences of three tokens by four PEs takes up to 2.4 % longer than prefill of three sequences, each on its own PE.
+/// Attention then reads only its own memory, in 166 ns instead of 300. Other decreases are below 1.2 %: rows begin within
+/// a burst, or lie in other channels.
 const FALL: f64 = 0.03;
 
 /// A workload of a model.
@@ -44,7 +45,7 @@ const GROWTHS: [Growth; 7] = [
 ];
 
 impl Case {
-    /// Returns the workload with more of something: one more, two more, or twice as much.
+    /// Returns the workload with more of one quantity: one more, two more, or twice as much.
     fn grown(&self, growth: Growth, more: u64) -> Self {
         let mut this = self.clone();
         let value = match growth {
@@ -84,8 +85,8 @@ fn on_default(file: &str, work: Workload) -> f64 {
     measure(&config, &mut |_, _| ()).unwrap().total.ns()
 }
 
-/// Mixtral took 2.65 ms with 8 sequences and 2.22 ms with 16: the tokens of an expert came from both ends of the step, and
-/// were pasted together before each product.
+/// Mixtral took 2.65 ms with 8 sequences and 2.22 ms with 16. The tokens of an expert came from both ends of the step, and
+/// were concatenated before each product.
 #[test]
 fn mixtral_takes_no_less_for_16_sequences_than_for_8() {
     let of = |batch| Workload { experts: ExpertPlacement::Sip, ..work(Phase::Decode, batch, 2048) };
@@ -101,8 +102,8 @@ fn a_ninth_sequence_does_not_save_time() {
     assert!(eight <= nine, "{eight} ns and {nine} ns");
 }
 
-/// 36 tokens took 20.3 µs and 37 took 19.9. A PE had room for 9 tokens and 5 of each step, so that two of four PEs stored
-/// their tokens in two memories, and attention read three memories in place of two.
+/// 36 tokens took 20.3 µs and 37 took 19.9. A PE had room for 9 tokens and 5 of each step. So two of four PEs stored their
+/// tokens in two memories, and attention read three memories instead of two.
 #[test]
 fn tokens_of_a_pe_are_stored_in_one_memory() {
     let spec = ModelSpec { layers: 2, hidden: 64, heads: 4, kv_heads: 1, ..tiny() };

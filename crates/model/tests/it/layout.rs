@@ -1,4 +1,4 @@
-//! Layout of weights and caches: each element of the model is somewhere, and padding is nowhere in it.
+//! Layout of weights and caches: every element of the model is placed, and padding is outside the model.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ fn cuts() -> Vec<Cut> {
     specs.iter().flat_map(of).collect()
 }
 
-/// Checks that `count` matrices of a tensor are held completely, and each element as often as `times` says.
+/// Checks that `count` matrices of a tensor are held completely, and that `times` accepts the copies of each element.
 fn check(cut: &Cut, held: Held, count: u64, times: impl Fn(u64) -> bool) {
     let ([rows, columns], (copies, _)) = (cut.matrix_shape(held), copies(cut, held));
     assert_eq!(copies.len() as u64, count * rows * columns, "{held:?} of {cut:?}");

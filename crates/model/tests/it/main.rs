@@ -21,7 +21,7 @@ fn small() -> Topology {
     Topology::read("small", SMALL).unwrap()
 }
 
-/// A model that the small machine can divide: a head of K and V for each SIP.
+/// Returns a model that the small machine can divide: a head of K and V for each SIP.
 fn tiny() -> ModelSpec {
     let text = b"{name: tiny, layers: 3, hidden: 256, ffn: 512, heads: 8, kv_heads: 2, head_dim: 32, vocab: 64}";
     ModelSpec::read_bytes("tiny", text).unwrap()

@@ -1,11 +1,11 @@
-//! Prefill of sequences that the PEs of a group do not divide, and of tokens that they do not divide.
+//! Prefill of sequences and of tokens whose numbers are not multiples of the PEs of a group.
 
 use cubeyard_model::report::ModelReport;
 use cubeyard_model::{Phase, StepPart, Workload};
 
 use crate::{measured, tiny, work};
 
-/// Operations of a part.
+/// Returns the number of operations of a part.
 fn flop(report: &ModelReport, part: StepPart) -> u64 {
     report.parts.iter().find(|it| it.part == part).unwrap().demand.flop
 }
@@ -37,8 +37,8 @@ fn a_round_that_is_not_full_costs_what_its_sequences_do() {
     assert!(notes.contains("sequences: 4 at once, 1 times, then 1 at once"), "{notes}");
 }
 
-/// Tokens are padded to the 4 PEs that share a sequence. The padding takes time, but is no work that had to be done: a weight
-/// is multiplied twice for each token, of which there are 37 and not 40.
+/// Tokens are padded to the 4 PEs that share a sequence. The padding takes time, but does not count as work: each weight
+/// has two operations for each of 37 tokens, not 40.
 #[test]
 fn padding_is_noted_and_in_no_bound() {
     let report = prefill(1, 37);
@@ -46,7 +46,7 @@ fn padding_is_noted_and_in_no_bound() {
     let weights = spec.layers * 3 * spec.hidden * spec.ffn;
     let ffn = flop(&report, StepPart::GateUp) + flop(&report, StepPart::Down);
     assert_eq!(ffn, 2 * 37 * weights);
-    // Each token attends to itself and to those before it: two products with each of 8 heads of 32 numbers.
+    // Each token attends to itself and to all earlier tokens: two products with each of 8 heads of 32 numbers.
     assert_eq!(flop(&report, StepPart::Attention), spec.layers * 4 * (37 * 38 / 2) * 8 * 32);
     let notes = report.cut.placement_notes().join("\n");
     assert!(notes.contains("tokens: 37 of a sequence padded to 40, in steps of 20"), "{notes}");

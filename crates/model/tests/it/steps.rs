@@ -1,4 +1,4 @@
-//! Times and memory of a step, by hand and in relation to each other.
+//! Times and memory of a step, computed by hand and compared with each other.
 
 use std::rc::Rc;
 
@@ -19,13 +19,13 @@ fn measured(config: &MeasureConfig) -> ModelReport {
     measure(config, &mut |_, _| ()).unwrap()
 }
 
-/// How far two times are from each other, relative to the second.
+/// Returns the relative difference of two times, relative to the second.
 fn apart(one: &ModelReport, other: &ModelReport) -> f64 {
     let [one, other] = [one, other].map(|report| report.total.ps() as f64);
     (one - other).abs() / other
 }
 
-/// The times of a layer as one launch, and of its parts, each alone, together.
+/// Returns the time of a layer as one launch, and the sum of the times of its parts, each launched alone.
 fn together_and_apart(spec: &ModelSpec, work: Workload) -> [Span; 2] {
     let topology = Topology::embedded();
     let sips: Vec<_> = topology.sips().collect();
@@ -47,7 +47,8 @@ fn together_and_apart(spec: &ModelSpec, work: Workload) -> [Span; 2] {
     [layer, parts]
 }
 
-/// As was asked: at most 1.3 times as long. It is less than its parts, since weights are loaded before their part begins.
+/// The launch takes at most 1.3 times the sum of its parts. It takes less, because weights are loaded before their part
+/// begins.
 #[test]
 fn a_layer_of_8b_takes_less_than_its_kernels_one_by_one() {
     let spec = ModelSpec { layers: 1, ..ModelSpec::named("llama-8b").unwrap() };
@@ -104,7 +105,7 @@ fn a_step_reads_all_weights_once_and_computes_twice_as_much_for_each_token() {
     let head = cut.demand(StepPart::Head, 0);
     let bytes: u64 = layer.iter().map(|demand| demand.bytes).sum();
     let flop: u64 = layer.iter().map(|demand| demand.flop).sum();
-    // All but the embedding, and the norms, whose weights are in those of what follows.
+    // All but the embedding and the norms, whose weights are merged into the next matrix.
     let norms = spec.hidden * (2 * spec.layers + 1);
     let weights = spec.parameters() - spec.vocab * spec.hidden - norms;
     assert_eq!(spec.layers * bytes + head.bytes, 2 * weights);
@@ -138,7 +139,7 @@ fn weights_stream_at_the_rate_of_the_matrix_engine() {
 fn what_a_model_takes_of_each_pe_is_what_was_allocated() {
     let report = measured(&config(tiny(), work(Phase::Decode, 4, 64)));
     let (spec, memory) = (tiny(), report.memory);
-    // Both SIPs have the embedding, and norms are in the weights of what follows.
+    // Both SIPs have the embedding, and norms are merged into the next matrix.
     let weights =
         spec.parameters() + spec.vocab * spec.hidden - spec.hidden * (2 * spec.layers + 1);
     assert_eq!(memory.weights.all, 2 * weights);
@@ -206,8 +207,8 @@ fn a_step_of_mixtral_reads_the_experts_that_its_tokens_use() {
     }
 }
 
-/// Weights of 8 bits by hand, on one cube of two PEs: half of the bytes are read and held, and since the matrix engine
-/// takes 16.384 ns for a tile of 64 × 32 of them at the rate of bf16, while memory needs 8, the time stays.
+/// Weights of 8 bits by hand, on one cube of two PEs: half of the bytes are read and held. The time stays the same,
+/// because the matrix engine takes 16.384 ns for a tile of 64 × 32 at the rate of bf16, while memory needs 8.
 #[test]
 fn weights_of_8_bits_halve_the_memory_but_not_the_time_of_the_matrix_engine() {
     let topology = "sips: {count: 1}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0, r0c1]}\n";

@@ -1,4 +1,4 @@
-//! Element types of activations: those that can be computed, and the refusal of the others.
+//! Element types of activations: supported types, and errors for the others.
 
 use cubeyard_model::{ModelError, Phase, Workload};
 use cubeyard_runtime::dtype::DType;
@@ -7,8 +7,8 @@ use crate::{measured, tiny, tried, work};
 use cubeyard_model::ModelSpec;
 use cubeyard_model::spec::Experts;
 
-/// `f32` failed in a kernel: "an expression without an operation", since nothing had to be cast. It has twice the bytes of
-/// `f16`.
+/// `f32` failed in a kernel with "an expression without an operation", because nothing had to be cast. It has twice the
+/// bytes of `f16`.
 #[test]
 fn activations_of_every_float_that_the_engine_multiplies_are_measured() {
     let mut experts = tiny();
@@ -36,7 +36,7 @@ fn activations_that_cannot_be_computed_are_refused_before_anything_runs() {
         let error = tried(&tiny(), of).unwrap_err();
         assert!(matches!(error, ModelError::Activations { .. }), "{dtype}: {error}");
         let expected = format!(
-            "dtype={dtype}: expected a type of float that the matrix engine multiplies: f16, bf16, f32, fp8_e4m3, fp8_e5m2"
+            "dtype={dtype}: expected a float type of the matrix engine: f16, bf16, f32, fp8_e4m3, fp8_e5m2"
         );
         assert_eq!(error.to_string(), expected);
     }

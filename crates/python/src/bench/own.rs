@@ -43,7 +43,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PyBench {
 
 fn parameter((name, kind, default, bounds, words, help): Declared) -> PyResult<Parameter> {
     let (low, high) = bounds.unwrap_or((i64::MIN, i64::MAX));
-    let wrong = || Kind::Input.error(format!("{name}={default}: not a value of kind {kind}"));
+    let wrong = || Kind::Input.error(format!("{name}={default}: expected a value of kind {kind}"));
     let (kind, value) = match &*kind {
         "int" => {
             let number = default.parse().map_err(|_| wrong())?;

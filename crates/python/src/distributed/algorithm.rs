@@ -64,7 +64,7 @@ impl Algorithm for PythonAlgorithm {
 
     fn refuses(&self, operation: Operation, world: &World) -> Option<String> {
         if operation != Operation::AllReduce(ReduceOp::Sum) {
-            return Some(format!("{operation}: a module of Python performs all_reduce sum only"));
+            return Some(format!("{operation}: a Python module supports only all_reduce sum"));
         }
         let ranks = world.ranks;
         let wires = self.own_wires(world).err();
@@ -73,7 +73,7 @@ impl Algorithm for PythonAlgorithm {
         wires.or_else(|| order().map(|error| format!("order({ranks}) of the module: {error}")))
     }
 
-    /// Returns the channels that the module names, else those of neighbours among the SIPs. Where the module fails, every
+    /// Returns the channels of the module, else the channels between neighbouring SIPs. If the module fails, every
     /// operation is refused with its error.
     fn wires(&self, world: &World) -> Vec<Wire> {
         let own = self.own_wires(world).ok().flatten();
@@ -90,7 +90,7 @@ impl Algorithm for PythonAlgorithm {
         Kernel::new(self.name, move |tl, args| driver::start(Rc::clone(&function), tl, args))
     }
 
-    /// Returns none: it has no estimate, so it is used where the file names it.
+    /// Returns `None`: without an estimate, the algorithm is used only if the file selects it.
     fn schedule(&self, _: Operation, _: &World) -> Option<Schedule> {
         None
     }

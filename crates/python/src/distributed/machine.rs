@@ -120,7 +120,7 @@ impl Machine {
         self.answers(py, |service| service.expire(now))
     }
 
-    /// Returns the time of the host at which the first call has waited for too long.
+    /// Returns the host time, in seconds, at which the first pending call times out.
     fn next_deadline(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         self.with(py, |service| service.next_deadline())
     }
@@ -165,7 +165,8 @@ impl Fields {
 
     fn action(&self) -> PyResult<Action> {
         let peer = usize::try_from(self.root).ok();
-        let malformed = || Kind::Input.error(format!("{} with place {}", self.name, self.root));
+        let malformed =
+            || Kind::Input.error(format!("{}: expected a rank, found {}", self.name, self.root));
         Ok(match &*self.name {
             "barrier" => Action::Barrier,
             "send" => Action::Send(peer.ok_or_else(malformed)?, self.tag),

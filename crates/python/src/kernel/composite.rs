@@ -61,7 +61,8 @@ impl Handle {
         if Arc::ptr_eq(&self.info, run.info()) {
             return Ok(&self.handle);
         }
-        Err(run.fail(&format!("handle: it belongs to {}, another run", self.info.name())))
+        Err(run
+            .fail(&format!("handle: expected one of this run, found one of {}", self.info.name())))
     }
 }
 

@@ -274,7 +274,7 @@ methods! {
         run.make(|tl| tl.eval(&expression))
     }
 
-    /// Computes several expressions in one pass; what they have in common is computed once.
+    /// Computes several expressions in one pass; shared parts are computed once.
     fn eval_all(&self, py: Python<'_>, expressions: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Tile>> {
         let run = self.run(py)?;
         let read = |of: (usize, &Bound<'_, PyAny>)| {
@@ -392,8 +392,8 @@ methods! {
         product(&run, [a, b], [None; 2], acc, out_dtype)
     }
 
-    /// Returns the product of matrices that have scales, `(a * a_scale) (b * b_scale)` in `f32`, plus `acc`. Each length of a tile
-    /// of scales divides that of its operand; `None` stands for no scales.
+    /// Returns the product of scaled matrices, `(a * a_scale) (b * b_scale)` in `f32`, plus `acc`. The dimensions of a
+    /// tile of scales divide the dimensions of its operand; `None` means no scales.
     #[pyo3(signature = (a, a_scale, b, b_scale, acc=None, out_dtype=None))]
     fn dot_scaled(
         &self,

@@ -24,7 +24,7 @@ pub(crate) struct ArgumentTensor {
     pub(crate) name: String,
     /// Whole tensor, if it is a single row-major range.
     pub(crate) whole: Option<tl::Ref>,
-    /// Reason for which the PE's part has no shape, if it has none.
+    /// Reason why the PE's part has no shape; `None` if it has a shape.
     pub(crate) ragged: Option<String>,
     /// PE that runs the kernel.
     pub(crate) pe: String,
@@ -93,7 +93,7 @@ impl Ref {
         let Some(argument) = &self.argument else {
             return Err(run::fail(
                 py,
-                "whole: only arguments of a kernel have it, not parts of them",
+                "whole: expected an argument of the kernel, found a part of one",
             ));
         };
         argument.whole.clone().map(Self::from).ok_or_else(|| {
@@ -148,8 +148,12 @@ impl Ref {
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let part = self.part(py)?;
-        let length =
-            part.ty().shape.first().copied().ok_or_else(|| run::fail(py, "len of a scalar"))?;
+        let length = part
+            .ty()
+            .shape
+            .first()
+            .copied()
+            .ok_or_else(|| run::fail(py, "len: a scalar has no length"))?;
         Ok(usize::try_from(length)?)
     }
 
@@ -233,7 +237,7 @@ fn chosen(py: Python<'_>, part: &tl::Ref, chosen: &[Chosen]) -> PyResult<Ref> {
     let mut block = part.block(&start, &lengths);
     for axis in (0..all.len()).rev().filter(|&axis| all[axis].2) {
         block = block.without(axis).ok_or_else(|| {
-            run::fail(py, "an index of a matrix that is stored in tiles: use block")
+            run::fail(py, "index: a matrix stored in tiles cannot be indexed; use block")
         })?;
     }
     Ok(block.into())

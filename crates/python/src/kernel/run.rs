@@ -328,7 +328,7 @@ impl RunInfo {
         } else {
             "which does not run here: tiles and tl belong to one run of a kernel, and to its thread"
         };
-        format!("used outside its run, that of {}, {why}", self.name)
+        format!("used outside its run of {}, {why}", self.name)
     }
 }
 

@@ -87,7 +87,7 @@ impl PythonDevice {
             ));
         };
         if !self.given().insert(id) {
-            let expected = "the id of a new region; this one is in use";
+            let expected = "the id of a new region; a region with this id is in use";
             return Err(unexpected(function, &answer, expected));
         }
         Ok(Some(id))
@@ -117,7 +117,7 @@ fn info(device: &Bound<'_, PyAny>) -> PyResult<MemoryInfo> {
 fn table(device: &Bound<'_, PyAny>) -> PyResult<Option<TableInfo>> {
     let answer = device.call_method0("table")?;
     let Ok(pair) = answer.extract::<Option<(usize, usize)>>() else {
-        let expected = "a pair of numbers, of entries and free ones, or None";
+        let expected = "a pair, the numbers of entries and of free entries, or None";
         return Err(unexpected("table", &answer, expected));
     };
     Ok(pair.map(|(entries, free)| TableInfo { entries, free }))

@@ -43,7 +43,8 @@ impl MemoryDevice {
 
 fn outside(address: &Address, length: usize) -> PyErr {
     let address = cubeyard_memory::VirtualAddress::from(address);
-    Kind::Input.error(format!("{length} bytes from {address} on are no memory of this device"))
+    Kind::Input
+        .error(format!("{length} bytes from {address} are outside the memory of this device"))
 }
 
 #[pymethods]

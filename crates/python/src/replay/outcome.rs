@@ -50,7 +50,7 @@ impl ReplayOutcome {
         advice(&self.reports)
     }
 
-    /// Returns the name of each trace with that of the policy that is recommended for it.
+    /// Returns the name of each trace and of its recommended policy.
     fn recommended(&self) -> Vec<(String, Option<&'static str>)> {
         let best = |report: &Report| report.recommended().map(|row| row.policy.name);
         self.reports.iter().map(|report| (report.trace.clone(), best(report))).collect()

@@ -133,7 +133,7 @@ struct PythonTarget {
 
 impl PythonTarget {
     fn call<T>(&self, act: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> PyResult<T> {
-        let none = || Kind::Internal.error("a policy was not made");
+        let none = || Kind::Internal.error("a policy was used before it was created");
         Python::attach(|py| act(self.target.as_ref().ok_or_else(none)?.bind(py)))
     }
 }

@@ -48,7 +48,8 @@ pub(crate) fn run<T: Send + 'static>(
         // The caller may have stopped waiting.
         let _ = sender.send(work(&theirs));
     });
-    let thread = thread.map_err(|error| Kind::Internal.error(format!("no thread: {error}")))?;
+    let thread = thread
+        .map_err(|error| Kind::Internal.error(format!("a thread cannot be started: {error}")))?;
     // A receiver cannot be shared between threads, so it is moved into the closure.
     let mut receiver = Some(receiver);
     loop {

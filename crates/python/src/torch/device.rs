@@ -14,7 +14,7 @@ use crate::error::{Kind, OrRaise};
 use crate::forks;
 use crate::memory::{calls, figures, out_of_memory};
 
-/// A device of PyTorch; the base of the functions of `torch.ahbm`, which document it.
+/// A device of PyTorch. The functions of `torch.ahbm` call it and document it.
 #[pyclass(frozen, module = "cubeyard._native")]
 pub(crate) struct TorchDevice(Place);
 

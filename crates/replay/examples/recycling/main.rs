@@ -1,5 +1,5 @@
-//! What recycling memory and learned placement bring, and how many device calls they cost: the table
-//! in `docs/replay-accuracy.md`.
+//! Memory saved by recycling and learned placement, and its cost in device calls: the table in
+//! `docs/replay-accuracy.md`.
 //!
 //! `cargo run --release -p cubeyard-replay --example recycling` prints, for each recorded trace, peak
 //! committed over peak live and the device calls for a thousand allocations. With `-- SEEDS` it then
@@ -28,7 +28,7 @@ const SETTINGS: [(&str, &str); 4] = [
     ("lifetime", "recycle"),
 ];
 
-/// What a setting needed for a trace.
+/// Memory and device calls of a setting for a trace.
 struct Need {
     waste: f64,
     calls: f64,
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Learned placement against best fit, both recycling, on synthetic traces.
+/// Compares learned placement with best fit, both recycling, on synthetic traces.
 fn compare(out: &mut impl Write, seeds: u64) -> Result<(), Box<dyn Error>> {
     writeln!(out, "\n{:<26}{:>10}{:>10}{:>12}{:>12}", "lifetime", "less", "more", "best", "worst")?;
     for workload in synthetic::WORKLOADS {
@@ -79,7 +79,7 @@ fn recorded(name: &str) -> Result<Trace, Box<dyn Error>> {
     Ok(trace::read(name, &bytes, Bytes::gib(1))?.remove(0))
 }
 
-/// Replays a trace in one region that grows, on a card that has all the memory it wants.
+/// Replays a trace in one growable region, on a card with sufficient memory.
 fn replay(trace: &Trace, block: &str, growth: &str) -> Need {
     let space = Bytes::new(1 << 46);
     let card = Arc::new(Card::new(CardSpec::physical(space)));

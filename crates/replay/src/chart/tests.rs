@@ -13,7 +13,7 @@ fn report(name: &str, script: &str) -> Report {
     Report { rows: POLICIES.iter().map(row).collect(), ..Report::new(&trace) }
 }
 
-/// Every number in the coordinates of a picture.
+/// Returns every number in the coordinates of a picture.
 fn numbers(picture: &str) -> impl Iterator<Item = f64> {
     let paths = picture.split("d=\"").skip(1).filter_map(|rest| rest.split('"').next());
     let parts = paths.flat_map(|path| path.split(|c: char| c.is_ascii_alphabetic() || c == ' '));
@@ -62,7 +62,7 @@ fn a_policy_that_failed_says_so() {
     assert!(page.contains(">failed<") && page.contains("event 2: out of memory"));
 }
 
-/// A snapshot of two blocks, each with a stack of two frames of which the outer is common.
+/// Returns a snapshot of two blocks whose stacks of two frames share the outer frame.
 fn with_frames() -> Trace {
     let texts = ["main.py", "site-packages/torch/nn/linear.py", "train", "forward"];
     let stacks = CallStacks {

@@ -6,7 +6,7 @@ use crate::trace::Allocate;
 
 const GRANULE: Bytes = Bytes::new(128);
 
-/// A trace from steps: `Ok(size)` allocates that many units of 128 bytes, `Err(number)` frees.
+/// Returns a trace: `Ok(size)` allocates `size` units of 128 bytes, `Err(number)` frees an allocation.
 fn trace(steps: &[Result<u64, u32>]) -> Trace {
     let mut trace = Trace::default();
     for step in steps {
@@ -28,7 +28,7 @@ fn trace(steps: &[Result<u64, u32>]) -> Trace {
     trace
 }
 
-/// The blocks of a trace of one stream.
+/// Returns the blocks of a trace with one stream.
 fn blocks(trace: &Trace) -> Vec<Block> {
     let mut streams = lifetimes(trace);
     assert!(streams.len() <= 1, "one stream");
@@ -49,8 +49,8 @@ fn blocks_that_never_meet_share_their_place() {
     assert_eq!(plan.extent, Bytes::new(3 * 128));
 }
 
-/// The loss of a language model, the worst case of every online fit: half, two wholes, the first two
-/// freed, two wholes again. First fit needs seven halves, the peak is six.
+/// The loss of a language model is the worst case of every online fit: half, two wholes, the first two freed, two wholes
+/// again. First fit needs seven halves, and the peak is six.
 #[test]
 fn the_loss_pattern_is_packed_without_waste() {
     let trace = trace(&[Ok(1), Ok(2), Ok(2), Err(1), Err(0), Ok(2), Ok(2)]);
@@ -137,7 +137,7 @@ fn meetings_count_each_pair_once() {
     assert_eq!(meetings(&blocks(&trace)), 1 + 1 + 2);
 }
 
-/// The least extent that any assignment of offsets reaches, by trying all orders of first fit.
+/// Returns the minimum extent of any assignment of offsets, by trying all orders of first fit.
 ///
 /// Some order of lowest-gap placement is optimal: take an optimal plan and push its blocks down in
 /// the order of their offsets.
@@ -182,7 +182,7 @@ fn least_extent(blocks: &[Block]) -> u64 {
     least
 }
 
-/// Random histories: each step allocates, or frees one of the live blocks.
+/// Draws random histories: each step allocates a block or frees a live one.
 fn histories(steps: usize) -> impl Strategy<Value = Trace> {
     prop::collection::vec((0_u64..6, any::<prop::sample::Index>()), 1..steps).prop_map(|choices| {
         let mut live: Vec<u32> = Vec::new();

@@ -1,4 +1,4 @@
-//! Each rule of PyTorch's allocator in a case that can be worked out by hand.
+//! Each rule of PyTorch's allocator in a case that can be computed by hand.
 
 mod histories;
 

@@ -40,7 +40,7 @@ pub enum RmmError {
         column: &'static str,
     },
     /// A line ends before a required column.
-    #[error("line {line}: ends before its `{column}`")]
+    #[error("line {line}: expected a value of `{column}`, found the end of the line")]
     ShortLine {
         /// Line of the file, from 1.
         line: usize,
@@ -60,7 +60,7 @@ pub enum RmmError {
         found: String,
     },
     /// A pointer was allocated while it was already live.
-    #[error("line {line}: {pointer:#x} is allocated, but is live since line {since}")]
+    #[error("line {line}: {pointer:#x} is allocated, but has been live since line {since}")]
     AlreadyLive {
         /// Line of the file, from 1.
         line: usize,
@@ -96,7 +96,7 @@ pub enum RmmError {
         since: usize,
     },
     /// A nonzero size was allocated at the null pointer.
-    #[error("line {line}: {} bytes are allocated at the null pointer", size.get())]
+    #[error("line {line}: expected an address for {} bytes, found the null pointer", size.get())]
     NullPointer {
         /// Line of the file, from 1.
         line: usize,
@@ -104,7 +104,7 @@ pub enum RmmError {
         size: Bytes,
     },
     /// There are more allocations or streams than 32 bits can number.
-    #[error("line {line}: more allocations or streams than 32 bits can number")]
+    #[error("line {line}: expected at most 2³² allocations and streams, found more")]
     TooMany {
         /// Line of the file, from 1.
         line: usize,

@@ -151,7 +151,7 @@ pub enum ScriptError {
         option: &'static str,
     },
     /// An alignment or granule is not a power of two.
-    #[error("line {line}: `{word}` has to be a power of two, but is {}", size.get())]
+    #[error("line {line}: `{word}`: expected a power of two, found {}", size.get())]
     PowerOfTwo {
         /// Line of the script, from 1.
         line: usize,
@@ -161,7 +161,7 @@ pub enum ScriptError {
         size: Bytes,
     },
     /// An allocation gets a name that another live allocation has.
-    #[error("line {line}: `{name}` is allocated, but is live since line {since}")]
+    #[error("line {line}: `{name}` is allocated, but has been live since line {since}")]
     AlreadyLive {
         /// Line of the script, from 1.
         line: usize,
@@ -179,7 +179,7 @@ pub enum ScriptError {
         name: String,
     },
     /// There are more allocations than 32 bits can number.
-    #[error("line {line}: more allocations than 32 bits can number")]
+    #[error("line {line}: expected at most 2³² allocations, found more")]
     TooMany {
         /// Line of the script, from 1.
         line: usize,

@@ -63,13 +63,13 @@ pub enum SnapshotError {
         found: String,
     },
     /// An entry occurs a second time.
-    #[error("{part}: expected an entry of its own, found one that occurred before")]
+    #[error("{part}: expected a new entry, found an object that occurs earlier")]
     Repeated {
         /// Path of the second occurrence.
         part: String,
     },
     /// An address is allocated while it is live.
-    #[error("{part}: {address:#x} is allocated, but is live")]
+    #[error("{part}: {address:#x} is allocated, but is already live")]
     AlreadyLive {
         /// Path of the entry.
         part: String,
@@ -85,7 +85,7 @@ pub enum SnapshotError {
         address: u64,
     },
     /// There are more allocations, streams or call sites than 32 bits can number.
-    #[error("more allocations, streams or call sites than 32 bits can number")]
+    #[error("expected at most 2³² allocations, streams and call sites, found more")]
     TooMany,
 }
 

@@ -17,20 +17,20 @@ use cubeyard_replay::trace::script::{Expectation, Request, Script, Step};
 
 /// An allocator over one space, as the cases see it.
 trait Engine {
-    /// Where the block went.
+    /// Allocates a block; returns its offset.
     fn allocate(&mut self, request: &Request) -> Option<Bytes>;
-    /// Whether the free was accepted.
+    /// Frees a block; returns whether the free was accepted.
     fn free(&mut self, name: &str) -> bool;
     fn largest(&mut self) -> Bytes;
     fn free_bytes(&mut self) -> Bytes;
 }
 
-/// What a case asks of an engine.
+/// Requirements of a case on an engine.
 struct Needs<'a> {
     space: Bytes,
     granule: Bytes,
     policy: Option<&'a str>,
-    /// Alignment, placement at an offset, placement at the high end.
+    /// Options used: alignment, placement at an offset, placement at the high end.
     options: BTreeSet<&'static str>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Needs<'a> {
 struct Index {
     space: FreeIndex,
     fit: Fit,
-    /// Freed ones stay, so that they can be freed again.
+    /// Keys of all blocks; keys of freed blocks stay, so that a case can free them again.
     keys: BTreeMap<String, BlockKey>,
 }
 
@@ -119,8 +119,8 @@ impl Engine for List {
     }
 }
 
-/// The Flex allocator, whose granule is 128 bytes at least: in a case with a smaller one, all numbers are
-/// multiplied by `scale`.
+/// The Flex allocator, whose granule is at least 128 bytes. In a case with a smaller granule, all numbers are multiplied
+/// by `scale`.
 struct Flex {
     allocator: FlexAllocator,
     scale: u64,
@@ -153,7 +153,7 @@ impl Engine for Flex {
     }
 }
 
-/// The engines that a case applies to, by name.
+/// Returns the engines that a case applies to, by name.
 fn engines(needs: &Needs<'_>) -> Vec<(String, Box<dyn Engine>)> {
     let mut engines: Vec<(String, Box<dyn Engine>)> = Vec::new();
     for (name, fit) in [("first-fit", Fit::First), ("best-fit", Fit::Best)] {
@@ -170,7 +170,7 @@ fn engines(needs: &Needs<'_>) -> Vec<(String, Box<dyn Engine>)> {
     }
     let plain = !needs.options.contains("at") && !needs.options.contains("high");
     for block in policy::BLOCK.iter().filter(|block| needs.is(block.name) && plain) {
-        // A policy of its own mind goes where it likes unless the case is about it.
+        // Other policies choose their own offsets, so they run only in cases that name them.
         if !["first-fit", "best-fit"].contains(&block.name) && needs.policy.is_none() {
             continue;
         }

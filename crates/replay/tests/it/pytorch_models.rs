@@ -8,7 +8,7 @@ use expect_test::expect;
 
 use crate::readers::{LIMIT, recorded_file, traces_folder};
 
-/// By how much a model may be off before it no longer speaks for PyTorch.
+/// Maximum relative deviation of a model from PyTorch.
 const TOLERANCE: f64 = 0.01;
 
 #[test]
@@ -33,10 +33,10 @@ fn the_expandable_model_needs_what_pytorch_does() {
     "#]].assert_eq(&compare("expandable", || PyTorch::expandable(None)));
 }
 
-/// What a replay ends with, under the names that `native.json` has for it.
+/// Figures at the end of a replay, under their names in `native.json`.
 type Figures = [(&'static str, u64); 3];
 
-/// One line for each trace and figure: ours, and by how many bytes (or segments) it is off.
+/// Returns one line for each trace and figure: our value, and its difference in bytes (or segments).
 fn compare(settings: &str, model: fn() -> PyTorch) -> String {
     let native = std::fs::read(traces_folder().join("native.json")).expect("it is in testdata");
     let native: serde_json::Value = serde_json::from_slice(&native).expect("native.json is JSON");
@@ -66,7 +66,7 @@ fn replay(name: &str, mut model: PyTorch) -> Figures {
     [("peak_reserved", reserved), ("peak_allocated", allocated), ("segments", segments)]
 }
 
-/// The least limits in which PyTorch itself served the logs, on an H200, in steps of 2 MiB.
+/// The minimum limits at which PyTorch itself served the logs, on an H200, in steps of 2 MiB.
 #[test]
 fn the_models_run_in_the_memory_in_which_pytorch_does() {
     let measured = std::fs::read(traces_folder().join("least.json")).expect("it is in testdata");
@@ -102,7 +102,7 @@ fn the_models_run_in_the_memory_in_which_pytorch_does() {
     .assert_eq(&lines.concat());
 }
 
-/// A program that was not used for the design of the models, on an H200 with so much memory left: see
+/// A program that was not used for the design of the models, on an H200 with limited memory: see
 /// `testdata/traces/out_of_memory.py`.
 #[test]
 fn a_whole_program_runs_and_fails_where_the_models_do() {

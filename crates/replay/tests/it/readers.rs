@@ -1,4 +1,4 @@
-//! The readers of traces against files of the programs that write them.
+//! The readers of traces on files that other programs have written.
 
 mod damaged;
 pub(crate) mod python;
@@ -13,10 +13,10 @@ use cubeyard_memory::Bytes;
 use cubeyard_replay::trace::{Event, Trace};
 use flate2::read::GzDecoder;
 
-/// Memory for reading any recorded file.
+/// Memory limit that suffices for any recorded file.
 pub(crate) const LIMIT: Bytes = Bytes::gib(1);
 
-/// A file of `testdata/traces`, decompressed.
+/// Returns a file of `testdata/traces`, decompressed.
 pub(crate) fn recorded_file(name: &str) -> Vec<u8> {
     let path = traces_folder().join(name);
     let file = File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -29,10 +29,9 @@ pub(crate) fn traces_folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces")
 }
 
-/// The most bytes that were live at once.
+/// Returns the peak of live bytes.
 ///
-/// Walks the trace with the care that every user of one needs, so it also checks that numbers are
-/// dense, that times do not go back, and that nothing is freed twice.
+/// Also checks that numbers are dense, that times do not decrease, and that nothing is freed twice.
 fn peak_requested(trace: &Trace) -> Bytes {
     let mut live: Vec<Option<Bytes>> = Vec::new();
     let (mut now, mut peak, mut latest) = (Bytes::ZERO, Bytes::ZERO, 0);

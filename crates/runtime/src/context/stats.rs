@@ -34,7 +34,7 @@ pub struct PeUsage {
 pub struct RegionsUsage {
     /// SIP whose memory is managed in regions.
     pub sip: SipId,
-    /// Number of regions.
+    /// Number of regions of the SIP.
     pub regions: usize,
     /// Size of the regions, including free ranges in them.
     pub used: Bytes,
@@ -56,7 +56,7 @@ pub struct MemoryStats {
     pub tensors: usize,
     /// Allocated HBM, including all copies, padding and whole regions.
     pub used: Bytes,
-    /// Allocated virtual addresses.
+    /// Size of the allocated virtual address ranges.
     pub virtual_used: Bytes,
     /// PEs that were used, in order.
     pub pes: Vec<PeUsage>,

@@ -125,7 +125,7 @@ fn a_write_whose_tag_is_not_of_its_address_is_refused() {
     let other = machine.view().pe("sip0.cube0.pe1").unwrap();
     let error = machine.submit(Request::MemoryWrite(MemoryRange { at: other, address, bytes: 64 }));
     let error = error.unwrap_err().to_string();
-    assert!(error.ends_with("and the request says sip0.cube0.pe1"), "{error}");
+    assert!(error.ends_with("but the request names sip0.cube0.pe1"), "{error}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! No run is quicker than its bounds: collectives and benches with other settings than their own.
+//! No run is faster than its bounds: collectives and benches with settings other than their defaults.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use cubeyard_tl::launch::Mode;
 
 use crate::long_tests;
 
-/// Every share of the bound that algorithms reach on a machine, and the greatest of them.
+/// Returns the number of runs on a machine, and the largest share of the bound that any of them reaches.
 fn shares(text: &str, ranks: Ranks, operation: Operation, sizes: &[u64]) -> (usize, f64) {
     let mut ccl = CclConfig::embedded();
     ccl.each(|config| config.ranks = ranks);
@@ -51,8 +51,8 @@ fn no_collective_is_quicker_than_its_bound() {
     assert!(seen > if long_tests::all() { 100 } else { 20 }, "{seen}");
 }
 
-/// The bound took every connection between two cubes for one that messages could use, where their routes lead over one
-/// of four nearly always: cubes seemed to reach a tenth of what they could.
+/// The bound counted every connection between two cubes, although routes nearly always use one of four. So cubes seemed
+/// to reach a tenth of the bound.
 #[test]
 fn cubes_of_a_sip_reach_a_fifth_of_their_bound() {
     let all_reduce = Operation::AllReduce(ReduceOp::Sum);
@@ -61,7 +61,7 @@ fn cubes_of_a_sip_reach_a_fifth_of_their_bound() {
     assert!((0.2..=1.0).contains(&most), "{most}");
 }
 
-/// With headers as large as flits a link moves half as much, and no collective is quicker than that allows.
+/// With headers as large as flits a link moves half as much, and no collective is faster than this bound.
 #[test]
 fn headers_are_part_of_the_bound() {
     const SMALL: &str = "sips: {count: 2}\ncubes: {w: 2, h: 1}\nhbm: {bytes_per_cube: 256 MiB}\n";
@@ -95,7 +95,7 @@ fn report(name: &str, set: &str, machine: &str) -> RunReport {
     run.unwrap_or_else(|error| panic!("{name} on {machine:?}: {error}")).report
 }
 
-/// Checks that no bench is quicker than a bound, on each machine; returns the greatest share of each bench.
+/// Checks that no bench is faster than a bound, on each machine; returns the largest share of each bench.
 fn greatest_shares(cases: &[(&str, &str)], small: &str) -> BTreeMap<String, f64> {
     let mut greatest = BTreeMap::new();
     for machine in MACHINES {
@@ -185,7 +185,7 @@ fn no_bench_with_messages_is_quicker_than_its_bounds() {
     }
 }
 
-/// Dispatch is a bound where commands are short; work that is not divisible by tiles counts as full ones.
+/// Dispatch is the bound of short commands; a partial tile counts as a full one.
 #[test]
 fn dispatch_and_partial_tiles_bind() {
     let slow = "pe: {core: {dispatch_cycles: 400}}\n";
@@ -205,12 +205,12 @@ fn dispatch_and_partial_tiles_bind() {
     assert_eq!(gemm(&one), gemm(&full));
 }
 
-/// Defaults are large enough to say something: a resource, not the start of a launch, takes the most of their time.
+/// Default sizes are large enough: a resource, not the start of a launch, takes most of the time.
 #[test]
 fn defaults_come_near_to_their_bounds() {
     for bench in catalogue() {
         let name = bench.name().to_owned();
-        // Of these many SIPs run the host's side of a launch at a time.
+        // Excluded: the host's part of the launches takes a large share of these benches.
         if matches!(&name[..], "tp-mlp" | "transformer-layer" | "ddp" | "block-sparse") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The check of a sweep: what it says of an algorithm whose ranks end with different bits.
+//! The check of a sweep detects an algorithm whose ranks get different bits.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use cubeyard_study::collectives::{ResultCheck, Sweep, SweepConfig, Which};
 use cubeyard_tl::Tl;
 use cubeyard_tl::kernel::{Args, Kernel};
 
-/// An all-reduce whose ranks each combine in an order of their own: themselves, the next, and so on.
+/// An all-reduce in which each rank combines in a different order: its own value first, then the next rank's, and so on.
 #[derive(Debug)]
 struct OwnOrder;
 
@@ -75,7 +75,7 @@ fn checked(op: ReduceOp, dtype: DType, ranks: u32) -> (ResultCheck, bool) {
     (sweep.rows[0].figures.as_ref().unwrap().check.unwrap(), sweep.is_right())
 }
 
-/// The sums of each rank are right to the last roundings, and `ccl --data` said nothing of their bits.
+/// The sums of each rank are right up to rounding, and `ccl --data` did not compare their bits.
 #[test]
 fn ranks_that_combine_in_different_orders_are_noticed() {
     for (op, dtype, ranks) in [

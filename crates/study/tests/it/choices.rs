@@ -1,4 +1,4 @@
-//! The algorithm that `auto` chooses: about the fastest, and never slower for fewer bytes.
+//! The algorithm that `auto` chooses is about the fastest, and never slower for fewer bytes.
 
 use cubeyard_collectives::collective::{Operation, ReduceOp};
 use cubeyard_collectives::distributed::{CclConfig, Ranks};
@@ -12,13 +12,13 @@ use crate::long_tests::{cases, members};
 
 const ALL_REDUCE: Operation = Operation::AllReduce(ReduceOp::Sum);
 
-/// Relative excess of the chosen algorithm over the fastest that is allowed. It is 0 where all algorithms that could be the
-/// fastest are simulated for the choice.
+/// Maximum relative excess of the chosen algorithm over the fastest. It is 0 if all algorithms that could be the fastest
+/// are simulated for the choice.
 const EXCESS: f64 = 0.05;
 
-/// Relative fall of the time that is allowed as bytes grow. Parts that begin within a burst of the HBM occupy one burst more,
-/// on a channel that others need: a ring of 4 PEs takes 787 ns for 33,600 B and 746 ns for 33,664 B; with bursts of 64 B
-/// 701 and 693 ns.
+/// Maximum relative decrease of the time as bytes grow. A part that begins within a burst of the HBM occupies one more
+/// burst, on a channel that others need. So a ring of 4 PEs takes 787 ns for 33,600 B and 746 ns for 33,664 B; with
+/// bursts of 64 B, 701 and 693 ns.
 const FALL: f64 = 0.06;
 
 /// Measures an operation on a machine.
@@ -113,11 +113,11 @@ proptest! {
     }
 }
 
-/// The schedules of algorithms send what the operation needs: each rank's bytes by hand.
+/// The schedules of algorithms send the bytes that the operation needs, computed by hand.
 #[test]
 fn schedules_send_as_much_as_the_algorithm_does() {
     use cubeyard_collectives::collective::{World, algorithms};
-    // What all ranks send together, in sizes of the operation.
+    // Sum of the bytes that all ranks send, relative to the size of the operation.
     let sent = |name: &str, operation, world: &World| {
         let all = algorithms();
         let algorithm = all.iter().find(|one| one.name() == name).unwrap();
@@ -138,12 +138,12 @@ fn schedules_send_as_much_as_the_algorithm_does() {
     // Up and down three edges of each of two trees, half of the size on each.
     assert_eq!(sent("tree", ALL_REDUCE, &four), Some(6.0));
     assert_eq!(sent("tree", Operation::Broadcast(2), &four), Some(3.0));
-    // Everybody's all the way around.
+    // Every rank's tile goes all the way around.
     assert_eq!(sent("lrab", ALL_REDUCE, &four), Some(12.0));
     // 3 × 2 cubes: along rows 2 × 2 hops to the middle, 1 along the column, and back.
     let cubes = World { ranks: 6, grid: vec![3, 2, 1], wraps: vec![false, false, true] };
     assert_eq!(sent("lrab", ALL_REDUCE, &cubes), Some(10.0));
-    // Six ranks: two hand all that they have to others, and get it back.
+    // Six ranks: two surplus ranks pass their inputs to partners, and get the results back.
     assert_eq!(sent("halving-doubling", ALL_REDUCE, &World::ring(6)), Some(6.0 + 4.0));
     assert_eq!(sent("ring", Operation::AllToAll, &four), None);
 }

@@ -1,4 +1,4 @@
-//! Studies as a whole.
+//! Studies through the public interface.
 
 mod bounds;
 mod checked;

@@ -1,4 +1,4 @@
-//! The all-reduce of a model is the one that the chooser of collectives takes.
+//! A model uses the all-reduce algorithm that `auto` chooses.
 
 use cubeyard_collectives::collective::{Operation, ReduceOp};
 use cubeyard_collectives::distributed::{CclConfig, Ranks};
@@ -8,20 +8,20 @@ use cubeyard_model::{MeasureConfig, ModelSpec, Phase, StepPart, Workload, measur
 use cubeyard_runtime::dtype::DType;
 use cubeyard_study::collectives::{Sweep, SweepConfig, Which};
 
-/// A model that a machine of two cubes can divide.
+/// Returns a model that a machine of two cubes can divide.
 fn tiny() -> ModelSpec {
     let text = b"{name: tiny, layers: 3, hidden: 256, ffn: 512, heads: 8, kv_heads: 2, head_dim: 32, vocab: 64}";
     ModelSpec::read_bytes("tiny", text).unwrap()
 }
 
-/// SIPs of two cubes with two PEs.
+/// Returns a machine whose SIPs have two cubes of two PEs.
 fn machine(sips: u32) -> Topology {
     let text =
         format!("sips: {{count: {sips}}}\ncubes: {{w: 2, h: 1}}\npe: {{routers: [r0c0, r0c1]}}\n");
     Topology::read("sips", &text).unwrap()
 }
 
-/// Times of an all-reduce of some bytes by the named algorithm, measured as `ccl` does.
+/// Measures the time of an all-reduce by the given algorithms, as `ccl` does.
 fn alone(topology: &Topology, bytes: u64, which: Which) -> f64 {
     let mut ccl = CclConfig::embedded();
     ccl.each(|config| config.ranks = Ranks::Cube);
@@ -38,7 +38,7 @@ fn alone(topology: &Topology, bytes: u64, which: Which) -> f64 {
     sweep.unwrap().rows[0].figures.as_ref().unwrap().time.ns()
 }
 
-/// It was `grid`, whatever the machine: 16 SIPs took longer than 8, and 40 % longer than what `ccl` chooses.
+/// The algorithm was always `grid`. So 16 SIPs took longer than 8, and 40 % longer than with the choice of `ccl`.
 #[test]
 fn an_all_reduce_takes_as_long_as_the_one_that_ccl_chooses() {
     for (sips, batch) in [(1, 1), (2, 8), (8, 1), (16, 1), (16, 8)] {

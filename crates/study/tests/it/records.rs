@@ -1,4 +1,4 @@
-//! Files of records: resumed, torn, shared, and on a disk that is full.
+//! Files of records: resumed, torn, shared, and on a full disk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use cubeyard_bench::record::{FORMAT, Record};
 use cubeyard_study::{Records, RecordsError};
 use serde_json::json;
 
-/// A path of its own for a test, in a folder that is empty.
+/// Returns a path for a test, in an empty folder.
 fn fresh(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -16,7 +16,7 @@ fn fresh(name: &str) -> PathBuf {
     folder.join("records.jsonl")
 }
 
-/// The record of an input, with a figure.
+/// Returns the record of an input, with a figure.
 fn record(n: u64) -> Record {
     let map = |key: &str, value: u64| [(key.to_owned(), json!(value))].into_iter().collect();
     let record = Record::named("square".to_owned(), String::new(), map("n", n));
@@ -135,7 +135,7 @@ fn a_second_writer_is_refused_until_the_first_has_ended() {
     assert_eq!(inputs(&path), [1, 2, 3]);
 }
 
-/// Runs once more in a process whose files have at most 4 KiB, which stands for the end of the disk.
+/// Runs itself again in a process with a limit of 4 KiB on files, which simulates a full disk.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the second process is told its file")]
 fn a_full_disk_is_named_and_leaves_whole_records() {

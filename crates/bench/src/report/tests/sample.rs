@@ -68,7 +68,7 @@ pub(super) fn small() -> RunReport {
     }
 }
 
-/// Returns a lane of so many slices of 2 ns with 1 ns between them.
+/// Returns a lane of `count` slices of 2 ns with 1 ns between them.
 pub(super) fn lane(name: &str, count: u64) -> Lane {
     let slices = (0..count).map(|at| slice(3 * at, 3 * at + 2, SliceKind::Gemm, "dot of a tile"));
     Lane { name: name.to_owned(), slices: slices.collect() }

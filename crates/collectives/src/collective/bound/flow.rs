@@ -47,7 +47,7 @@ pub(super) fn flow_over(
     MaximumFlow { rate, cut }
 }
 
-/// Returns the bytes per second that a link moves beside the header of each flit; full flits have the fewest headers.
+/// Returns the payload bandwidth of a link in bytes per second: without the headers of full flits.
 pub(super) fn payload(topology: &Topology, link: &Link) -> u64 {
     let [flit, header] = [topology.spec().flit, topology.spec().flit_header].map(Bytes::get);
     let rate = u128::from(link.bandwidth.bytes_per_second()) * u128::from(flit);

@@ -1,14 +1,13 @@
 //! Maximum flow between ranks over the links that their messages use.
 //!
-//! A message travels from a PE of one rank to the PE at the same position of another, by a fixed route. So all
-//! data that crosses from some ranks to others does so on one of these routes, and links that are on none of
-//! them carry nothing.
+//! A message travels from a PE of one rank to the PE at the same position of another, by a fixed route. All data
+//! between ranks uses these routes. Links on no route carry nothing.
 
 use cubeyard_device::topology::{LinkId, NodeId, Topology};
 
 use super::flow::{MaximumFlow, flow_over, payload};
 
-/// Limit on the number of routes; beyond it, the computation takes too long.
+/// Limit on the number of routes; above it, the computation takes too long.
 const MOST_ROUTES: usize = 100_000;
 
 /// Limit on the PEs per rank for which positions are considered one by one.

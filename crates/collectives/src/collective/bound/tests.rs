@@ -1,6 +1,6 @@
 #![expect(clippy::float_cmp, reason = "rates of whole links are exact")]
 
-//! Bounds that can be worked out by hand from the topology file.
+//! Bounds that can be computed by hand from the topology file.
 
 use cubeyard_device::request::PeRef;
 
@@ -126,7 +126,7 @@ fn a_row_of_cubes_is_bound_by_the_connection_that_most_routes_take() {
     assert_eq!(of(Operation::ReduceScatter(ReduceOp::Sum)), 146.286);
 }
 
-/// Positions may hold different amounts, so those beside another connection may hold most of the data: two
+/// Positions may hold different amounts, so positions beside another connection may hold most of the data. Two
 /// connections lead to the east, and three to the west.
 #[test]
 fn what_is_not_evenly_spread_may_take_every_route() {

@@ -24,20 +24,23 @@ pub(super) fn schedule(operation: Operation, world: &World) -> Option<Schedule> 
     }
 }
 
-/// Returns a stage without messages, in which a PE loads what it stored in the stage before: partial sums of an
-/// all-reduce between dimensions, and what an all-gather passes on. Several messages of one stage hide it.
+/// Returns a stage without messages, in which a PE reloads the data that it stored in the previous stage.
+///
+/// An all-reduce reloads partial sums between dimensions, an all-gather the parts to pass on. A stage of several
+/// messages hides the reload.
 fn reload() -> Stage {
     Stage { times: 1, messages: 2, flows: Vec::new() }
 }
 
-/// Returns the number of ranks behind a place of a depth, whose parts are separate messages.
+/// Returns the number of ranks in all dimensions after `depth`. The part of each of them is a separate message.
 fn behind(world: &World, depth: usize) -> usize {
     world.grid[depth + 1..].iter().product()
 }
 
-/// Returns the messages at a depth: half of the positions use one dimension and half another. (Ranks of one PE
-/// all use the first; this is ignored.) The part for a place is contiguous if `is_whole`, else split like the
-/// ranks behind that place.
+/// Returns the messages at a depth: half of the positions use one dimension and half another.
+///
+/// Ranks of one PE all use the first dimension; the cost model ignores this. The part for a place is contiguous if
+/// `is_whole`, else split by the ranks of the later dimensions ([`behind`]).
 fn stage(world: &World, depth: usize, is_whole: bool) -> Stage {
     let orders = [false, true].map(|swapped| dimensions(world.grid.len(), swapped));
     // Both halves share the steps of the longer dimension.

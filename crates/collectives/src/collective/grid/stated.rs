@@ -1,4 +1,4 @@
-//! The order of additions.
+//! The order in which the grid algorithm combines the values of ranks.
 
 use super::{dimensions, nested, order as ring};
 use crate::collective::{Operation, Order, Orders, PePart, World};
@@ -23,8 +23,9 @@ pub(super) fn orders(operation: Operation, world: &World, part: PePart) -> Optio
     }
 }
 
-/// Returns the order of the values that a rank has combined after some dimensions: around the ring of the last one,
-/// beginning behind the rank itself.
+/// Returns the order of the values that a rank has combined after `dimensions`.
+///
+/// In the last dimension the values are combined around the ring, beginning with the successor of the rank.
 fn order(world: &World, dimensions: &[usize], rank: usize) -> Order {
     let Some((&dimension, before)) = dimensions.split_last() else { return Order::Rank(rank) };
     let (places, stride) = (ring(world, dimension), world.stride(dimension));

@@ -1,14 +1,14 @@
-//! Combination of the values of a ring by one binary tree, in whatever order they come.
+//! Combination of the values of a ring by one binary tree, whatever the order of their arrival.
 
 use std::collections::BTreeMap;
 
 /// Complete branches of a binary tree over the places of a ring.
 ///
-/// A branch of level `l` and number `i` combines the places from `i · 2ˡ` up to `(i + 1) · 2ˡ`, as far as there are
-/// any. Its first operand is the branch of the lower places.
+/// A branch of level `l` and number `i` combines the existing places from `i · 2ˡ` to `(i + 1) · 2ˡ`, end excluded.
+/// Its first operand is the branch of the lower places.
 #[derive(Debug)]
 pub(super) struct Branches<T> {
-    /// Number of places.
+    /// Number of places in the ring.
     count: usize,
     /// Branches that wait for their siblings, by level and number.
     waiting: BTreeMap<(u32, usize), T>,
@@ -19,7 +19,7 @@ impl<T> Branches<T> {
         Self { count, waiting: BTreeMap::new() }
     }
 
-    /// Adds the value of a place and joins all branches that are complete then; returns the whole if it is.
+    /// Adds the value of a place and joins the branches that it completes; returns the root once all are joined.
     pub(super) fn add(&mut self, place: usize, value: T, join: impl Fn(&T, &T) -> T) -> Option<T> {
         let (mut level, mut number, mut branch) = (0, place, value);
         while number > 0 || 1 << level < self.count {

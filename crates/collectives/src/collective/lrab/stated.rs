@@ -1,11 +1,12 @@
-//! The order of additions.
+//! The order in which LRAB combines the values of ranks.
 
 use super::branches::Branches;
 use super::{cube_dimensions, is_ring, middle};
 use crate::collective::{Order, World};
 
-/// Returns the order of the values that a rank has combined after the first `depth` dimensions. In those of cubes it
-/// is in the middle.
+/// Returns the order of the values that a rank has combined after the first `depth` dimensions.
+///
+/// The rank is in the middle of each of these dimensions that is a dimension of cubes.
 pub(super) fn order(world: &World, depth: usize, rank: usize) -> Order {
     let Some(dimension) = depth.checked_sub(1) else { return Order::Rank(rank) };
     let stride = world.stride(dimension);

@@ -10,7 +10,7 @@ use crate::distributed::rank_map::RankMap;
 
 impl CclConfig {
     /// Returns the names of the algorithms that may be chosen for some operation of up to 2^`longest` bytes among
-    /// `ranks` ranks. The root is taken to be rank 0; another makes little difference.
+    /// `ranks` ranks. The root is assumed to be rank 0; another root makes little difference.
     pub(in crate::distributed) fn choices(
         &self,
         topology: &Topology,

@@ -11,18 +11,18 @@ use cubeyard_sim::Span;
 use crate::collective::{Flow, Schedule, Stage};
 use crate::distributed::rank_map::RankMap;
 
-/// Number of flows of a stage that are sampled.
+/// Maximum number of flows sampled per stage.
 const MOST_FLOWS: usize = 512;
 
-/// Time for the first PEs to load and the last to store, in nanoseconds. This and the next two constants are
-/// fitted to short messages on the default machine.
+/// Time of the first load and the last store, in nanoseconds. This and the next two constants are fitted to short
+/// messages on the default machine.
 const START_NS: f64 = 20.0;
 
-/// Time that the PEs at both ends spend on a message besides its flight: dispatch, writing and reading the
+/// Time of the PEs at both ends of a message besides its flight, in nanoseconds: dispatch, writing and reading the
 /// slot, and combining.
 const ENDS_NS: f64 = 4.0;
 
-/// Time of a PE for each further message that it loads or stores in a stage.
+/// Time of a PE for each further message that it loads or stores in a stage, in nanoseconds.
 const MESSAGE_NS: f64 = 25.0;
 
 /// Cost of an operation by an algorithm.
@@ -71,10 +71,10 @@ struct Fabric<'a> {
 }
 
 impl Fabric<'_> {
-    /// Returns nanoseconds, and picoseconds per byte.
+    /// Returns the fixed time of a stage in nanoseconds, and its time per byte in picoseconds.
     fn stage(&self, stage: &Stage) -> (f64, f64) {
         let flights: Vec<f64> = sampled(&stage.flows).map(|flow| self.flight(flow)).collect();
-        // A message that is passed on repeatedly crosses all wires in turn, so the mean counts.
+        // A message of a repeated stage crosses all wires in turn, so the mean flight time counts.
         let flight = match stage.times {
             1 => flights.iter().copied().fold(0.0, f64::max),
             _ => flights.iter().sum::<f64>() / flights.len().max(1) as f64,

@@ -16,14 +16,16 @@ use crate::distributed::group::{CollectiveReport, Group};
 use crate::distributed::shape::PeElements;
 use cubeyard_tl::launch::Launcher;
 
-/// Limit on the channels of an algorithm; beyond it, estimates decide, because a simulation takes seconds.
+/// Limit on the channels of an algorithm; above it, estimates decide, because a simulation takes seconds.
 const MOST_CHANNELS: usize = 5_000;
 
-/// Largest sum of the sizes of all ranks that is simulated, in bytes. Larger operations use the algorithm of this sum.
+/// Largest simulated operation: sum of the sizes of all ranks, in bytes. Larger operations use the algorithm that is
+/// fastest at this sum.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Returns the percentage of the shortest estimate up to which an algorithm may be the fastest. Between SIPs flights are
-/// long, and estimates know them; among PEs the ends of messages take longer than flights.
+/// Returns the percentage of the shortest estimate up to which an algorithm may be the fastest.
+///
+/// Between SIPs flights are long, and estimates include them. Among PEs the ends of messages take longer than flights.
 const fn close_percent(ranks: Ranks) -> u64 {
     match ranks {
         Ranks::Sip => 150,
@@ -32,13 +34,13 @@ const fn close_percent(ranks: Ranks) -> u64 {
     }
 }
 
-/// Returns whether an estimate is close to the shortest one. An unknown estimate is close to none.
+/// Returns whether an estimate is close to the shortest estimate. An unknown estimate is not close.
 pub(super) fn is_close(ranks: Ranks, estimate: Option<Span>, shortest: Option<Span>) -> bool {
     let percent = close_percent(ranks);
     estimate.zip(shortest).is_some_and(|(estimate, shortest)| estimate * 100 <= shortest * percent)
 }
 
-/// Returns the fastest of some algorithms for an operation of some bytes, each of which supports it.
+/// Returns the fastest of `all` algorithms for an operation of `bytes` bytes. Each of them supports the operation.
 pub(super) fn fastest(
     topology: &Topology,
     mut all: Vec<Resolved>,
@@ -58,7 +60,7 @@ pub(super) fn fastest(
     Ok((place < all.len()).then(|| all.swap_remove(place)))
 }
 
-/// Returns whether an algorithm has too many channels to be simulated.
+/// Returns whether any of the algorithms has too many channels for a simulation.
 fn crowded(topology: &Topology, all: &[Resolved]) -> Result<bool, DistError> {
     let channels = all.iter().map(|one| one.channels(topology)).collect::<Result<Vec<_>, _>>()?;
     Ok(channels.into_iter().any(|count| count > MOST_CHANNELS))
@@ -70,13 +72,13 @@ struct Contest<'a> {
     operation: Operation,
     dtype: DType,
     bytes: u64,
-    /// Place and report of the fastest so far.
+    /// Index and report of the fastest algorithm so far.
     best: Option<(usize, CollectiveReport)>,
 }
 
 impl Contest<'_> {
-    /// Simulates an algorithm until it is done or slower than the fastest so far. One for which the machine has no room does
-    /// not take part.
+    /// Simulates an algorithm until it ends or is slower than the fastest so far. An algorithm for which the machine
+    /// has no memory does not take part.
     fn enter(&mut self, place: usize, one: &Resolved) -> Result<(), DistError> {
         let report = match self.report(one) {
             Err(DistError::Runtime(error)) if error.is_exhausted() => None,

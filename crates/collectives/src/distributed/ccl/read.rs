@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, InputError>;
 const MOST_RANKS: u32 = 1 << 16;
 /// Maximum number of messages that a channel holds.
 const MOST_SLOTS: u32 = 1 << 12;
-/// Maximum message length; no TCM has room for several of these.
+/// Maximum length of a slot. No TCM has room for several longer ones.
 const LONGEST_SLOT: Bytes = Bytes::mib(8);
 /// Maximum length of a message that returns a credit, in bytes.
 const LONGEST_CREDIT: u32 = 1 << 12;
@@ -137,7 +137,8 @@ fn algorithm(
     Ok(CclAlgorithm { name: name.to_owned(), module, enabled, config, bytes, world, sips })
 }
 
-/// Returns the algorithm that is named, registered or of a front, else the registered one of the same name as the entry.
+/// Returns the algorithm of `module`, registered or of a front. Without a `module`, returns the registered algorithm
+/// with the name of the entry.
 fn registered(
     name: &str,
     entry: &Field<'_>,

@@ -1,8 +1,8 @@
 //! Checks of every call of every rank, before anything moves.
 //!
-//! A [`Seat`] is made only here, and nothing is launched without one for each rank concerned. So a call that
-//! does not match those of other ranks is an error on the host, never a kernel that waits for a message that
-//! cannot come, or one that writes beyond its output.
+//! A [`Seat`] is made only here, and nothing is launched without a seat for each rank concerned. So a call that does
+//! not match the calls of other ranks is an error on the host. No kernel waits for a message that is never sent, or
+//! writes beyond its output.
 
 mod held;
 
@@ -15,7 +15,7 @@ use crate::distributed::error::{DistError, listed};
 use crate::distributed::rank_map::RankMap;
 use held::Held;
 
-/// An admitted rank: its SIP, its tensors, and the PEs that hold part of them.
+/// An admitted rank: its SIP, its tensors, and the PEs that hold a part of a tensor.
 #[derive(Debug)]
 pub(in crate::distributed) struct Seat<'t> {
     sip: SipId,
@@ -104,7 +104,7 @@ pub(in crate::distributed) fn transfer<'t>(
     Ok([sends.seat(from, vec![source])?, receives.seat(to, vec![target])?])
 }
 
-/// Checks that a peer is a rank, and another one.
+/// Checks that a peer is a rank, and not the caller.
 pub(in crate::distributed) fn check_peer(
     call: &'static str,
     rank: usize,

@@ -12,7 +12,7 @@ pub struct CollectiveReport {
     pub algorithm: &'static str,
     /// Time from the start of the first PE to the end of the last.
     pub kernel: Span,
-    /// Time from the host's launches until it has all completions.
+    /// Time from the host's first launch until the host has all completions.
     pub host: Span,
     /// Size in bytes: the larger of a rank's input and output, as `cubeyard ccl` counts it.
     pub bytes: u64,
@@ -40,12 +40,12 @@ impl Pending {
         Self { algorithm, begun, bytes, handles }
     }
 
-    /// Waits for all its launches.
+    /// Waits for all launches of the collective.
     pub fn wait(self) -> Result<CollectiveReport, DistError> {
         Ok(self.report(LaunchHandle::wait)?)
     }
 
-    /// Waits for all its launches, for at most `limit` of simulated time each; `None` if one is not done by then.
+    /// Waits for all launches, for at most `limit` of simulated time each; `None` if a launch takes longer.
     pub(in crate::distributed) fn wait_within(
         self,
         limit: Span,

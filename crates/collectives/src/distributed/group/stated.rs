@@ -11,11 +11,11 @@ use crate::collective::{Operation, Orders, PePart, part};
 use crate::distributed::error::DistError;
 
 impl Group {
-    /// Returns the orders of each different output of a reduction among SIPs whose inputs are like this one: of one for
-    /// all ranks or, where each rank gets a part, of one for each rank.
+    /// Returns the orders of each different output of a reduction among SIPs whose inputs are like this one. All ranks
+    /// share one output, or each rank gets a part as its own.
     ///
-    /// Returns `None` if the algorithm does not state its order, if several PEs hold the same elements, or if a PE does
-    /// not hold whole rows of a matrix that divides evenly among outputs.
+    /// Returns `None` in these cases: the algorithm does not state its order; several PEs hold the same elements; a PE
+    /// does not hold whole rows of a matrix that divides evenly among outputs.
     pub(in crate::distributed) fn orders(
         &self,
         operation: Operation,
@@ -48,7 +48,7 @@ impl Group {
 
     /// Returns the orders of the elements of one PE.
     fn orders_of(&self, operation: Operation, shard: &Shard, all: &[Shard]) -> Option<Orders> {
-        // A launch numbers the PEs of a cube that hold something.
+        // A launch numbers only the PEs of a cube that hold elements.
         let mut pes: Vec<PeId> = all.iter().map(|shard| shard.at.pe).collect();
         pes.sort_unstable();
         pes.dedup();

@@ -20,7 +20,7 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// Returns the text that matching calls have in common.
+    /// Returns the name of the call; matching calls have equal names.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Collective(operation, ..) => operation.to_string(),
@@ -34,7 +34,7 @@ impl Call {
 /// The outcome of a call, once it is known. A failure is reported to every rank concerned, as text.
 pub(super) type Answer = Rc<RefCell<Option<Result<Option<CollectiveReport>, String>>>>;
 
-/// A call that waits for those of other ranks.
+/// A call that waits for the calls of other ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Posted {
     pub(super) call: Call,

@@ -13,8 +13,9 @@ pub(in crate::distributed) struct CallMatcher {
     calls: RefCell<Matcher<ProcessGroup, Posted>>,
     /// The first call that can never match.
     refused: RefCell<Option<DistError>>,
-    /// Groups that workers have made, in order, and how many of them each rank has asked for.
+    /// Groups that workers have made, in order.
     made: RefCell<Vec<ProcessGroup>>,
+    /// Number of groups that each rank has made.
     asked: RefCell<Vec<usize>>,
 }
 
@@ -114,8 +115,8 @@ impl Distributed {
         }
     }
 
-    /// Returns the group that a rank makes: the one that others have made at the same point of their sequence,
-    /// or a new one.
+    /// Returns the group that a rank makes: a new group, or the group that other ranks made at the same point of their
+    /// sequences.
     pub(super) fn same_group(
         &self,
         rank: usize,

@@ -37,9 +37,10 @@ impl Distributed {
         ranks.finish()
     }
 
-    /// Returns the workers of all ranks for a front that runs them itself, such as threads of another language:
-    /// in each round every rank runs until it waits for a call or returns, and then [`meet`](Spawned::meet)
-    /// performs the calls that match.
+    /// Returns the workers of all ranks for a front that runs them itself, such as threads of another language.
+    ///
+    /// In each round every rank runs until it waits for a call or returns. Then [`meet`](Spawned::meet) performs the
+    /// calls that match.
     pub fn workers(&self) -> Result<Spawned, DistError> {
         let world = self.world()?;
         self.check_outside(&"spawn")?;
@@ -69,7 +70,7 @@ impl Spawned {
         Worker::new(&self.dist, self.world.clone(), rank)
     }
 
-    /// Sets the rank that runs from now on, for [`Distributed::get_rank`].
+    /// Sets the running rank, which [`Distributed::get_rank`] returns.
     pub fn enter(&self, rank: usize) {
         self.dist.state.current.set(Some(rank));
     }
@@ -120,7 +121,7 @@ impl Spawned {
     }
 }
 
-/// Forgets the calls that nobody matched, with their tensors.
+/// Drops the unmatched calls and their tensors.
 impl Drop for Spawned {
     fn drop(&mut self) {
         self.dist.state.current.set(None);

@@ -1,4 +1,4 @@
-//! Reductions give the bits of the stated order on every rank, in every memory, beside other traffic.
+//! Reductions give the bits of the stated order on every rank, in every memory, with background traffic.
 
 use cubeyard_collectives::collective::{PePart, combine};
 use cubeyard_collectives::distributed::Ranks;
@@ -13,7 +13,7 @@ struct Bits {
     seed: u64,
 }
 
-/// Values of which sums depend on their order: over many powers of two, of both signs, zeros, infinities and NaN.
+/// Draws values whose sums depend on their order: many exponents, both signs, zeros, infinities and NaN.
 fn draw(bits: u64, dtype: DType) -> f64 {
     if !dtype.is_float() {
         return (bits % if dtype == DType::Bool { 2 } else { 100 }) as f64;
@@ -27,7 +27,7 @@ fn draw(bits: u64, dtype: DType) -> f64 {
     }
 }
 
-/// Computes the result of all ranks for the part that their PEs at one position hold, from the bytes of each rank.
+/// Computes the result of all ranks at one position from the bytes of each rank.
 fn stated(
     algorithm: &dyn Algorithm,
     operation: Operation,
@@ -98,8 +98,8 @@ fn check_bits(operation: Operation, bits: &Bits) -> Result<(), DistError> {
     Ok(())
 }
 
-/// Ranks of a ring of three SIPs each added the tiles of `lrab` in the order in which they came: 1,313 of 4,096 sums of
-/// `f32` differed between ranks. Of two SIPs each took the sign of its own zero for a maximum.
+/// In a ring of three SIPs, each rank of `lrab` added tiles in the order of their arrival: 1,313 of 4,096 sums of `f32`
+/// differed between ranks. With two SIPs, each rank kept the sign of its own zero in a maximum.
 #[test]
 fn every_rank_of_a_ring_gets_the_same_bits() {
     for (count, op) in
@@ -121,7 +121,7 @@ fn every_rank_of_a_ring_gets_the_same_bits() {
     }
 }
 
-/// The stated order copied the input of a lone rank, where the machine divides a mean by one: the bits of a NaN differed.
+/// The stated order copied the input of a lone rank, but the machine divides a mean by one. The bits of a NaN differed.
 #[test]
 fn a_mean_of_one_rank_is_a_quotient() {
     let case = Case {
@@ -143,7 +143,7 @@ fn a_mean_of_one_rank_is_a_quotient() {
 }
 
 /// Every reduction by every algorithm gives the bits of its stated order on every rank, with slots in every memory and
-/// beside other traffic.
+/// background traffic.
 #[test]
 fn reductions_give_the_bits_of_their_stated_order_on_every_rank() {
     let done = Cell::new(0);

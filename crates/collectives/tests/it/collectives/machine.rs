@@ -1,22 +1,22 @@
-//! The machines on which collectives are tried.
+//! Machines for the tests of collectives.
 
 use cubeyard_collectives::distributed::Ranks;
 use cubeyard_device::topology::Topology;
 
-/// Some SIPs of cubes of two PEs each, and what their ranks are.
+/// A machine of SIPs whose cubes have two PEs each, and the kind of its ranks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
     pub(super) sips: &'static str,
-    /// Columns and rows of cubes.
+    /// Number of columns and rows of cubes.
     pub(super) cubes: (u32, u32),
     pub(super) ranks: Ranks,
-    /// What of a TCM is for tiles.
+    /// Size of the TCM's part for tiles, as text with its unit.
     pub(super) scratch: &'static str,
 }
 
 const SCRATCH: &str = "8 MiB";
 
-/// SIPs alone in a ring of each length, then rings, tori and meshes of SIPs, cubes and PEs.
+/// Rings of single SIPs of each length, then rings, tori and meshes of SIPs, cubes and PEs.
 pub(super) const MACHINES: [Machine; 15] = [
     sips("{count: 1}"),
     sips("{count: 2}"),
@@ -45,7 +45,7 @@ pub(super) const MACHINES: [Machine; 15] = [
     },
 ];
 
-/// SIPs alone in a ring, 1 to 16 of them.
+/// Rings of 1 to 16 SIPs, as the key `sips` of a topology.
 pub(super) const COUNTS: [&str; 16] = [
     "{count: 1}",
     "{count: 2}",
@@ -79,7 +79,7 @@ impl Machine {
         Topology::read("small.yaml", &text).unwrap()
     }
 
-    /// The PEs of a SIP.
+    /// Returns the number of PEs of a SIP.
     pub(super) fn pes(self) -> usize {
         (self.cubes.0 * self.cubes.1 * 2) as usize
     }
@@ -89,7 +89,7 @@ impl Machine {
         self.topology().sips().count() * each
     }
 
-    /// The PEs of a rank.
+    /// Returns the number of PEs of a rank.
     pub(super) fn position_count(self) -> usize {
         match self.ranks {
             Ranks::Sip => self.pes(),
@@ -98,7 +98,7 @@ impl Machine {
         }
     }
 
-    /// The rank and the position in it of a PE of a SIP.
+    /// Returns the rank, and the position within it, of a PE of a SIP.
     pub(super) fn place(self, sip: usize, pe: usize) -> (usize, usize) {
         let number = sip * self.pes() + pe;
         (number / self.position_count(), number % self.position_count())

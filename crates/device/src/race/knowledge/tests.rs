@@ -1,4 +1,4 @@
-//! What programs know, against all paths through what orders them.
+//! Knowledge of programs about each other's accesses, compared with all paths in the graph of their order.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ use crate::pe::{Dma, FormatId, PortMessage, Work};
 const PROGRAMS: usize = 3;
 const WINDOW: u32 = 3;
 
-/// What a program does next; a distance says how far back a command is.
+/// The next step of a program. A distance counts commands backwards.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Access { after: u32, loads: bool },
@@ -32,14 +32,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// When a command was issued and when it ended, as places of a graph.
+/// Issue and end of a command, as nodes of a graph.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     issued: usize,
     ended: usize,
 }
 
-/// What orders what, edge by edge.
+/// Graph of the order of events.
 #[derive(Default)]
 struct Graph {
     before: Vec<Vec<usize>>,
@@ -59,7 +59,7 @@ impl Graph {
 /// A program of the slow model.
 #[derive(Default)]
 struct Run {
-    /// What the next command is issued after.
+    /// Nodes that precede the issue of the next command.
     ready: Vec<usize>,
     commands: Vec<(Step, Places, bool)>,
     next: usize,
@@ -69,12 +69,12 @@ struct World {
     steps: Vec<Vec<Step>>,
     runs: Vec<Run>,
     graph: Graph,
-    /// The beginnings of sends that were not received, by who sent to whom.
+    /// Starts of sends that were not received, by sender and receiver.
     messages: BTreeMap<(usize, usize), VecDeque<usize>>,
     knowledge: Knowledge,
-    /// Accesses that are done: the program, the command, and its end.
+    /// Completed accesses: the program, the command, and the node of its end.
     done: Vec<(usize, CommandId, usize)>,
-    /// How often there was a path, and how often none.
+    /// Number of pairs with a path, and without one.
     paths: [usize; 2],
 }
 
@@ -82,7 +82,7 @@ fn program(number: usize) -> ProgramId {
     (RequestId::new(0), NodeId::new(number))
 }
 
-/// The port of a program where messages from another come.
+/// Returns the port at which a program receives messages of another.
 fn end(from: usize, to: usize) -> PortEnd {
     (NodeId::new(to), PortId(u32::try_from(from).unwrap()))
 }
@@ -120,7 +120,7 @@ impl World {
         self.runs[run].commands.get(number).is_some_and(|(_, _, done)| *done)
     }
 
-    /// Does the next step of a program, if it can be done now.
+    /// Performs the next step of a program, if it is possible now.
     fn issue(&mut self, of: usize) -> bool {
         let Some(&step) = self.steps[of].get(self.runs[of].next) else { return false };
         let count = self.runs[of].commands.len();
@@ -172,7 +172,7 @@ impl World {
         true
     }
 
-    /// Carries out a command, if what it comes after is done.
+    /// Performs a command, if all its predecessors are done.
     fn carry_out(&mut self, of: usize, number: usize) -> bool {
         let (step, places, done) = self.runs[of].commands[number];
         let id = u32::try_from(number).unwrap();
@@ -208,7 +208,7 @@ impl World {
         true
     }
 
-    /// What is known of each access of other programs, and whether there is a path from it.
+    /// Compares the knowledge of each access of other programs with the existence of a path from it.
     fn compare(&mut self, of: usize, command: CommandId, loads: bool, begun: usize, ended: usize) {
         let direction = if loads { Direction::Read } else { Direction::Write };
         let agent = |of: usize, command| {

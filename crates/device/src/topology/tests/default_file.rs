@@ -4,7 +4,7 @@ use cubeyard_yaml::{Document, Field, LONGEST};
 
 use crate::topology::DEFAULT;
 
-/// Every key of a file with its value as it is written on one line.
+/// Collects every key of a file with its value, written on one line.
 fn leaves(field: &Field<'_>, key: &str, found: &mut Vec<(String, String)>) {
     let text = |field: &Field<'_>| field.text("a value").unwrap().to_owned();
     if let Ok(mut map) = field.map() {
@@ -31,7 +31,7 @@ fn the_documentation_has_every_key_with_its_default() {
         let row = row.unwrap_or_else(|| panic!("docs/topology.md has no row for {key}"));
         assert!(row.contains(&format!("| `{value}` |")), "{key} is {value}, but: {row}");
     }
-    // Eleven have no default: `sips.w` and `sips.h`, and what `buffers` and `hbm.rows` can hold.
+    // Eleven keys have no default: `sips.w`, `sips.h`, and the keys of `buffers` and `hbm.rows`.
     let rows =
         page.lines().filter(|line| line.starts_with("| `") && line.matches('|').count() == 5);
     assert_eq!(rows.count(), found.len() + 11);

@@ -1,4 +1,4 @@
-//! Everything that is refused, with the whole message.
+//! Invalid topologies, each with its whole error message.
 
 use expect_test::{Expect, expect};
 
@@ -12,7 +12,7 @@ fn refused(text: &str) -> InputError {
     }
 }
 
-/// The message for each line, which is a text of its own (`\n` written out).
+/// Checks the message of each line; a line is one topology, with `\n` written out.
 #[track_caller]
 fn check(texts: &[&str], expected: &Expect) {
     let messages = texts.iter().map(|text| format!("{}\n", refused(text)));

@@ -1,4 +1,4 @@
-//! Random machines: what holds for the default holds for all of them.
+//! Random machines have the same properties as the default machine.
 
 use std::fmt::Write as _;
 
@@ -10,13 +10,13 @@ use super::Topology;
 use super::routes::check_all_pairs;
 use crate::topology::NodeKind;
 
-/// The parts of a machine that its graph depends on.
+/// Parameters of a machine that determine its graph.
 #[derive(Clone, Debug)]
 struct Machine {
     sips: u32,
     cubes: (u32, u32),
     routers: (u32, u32),
-    /// Whether the middle is removed, where that leaves a ring.
+    /// Whether the middle is removed, if that leaves a ring.
     has_hole: bool,
     pes: Vec<prop::sample::Index>,
     lanes: usize,

@@ -1,4 +1,4 @@
-//! Routes: some written out by hand, and what holds for all of them.
+//! Routes: some written out by hand, and properties of all routes.
 
 use cubeyard_memory::address::CubeId;
 use expect_test::{Expect, expect};
@@ -159,7 +159,7 @@ fn the_host_enters_at_the_targets_row() {
     );
 }
 
-/// The connections that a route crosses, source side of each crossing.
+/// Returns the connections that a route crosses, on the source side of each crossing.
 fn connections(topology: &Topology, route: &[LinkId]) -> Vec<u32> {
     let nodes = route.iter().map(|&link| topology.node(topology.link(link).to));
     nodes.filter_map(|node| node.place.connection).collect()
@@ -179,7 +179,7 @@ fn the_farthest_cube_is_six_crossings_away() {
     assert_eq!(cubes, [0, 1, 2, 3, 7, 11, 15]);
 }
 
-/// How many of these flows from cube 0 to cube 1 use each connection.
+/// Counts the flows from cube 0 to cube 1 on each connection.
 fn used(text: &str, flows: impl Iterator<Item = (u32, u32)>) -> [u32; 4] {
     let topology = Topology::read("flows", text).unwrap();
     let mut used = [0; 4];
@@ -206,8 +206,8 @@ fn balanced_flows_are_spread_evenly() {
     }
 }
 
-/// A route begins and ends where it should, goes from link to link, meets no node twice and one
-/// connection number only; what stays in a cube does not leave it.
+/// Checks that a route has the right ends, is contiguous, visits no node twice and uses one connection number. A route
+/// within a cube does not leave the cube.
 fn check_route(topology: &Topology, from: NodeId, to: NodeId) {
     let route = topology.route(from, to).unwrap();
     let mut at = from;
@@ -229,7 +229,7 @@ fn check_route(topology: &Topology, from: NodeId, to: NodeId) {
     }
 }
 
-/// Everything that traffic can start and end at, every `stride`th of them.
+/// Checks the routes between all ends of traffic, or every `stride`th of them; returns their number.
 pub(super) fn check_all_pairs(topology: &Topology, stride: usize) -> usize {
     let ends: Vec<_> = (0..topology.nodes().len())
         .map(|index| NodeId::numbered(u32::try_from(index).unwrap()))
@@ -255,7 +255,7 @@ fn every_route_is_sound() {
     }
 }
 
-/// How many links each node of a cube is from one of its routers, if nobody leaves the cube.
+/// Returns the distance of each node of a cube from one of its routers, in links within the cube.
 fn distances(topology: &Topology, from: NodeId) -> Vec<Option<usize>> {
     let mut distances = vec![None; topology.nodes().len()];
     let mut reached = vec![from];

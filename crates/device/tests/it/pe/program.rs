@@ -1,4 +1,4 @@
-//! Random programs, as data: for the machine and for the reference.
+//! Random programs as data, for the machine and for the reference.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use cubeyard_device::pe::{
 use cubeyard_sim::Span;
 use proptest::prelude::*;
 
-/// What a PE costs, in ps, and how many engines it has for reads and for writes.
+/// Costs of a PE in picoseconds, and its numbers of engines for reads and for writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
     pub(crate) dispatch: u64,
@@ -46,7 +46,7 @@ pub(crate) enum TaskWork {
     Pipeline(Pipe),
 }
 
-/// Strips, their unit, and what each takes in each stage.
+/// Strips of a computation, their unit, and the duration of each stage in picoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compute {
     pub(crate) math: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Compute {
     pub(crate) each: [u64; 3],
 }
 
-/// A tiled operation: output tiles of some steps, each of which loads so many times, and perhaps an epilogue.
+/// A tiled operation: output tiles of several steps, each with a number of loads, and optionally an epilogue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pipe {
     pub(crate) outs: usize,
@@ -68,12 +68,12 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Computations of an output tile.
+    /// Returns the number of computations of an output tile.
     fn per_out(&self) -> usize {
         self.steps + usize::from(self.epilogue.is_some())
     }
 
-    /// Which computation a step is, counted over all output tiles.
+    /// Returns the index of a step's computation among all output tiles.
     fn step(&self, step: usize) -> usize {
         step / self.steps * self.per_out() + step % self.steps
     }
@@ -87,7 +87,7 @@ pub(crate) enum Part {
 }
 
 impl Task {
-    /// Loads, computations, stores.
+    /// Returns the numbers of loads, computations and stores.
     pub(crate) fn counts(&self) -> [usize; 3] {
         match self.work {
             TaskWork::Load(_) => [1, 0, 0],
@@ -168,7 +168,7 @@ impl Task {
     }
 }
 
-/// The number of a command or a part: programs are short.
+/// Converts the number of a command or a part; programs are short.
 fn small(number: usize) -> u32 {
     u32::try_from(number).expect("programs are short")
 }
@@ -179,7 +179,7 @@ fn strips(compute: Compute) -> Strips {
     Strips { unit, count: compute.count, fetch, work, store }
 }
 
-/// A pipeline as the machine takes it.
+/// A pipeline in the form of the machine.
 #[derive(Debug)]
 struct Tiled {
     task: Task,
@@ -227,7 +227,7 @@ impl Pipeline for Tiled {
     }
 }
 
-/// Steps as the machine runs them, at one place of memory.
+/// A program in the form of the machine, whose accesses share one memory range.
 #[derive(Debug)]
 pub(crate) struct Steps {
     pub(crate) steps: VecDeque<Step>,
@@ -245,7 +245,7 @@ impl Program for Steps {
     }
 }
 
-/// Which part of a command a record is of, if it is an access.
+/// Returns the part of a command that a log record describes, if it is an access.
 pub(crate) fn access_of(part: pe::CommandPart, unit: OpUnit) -> Option<Part> {
     match (part, unit) {
         (pe::CommandPart::Load(index), OpUnit::Load) => Some(Part::Load(index as usize)),
@@ -290,7 +290,7 @@ fn works(writes: bool) -> impl Strategy<Value = TaskWork> {
     ]
 }
 
-/// Programs; without writes, if an access is to be alone.
+/// Draws programs; without writes, accesses do not overlap.
 pub(crate) fn programs(writes: bool) -> impl Strategy<Value = Vec<Step>> {
     let picks = proptest::collection::vec(any::<prop::sample::Index>(), 0..4);
     let step = (0..12_u8, works(writes), picks.clone(), picks);

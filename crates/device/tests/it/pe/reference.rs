@@ -1,13 +1,12 @@
-//! A PE by the rules of `docs/machine-rules.md`, word by word: slow, and without any of the machine's code.
+//! A slow reference of a PE that follows the rules of `docs/machine-rules.md` literally, without code of the machine.
 //!
-//! What an access takes is given. Everything else is worked out over and over until nothing new becomes
-//! known.
+//! The durations of accesses are given. All other times are derived repeatedly until nothing new is found.
 
 use std::collections::BTreeMap;
 
 use super::program::{Compute, Part, Spec, Step, Task};
 
-/// When the parts of a command began and ended; those of computations when they had fetched, too.
+/// Start and end of the parts of a command; for computations also the end of the fetch.
 #[derive(Clone, Debug, Default)]
 struct Parts {
     begun: BTreeMap<usize, u64>,
@@ -28,24 +27,24 @@ enum Queue {
 #[derive(Clone, Debug, Default)]
 struct Known {
     issued: Option<u64>,
-    /// Loads, computations, stores.
+    /// Parts of the command: loads, computations and stores.
     parts: [Parts; 3],
 }
 
-/// A PE.
+/// State of the reference PE.
 pub(crate) struct Reference<'a> {
     spec: Spec,
     steps: &'a [Step],
-    /// What a part of a command takes, if it is an access.
+    /// Returns the duration of a part of a command that is an access.
     takes: &'a dyn Fn(usize, Part) -> u64,
     known: Vec<Known>,
-    /// When the stages of the compute engines are free; the second is that of MATH, if it has its own.
+    /// Times at which the stages of the compute engines are free. The second engine is used if MATH is separate.
     stages: [[u64; 3]; 2],
-    /// How many steps `PE_CPU` has taken, and when it can take the next.
+    /// Number of steps that `PE_CPU` has taken, and the earliest time of the next step.
     cpu: (usize, u64),
 }
 
-/// When a program ends that starts at 0.
+/// Returns the end of a program that starts at 0.
 pub(crate) fn time(spec: Spec, steps: &[Step], takes: &dyn Fn(usize, Part) -> u64) -> u64 {
     let known = tasks(steps).map(|_| Known::default()).collect();
     let mut pe = Reference { spec, steps, takes, known, stages: [[0; 3]; 2], cpu: (0, 0) };
@@ -63,7 +62,7 @@ fn tasks(steps: &[Step]) -> impl Iterator<Item = &Task> {
 }
 
 impl Reference<'_> {
-    /// Works out what follows from what is known: whether that is anything new.
+    /// Derives new times from known ones; returns whether there were any.
     fn learn(&mut self) -> bool {
         let stepped = self.step();
         let queues = [Queue::Load, Queue::Compute, Queue::Store, Queue::Math];
@@ -75,7 +74,7 @@ impl Reference<'_> {
         tasks(self.steps).nth(id).expect("a command")
     }
 
-    /// When a command is done.
+    /// Returns the end of a command, if it is known.
     fn end(&self, id: usize) -> Option<u64> {
         let known = &self.known[id];
         let counts = self.task(id).counts();
@@ -84,7 +83,7 @@ impl Reference<'_> {
         known.issued.filter(|_| all).map(|issued| ends.chain([issued]).max().unwrap())
     }
 
-    /// `PE_CPU` takes its next step, if it can.
+    /// Performs the next step of `PE_CPU`, if possible.
     fn step(&mut self) -> bool {
         let (index, time) = self.cpu;
         let Some(step) = self.steps.get(index) else { return false };
@@ -103,7 +102,7 @@ impl Reference<'_> {
         true
     }
 
-    /// A command is dispatched when it has its place in the window.
+    /// Dispatches a command once it has a place in the window.
     fn issue(&mut self, id: usize, time: u64) -> Option<u64> {
         let before = match id.checked_sub(self.spec.window) {
             Some(before) => self.end(before)?,
@@ -114,7 +113,7 @@ impl Reference<'_> {
         Some(dispatched)
     }
 
-    /// The next part of a queue begins, if it is known when.
+    /// Starts the next part of a queue, if its start is known.
     fn part(&mut self, queue: Queue) -> bool {
         let next = (0..self.known.len()).find_map(|id| Some((id, self.next(id, queue)?)));
         let Some((id, index)) = next else { return false };
@@ -128,7 +127,7 @@ impl Reference<'_> {
         true
     }
 
-    /// The first part of a command in a queue that has not begun.
+    /// Returns the first part of a command in a queue that has not started.
     fn next(&self, id: usize, queue: Queue) -> Option<usize> {
         let (task, kind) = (self.task(id), kind(queue));
         let is_its = |index: usize| match queue {
@@ -140,19 +139,19 @@ impl Reference<'_> {
         (0..task.counts()[kind]).find(|index| is_its(*index) && !begun.contains_key(index))
     }
 
-    /// The engine of a computation.
+    /// Returns the engine of a computation.
     fn engine(&self, compute: Compute) -> usize {
         usize::from(self.spec.separate && compute.math)
     }
 
-    /// Whether a command has computations in both engines.
+    /// Returns whether a command has computations in both engines.
     fn is_mixed(&self, id: usize) -> bool {
         let task = self.task(id);
         let engines = || (0..task.counts()[1]).map(|index| self.engine(task.compute(index)));
         engines().any(|engine| engine == 0) && engines().any(|engine| engine == 1)
     }
 
-    /// When what a part waits for is done.
+    /// Returns the time at which the predecessors of a part are done.
     fn ready(&self, id: usize, kind: usize, index: usize) -> Option<u64> {
         let task = self.task(id);
         let parts = &self.known[id].parts;
@@ -178,7 +177,7 @@ impl Reference<'_> {
         Some(ready)
     }
 
-    /// An engine is held from the beginning of an access to its end; accesses begin in order.
+    /// Adds an access, which occupies an engine from its start to its end. Accesses start in order.
     fn access(&mut self, id: usize, kind: usize, index: usize, ready: u64) {
         let earlier = || self.known.iter().map(|known| &known.parts[kind]);
         let last = earlier().flat_map(|parts| parts.begun.values()).copied().max().unwrap_or(0);
@@ -194,7 +193,7 @@ impl Reference<'_> {
         parts.ended.insert(index, end);
     }
 
-    /// Each strip goes through the three stages, each of which takes one at a time.
+    /// Adds a computation. Each strip passes three stages, and a stage holds one strip at a time.
     fn compute(&mut self, id: usize, index: usize, ready: u64) {
         let compute @ Compute { count, each, .. } = self.task(id).compute(index);
         let engine = self.engine(compute);
@@ -218,7 +217,7 @@ impl Reference<'_> {
     }
 }
 
-/// The kind of the parts of a queue: loads, computations, stores.
+/// Returns the kind of the parts of a queue: 0 for loads, 1 for computations, 2 for stores.
 fn kind(queue: Queue) -> usize {
     match queue {
         Queue::Load => 0,

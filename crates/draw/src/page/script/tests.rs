@@ -1,4 +1,4 @@
-//! Scripts fit into a page, and those of others are the published ones.
+//! Scripts fit into a page, and third-party scripts are the published ones.
 
 use super::*;
 

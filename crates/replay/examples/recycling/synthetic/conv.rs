@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{SplitMix64, Writer};
 use crate::trace::TraceId;
 
-/// A U-shaped denoiser that runs many times for each picture, then a decoder that needs far more.
+/// A U-shaped denoiser that runs many times for each picture, then a decoder that needs far more memory.
 pub(super) fn diffusion(out: &mut Writer, draws: &mut SplitMix64) {
     let base = draws.pick(&[192, 256, 320]);
     let levels = draws.between(3, 4);
@@ -56,7 +56,7 @@ fn denoise(out: &mut Writer, base: u64, levels: u64, pixels: u64) {
     out.free(current);
 }
 
-/// Norm, convolution, attention; `input` is consumed.
+/// Writes norm, convolution and attention of a block; `input` is freed.
 fn block(out: &mut Writer, size: u64, input: TraceId, caller: u32) -> TraceId {
     let normed = out.allocate(size, caller + 10);
     let workspace = out.allocate(size * 9 / 4, caller + 20);

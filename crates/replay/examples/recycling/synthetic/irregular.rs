@@ -1,4 +1,4 @@
-//! Programs whose sizes come from the data.
+//! Programs whose tensor sizes depend on the data.
 
 use super::{SplitMix64, Writer};
 use crate::trace::TraceId;

@@ -1,9 +1,8 @@
 //! Synthetic traces: seeded workloads that ask for memory in the order in which real programs do.
 //!
-//! Each [`Workload`] is a small model of one kind of program: what it keeps for good, what it keeps
-//! for a step and what it drops at once, with shapes drawn from a seed. They stand in for the
-//! programs that nobody has recorded yet, so a placement policy can be judged on more than the
-//! recorded traces that it was developed with. The same seed gives the same trace on every machine.
+//! Each [`Workload`] is a small model of one kind of program, with permanent, per-step and short-lived blocks and with
+//! shapes drawn from a seed. Workloads stand in for programs without a recorded trace, so a placement policy can be
+//! judged on more than the traces of its development. The same seed gives the same trace on every machine.
 
 mod conv;
 mod irregular;
@@ -33,15 +32,15 @@ pub(crate) const WORKLOADS: &[Workload] = &[
 /// One kind of program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workload {
-    /// What to call it; a trace adds the seed.
+    /// Name of the workload; a trace adds the seed.
     pub(crate) name: &'static str,
     write: fn(&mut Writer, &mut SplitMix64),
 }
 
 impl Workload {
-    /// The history of this program with the shapes that `seed` draws.
+    /// Returns the history of this program with shapes drawn from `seed`.
     ///
-    /// Whatever the program still holds at its end is freed, newest first.
+    /// Blocks that are live at the end are freed, newest first.
     pub(crate) fn trace(&self, seed: u64) -> Trace {
         let mut writer = Writer::default();
         (self.write)(&mut writer, &mut SplitMix64::new(seed));
@@ -49,7 +48,7 @@ impl Workload {
     }
 }
 
-/// Writes down a trace while a workload runs.
+/// Records a trace while a workload runs.
 #[derive(Debug, Default)]
 struct Writer {
     events: Vec<Event>,
@@ -65,7 +64,7 @@ impl Writer {
         self.events.len() as u64 * STEP_US
     }
 
-    /// Asks for `size` bytes from the place in the program numbered `caller`.
+    /// Allocates `size` bytes at call site `caller`.
     fn allocate(&mut self, size: u64, caller: u32) -> TraceId {
         let number = u32::try_from(self.live.len())
             .expect("synthetic traces stay far below 2^32 allocations");
@@ -95,7 +94,7 @@ impl Writer {
         }
     }
 
-    /// Something that is wanted only for the moment.
+    /// Allocates a block and frees it at once.
     fn touch(&mut self, size: u64, caller: u32) {
         let id = self.allocate(size, caller);
         self.free(id);
@@ -120,17 +119,17 @@ impl Writer {
     }
 }
 
-/// Sebastiano Vigna's `SplitMix64`: eight lines, one word of state, good enough to draw shapes.
+/// Sebastiano Vigna's `SplitMix64` generator, which has one word of state.
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// A generator whose draws depend on `seed` alone.
+    /// Makes a generator whose draws depend on `seed` alone.
     pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Draws 64 bits.
     pub(crate) fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -139,32 +138,32 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Draws a number from `low` to `high`, both included.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.draw() % (high - low + 1)
     }
 
-    /// A number from `low` to `high` such that each doubling is about equally likely.
+    /// Draws a number from `low` to `high`, with about equal probability for each octave.
     pub(crate) fn doubling(&mut self, low: u64, high: u64) -> u64 {
         let exponent = self.between(u64::from(low.ilog2()), u64::from(high.ilog2()));
         self.between(1 << exponent, (2 << exponent) - 1).clamp(low, high)
     }
 
-    /// The place of one of `count` things.
+    /// Draws an index below `count`.
     ///
     /// # Panics
     ///
-    /// When there is nothing to choose from.
+    /// If `count` is 0.
     pub(crate) fn index(&mut self, count: usize) -> usize {
         usize::try_from(self.draw() % count as u64).expect("less than `count`, which is a usize")
     }
 
-    /// One of `choices`.
+    /// Draws one of `choices`.
     pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.index(choices.len())]
     }
 
-    /// Whether an event that happens in `percent` of a hundred cases happens now.
+    /// Draws whether an event with a probability of `percent` % happens.
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.between(1, 100) <= percent
     }

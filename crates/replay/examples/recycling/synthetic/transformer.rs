@@ -28,7 +28,7 @@ impl Model {
         }
     }
 
-    /// The tensors of one layer: attention in and out, feed-forward up and down, two norms.
+    /// Returns the sizes of one layer's weights: attention in and out, feed-forward up and down, two norms.
     fn layer_weights(self) -> [u64; 6] {
         let Self { hidden, feed_forward, width, .. } = self;
         [
@@ -54,12 +54,12 @@ impl Model {
         sizes
     }
 
-    /// The bytes of one state: a vector of the hidden size for each token.
+    /// Returns the bytes of one state: a vector of the hidden size for each token.
     fn state(self, tokens: u64) -> u64 {
         tokens * self.hidden * self.width
     }
 
-    /// The bytes of a state inside the feed-forward part.
+    /// Returns the bytes of a state inside the feed-forward part.
     fn wide(self, tokens: u64) -> u64 {
         tokens * self.feed_forward * self.width
     }
@@ -101,7 +101,7 @@ impl Gradients {
     }
 }
 
-/// What one layer keeps from its forward pass for its backward pass, last made first.
+/// Tensors that one layer saves in its forward pass for its backward pass, newest first.
 struct Saved([TraceId; 8]);
 
 impl Saved {
@@ -136,7 +136,7 @@ fn norm(out: &mut Writer, tokens: u64, state: u64) -> TraceId {
     normed
 }
 
-/// Takes the gradient of a layer's output, `incoming`, and gives that of its input.
+/// Computes the gradient of a layer's input from the gradient of its output, `incoming`.
 fn backward(
     out: &mut Writer,
     model: Model,
@@ -162,7 +162,7 @@ fn backward(
     outgoing
 }
 
-/// The loss: logits, their copy in single precision, log-probabilities and the way back.
+/// Writes the loss: logits, their copy in single precision, log-probabilities and the backward pass.
 fn loss(out: &mut Writer, model: Model, tokens: u64) -> TraceId {
     let logits = tokens * model.vocabulary * model.width;
     let single = tokens * model.vocabulary * 4;
@@ -337,7 +337,7 @@ pub(super) fn mixture_of_experts(out: &mut Writer, draws: &mut SplitMix64) {
     });
 }
 
-/// Sends each token to two of the experts: what each of them got, and what it keeps.
+/// Sends each token to two of the experts; returns the tokens of each expert and its saved tensors.
 fn route(
     out: &mut Writer,
     draws: &mut SplitMix64,
@@ -418,7 +418,7 @@ pub(super) fn generate_then_train(out: &mut Writer, draws: &mut SplitMix64) {
     });
 }
 
-/// Generation with keys and values that grow by concatenation; the length reached is returned.
+/// Writes a generation with keys and values that grow by concatenation; returns the final length.
 fn generate(out: &mut Writer, model: Model, batch: u64, prompt: u64, steps: u64) -> u64 {
     let mut cache: Vec<_> =
         (0..2 * model.layers).map(|_| out.allocate(model.state(batch * prompt), 101)).collect();

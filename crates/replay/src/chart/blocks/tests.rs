@@ -1,4 +1,4 @@
-//! Packed blocks are the blocks that were put in.
+//! Packed blocks are unpacked without loss.
 
 use super::*;
 use crate::trace::script::Script;
@@ -19,7 +19,7 @@ fn from_base64(text: &str) -> Vec<u8> {
     bits.chunks_exact(8).map(|byte| byte.iter().fold(0, |sum, bit| sum << 1 | bit)).collect()
 }
 
-/// Returns what the elements of a class hold, in the order of the page.
+/// Returns the decoded contents of the elements of a class, in the order of the page.
 fn unpacked(page: &str, class: &str) -> Vec<Vec<u8>> {
     let begin = format!("class=\"packed {class}\">");
     let parts = page.split(&begin).skip(1).map(|rest| rest.split('<').next().unwrap());
@@ -99,7 +99,7 @@ fn a_page_holds_the_blocks_and_names_of_every_map() {
     assert!(page.contains("data-events=\"5\""));
 }
 
-/// 100,000 blocks of a loop with sizes and lives that vary, which compress less than those of recorded programs.
+/// 100,000 blocks of a loop with varying sizes and lifetimes, which compress less than blocks of recorded programs.
 #[test]
 fn a_hundred_thousand_blocks_stay_below_two_megabytes() {
     let mut state = 1_u64;

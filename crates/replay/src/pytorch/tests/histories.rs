@@ -1,4 +1,4 @@
-//! What holds for any history of requests on a device that is soon full.
+//! Invariants of any history of requests on a small device.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // Every power of two is as likely as any other, so that all kinds of sizes are met.
+    // Every power of two is equally likely, so that all kinds of sizes occur.
     let size = (0_u32..25, 0_u64..512)
         .prop_map(|(log, more)| (1 << log) + (more << log.saturating_sub(9)));
     let step = prop_oneof![
@@ -23,8 +23,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..300)
 }
 
-/// Checks that live blocks are apart, that nothing exceeds the device, and that memory without live
-/// blocks can all be given back.
+/// Checks that live blocks do not overlap, that nothing exceeds the device, and that all memory without live blocks can
+/// be returned.
 fn play(mut target: PyTorch, capacity: Bytes, steps: &[Step]) {
     let mut live = Vec::new();
     for &step in steps {

@@ -54,7 +54,7 @@ fn a_live_address_cannot_be_allocated() {
     let twice = ["1,00:00:01.0,allocate,0x100,64,0", "1,00:00:01.0,allocate,0x100,64,0"];
     let error = log(&twice).unwrap_err();
     assert_eq!(error, RmmError::AlreadyLive { line: 3, pointer: 0x100, since: 2 });
-    assert_eq!(error.to_string(), "line 3: 0x100 is allocated, but is live since line 2");
+    assert_eq!(error.to_string(), "line 3: 0x100 is allocated, but has been live since line 2");
 }
 
 #[test]
@@ -88,7 +88,10 @@ fn what_is_wrong_with_a_field_is_said() {
         message("1,00:00:01.0,deallocate,0x1,1,0"),
         "line 2: expected `allocate`, `allocate failure` or `free` as `Action`, found `deallocate`"
     );
-    assert_eq!(message("1,00:00:01.0,allocate,0x1,1"), "line 2: ends before its `Stream`");
+    assert_eq!(
+        message("1,00:00:01.0,allocate,0x1,1"),
+        "line 2: expected a value of `Stream`, found the end of the line"
+    );
     assert_eq!(
         message("1,noon,allocate,0x1,1,0"),
         "line 2: expected a time like 15:47:02.841961 as `Time`, found `noon`"

@@ -64,7 +64,7 @@ fn names_that_do_not_fit_together_are_refused_with_their_lines() {
     assert_eq!(message("\nfree a"), "line 2: `a` is freed, but is not live");
     assert_eq!(
         message("alloc a 1\nalloc a 1"),
-        "line 2: `a` is allocated, but is live since line 1"
+        "line 2: `a` is allocated, but has been live since line 1"
     );
     let lost = "space 8\nalloc a 9 -> out of memory\nfree a";
     assert_eq!(message(lost), "line 3: `a` is freed, but is not live");
@@ -94,7 +94,7 @@ fn a_wrong_word_is_named_with_what_could_stand_there() {
     );
     assert_eq!(error("alloc a 5 high high"), "line 1: `high` is given twice");
     assert_eq!(error("alloc a 5 stream 1 stream 2"), "line 1: `stream` is given twice");
-    assert_eq!(error("granule 96"), "line 1: `granule` has to be a power of two, but is 96");
+    assert_eq!(error("granule 96"), "line 1: `granule`: expected a power of two, found 96");
 }
 
 #[test]

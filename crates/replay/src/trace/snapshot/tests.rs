@@ -187,12 +187,15 @@ fn devices_are_named_where_there_are_several() {
 fn histories_that_cannot_be_are_refused() {
     assert_eq!(
         message(&[("alloc", 0x100, 1, 0), ("alloc", 0x100, 1, 1)], &[]),
-        "device_traces[0][1]: 0x100 is allocated, but is live"
+        "device_traces[0][1]: 0x100 is allocated, but is already live"
     );
     let twice = [("free_completed", 0x100, 1, 0), ("free_requested", 0x100, 1, 1)];
     assert_eq!(message(&twice, &[]), "device_traces[0][1]: 0x100 is freed, but is not live");
     let overlap = [(0x100, 1, "active_allocated"), (0x100, 1, "active_allocated")];
-    assert_eq!(message(&[], &overlap), "segments[0].blocks[1]: 0x100 is allocated, but is live");
+    assert_eq!(
+        message(&[], &overlap),
+        "segments[0].blocks[1]: 0x100 is allocated, but is already live"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Files that are damaged, or made to do damage: an error each time, and soon.
+//! Damaged and malicious files: each gives an error quickly.
 
 use cubeyard_pickle::{self as pickle, Limits};
 use cubeyard_replay::trace::read;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::python::python;
 use super::{LIMIT, recorded_file};
 
-/// The beginning and the end of a recorded snapshot, small enough to try every damage on it.
+/// Returns the beginning and the end of a recorded snapshot, small enough to damage each byte.
 fn small_snapshot() -> Vec<u8> {
     let program = r#"
 import pickle, sys
@@ -44,7 +44,7 @@ fn a_snapshot_with_a_wrong_byte_is_read_or_refused() {
     }
 }
 
-/// Lists within each other, each of which holds the next one many times.
+/// Returns nested lists, each of which holds the next list many times.
 fn bomb(levels: u8, top: &[u8]) -> Vec<u8> {
     let mut bytes = b"\x80\x04]\x94".to_vec();
     for level in 0..levels {
@@ -68,7 +68,7 @@ fn a_bomb_of_shared_lists_does_not_go_off() {
     assert_eq!(error, said);
 }
 
-/// Comparing these frames by what they say would compare ten terabytes of letters.
+/// A comparison of these frames by their text would compare ten terabytes.
 #[test]
 fn a_long_text_in_many_frames_is_looked_at_once() {
     let mut bytes = b"\x80\x04\x8c\x08filename\x940\x8c\x04line\x940\x8c\x04name\x940X".to_vec();
@@ -92,8 +92,8 @@ fn an_entry_that_occurs_twice_is_refused() {
     let bytes = b"\x80\x04}(\x8c\x08segments]\x8c\x0ddevice_traces]](}(\
         \x8c\x06action\x8c\x03oomu2eau.";
     let error = read("twice", bytes, LIMIT).unwrap_err().to_string();
-    let said = "snapshot, device_traces[0][1]: expected an entry of its own, \
-                found one that occurred before";
+    let said = "snapshot, device_traces[0][1]: expected a new entry, \
+                found an object that occurs earlier";
     assert_eq!(error, said);
 }
 

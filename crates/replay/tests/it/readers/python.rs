@@ -1,11 +1,11 @@
-//! The reader and the writer of pickles against Python's own.
+//! The reader and the writer of pickles, compared with Python's.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use cubeyard_pickle::{self as pickle, Document, Limits, Problem, Value};
 
-/// What a Python program answers to `input`.
+/// Returns the output of a Python program for `input`.
 pub(crate) fn python(program: &str, input: &[u8]) -> Vec<u8> {
     let mut child = Command::new("python3")
         .args(["-c", program])
@@ -19,7 +19,7 @@ pub(crate) fn python(program: &str, input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// A value as Python's `repr` writes it, but for strings, which are quoted as Rust does.
+/// Writes a value as Python's `repr` does, except that strings are quoted as in Rust.
 fn show(document: &Document<'_>, value: Value) -> String {
     let all = |values: &[Value]| {
         values.iter().map(|&value| show(document, value)).collect::<Vec<_>>().join(", ")
@@ -41,7 +41,7 @@ fn show(document: &Document<'_>, value: Value) -> String {
     }
 }
 
-/// Prints a value for each protocol: how it is shown, and how it is pickled.
+/// Prints a value and its pickle for each protocol.
 const EVERY_PROTOCOL: &str = r#"
 import json, pickle
 
@@ -92,7 +92,7 @@ fn every_protocol_of_python_is_read() {
     assert_eq!(protocols, 6);
 }
 
-/// Prints, for each object that is no plain data and each protocol, how it is pickled.
+/// Prints the pickle of each object that is not plain data, for each protocol.
 const OBJECTS: &str = r#"
 import collections, fractions, os, pickle
 objects = [os.system, fractions.Fraction(1, 3), {1, 2}, frozenset([1]), 1 + 2j, range(3),
@@ -118,7 +118,7 @@ fn objects_of_python_are_refused() {
     assert_eq!(refused, 60);
 }
 
-/// Everything that the writer can write, with more items than go into a container at once.
+/// Writes every kind of value, with more items than a container receives at once.
 fn written() -> Vec<u8> {
     let long = "x".repeat(300);
     pickle::write_dict(Vec::new(), |root| {

@@ -1,4 +1,4 @@
-//! Traces recorded from real models, against what PyTorch said about them.
+//! Traces recorded from real models, compared with PyTorch's own figures.
 
 use cubeyard_memory::Bytes;
 use cubeyard_replay::trace::{Allocate, Event, read, rmm};
@@ -54,7 +54,7 @@ fn snapshots_have_the_peak_that_pytorch_reserved() {
     }
 }
 
-/// Sixteen bytes of memory for each byte of a pickle are refused; honest ones stay far below.
+/// A pickle that needs sixteen bytes of memory per byte is refused; real snapshots need far less.
 #[test]
 fn snapshots_take_a_small_multiple_of_their_size() {
     for name in ["resnet_train", "resnet_train_stacks"] {
@@ -65,7 +65,7 @@ fn snapshots_take_a_small_multiple_of_their_size() {
     }
 }
 
-/// The events of a history as Python pairs them: free, or number, size and site of an allocation.
+/// Prints the events of a history as Python pairs them: a free, or number, size and site of an allocation.
 const PAIRED: &str = r#"
 import pickle, sys
 entries = pickle.load(sys.stdin.buffer)["device_traces"][0]

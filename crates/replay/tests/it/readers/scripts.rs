@@ -1,4 +1,4 @@
-//! Scripts: what is written is read back, whatever it says.
+//! Scripts: every script is read back as it was written.
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::policy::Kind;
@@ -65,7 +65,7 @@ fn scripts() -> impl Strategy<Value = Script> {
     })
 }
 
-/// Allocations on streams that are numbered as they come, some of them freed.
+/// Draws allocations on streams, numbered in the order of their first use; some blocks are freed.
 fn runnable_scripts() -> impl Strategy<Value = String> {
     proptest::collection::vec((0..1000_u64, any::<bool>()), 1..60).prop_map(|sizes| {
         let lines = sizes.iter().enumerate().map(|(index, (size, freed))| {

@@ -15,11 +15,11 @@ use crate::distributed::rank_map::RankMap;
 /// Parts of a tensor by PE.
 pub(super) struct Held<'t> {
     shards: BTreeMap<PeRef, &'t Shard>,
-    /// Whether every rank has a tensor of its own, so that parts of ranks must have the same place in it.
+    /// Whether every rank has a tensor of its own. Parts of ranks must then have the same place in it.
     is_each: bool,
 }
 
-/// A part of a tensor, as far as the parts of ranks must agree.
+/// The properties of a part of a tensor in which all ranks must agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Region {
     Nothing,
