@@ -2,9 +2,9 @@
 
 use super::acquire::Acquired;
 use super::config::{Acquire, FlexConfig, Growth, MAX_REGIONS, MIN_ALIGNMENT};
-use super::history::Clock;
+use super::event::Event;
+use super::journal::{Clock, Watch};
 use super::slots::{Shared, Slots};
-use super::watch::Event;
 use super::{FlexAllocator, StreamEvents};
 use crate::Bytes;
 use crate::device::DeviceMemory;
@@ -17,7 +17,7 @@ pub struct Builder {
     config: FlexConfig,
     events: Option<Arc<dyn StreamEvents>>,
     clock: Option<Clock>,
-    subscribers: Vec<Box<dyn Fn(&Event) + Send + Sync>>,
+    subscribers: Vec<Watch>,
 }
 
 /// An invalid configuration.

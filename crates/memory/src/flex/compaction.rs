@@ -4,11 +4,11 @@
 //! and [`Compaction::commit`] redirects the handles to the new places. Dropping a plan without a commit frees the
 //! reserved room and changes nothing.
 
+use super::event::Event;
 use super::history::Action;
 use super::region::{Moving, RegionState};
 use super::slots::{Slot, SlotBlock, SlotState, block_event};
 use super::tag::Tag;
-use super::watch::Event;
 use super::{FlexAllocator, VirtualAddress};
 use crate::Bytes;
 use crate::index::{Block, BlockKey};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Write};
 
+use super::event::Event;
 use super::history::Action;
-use super::watch::Event;
 use crate::Bytes;
 use crate::sync::{Mutex, lock};
 
@@ -107,11 +107,7 @@ impl<W: Write> Output<W> {
             Action::FreeRequested => {
                 self.free(event);
             }
-            Action::Move => {
-                if self.free(event) {
-                    self.allocate(event, event.target_flat);
-                }
-            }
+            Action::Move => self.relocate(event),
             Action::OutOfMemory => self.write("allocate failure", 0, event),
             _ => {}
         }
@@ -120,6 +116,12 @@ impl<W: Write> Output<W> {
     fn allocate(&mut self, event: &Event, pointer: u64) {
         self.live.insert(pointer);
         self.write("allocate", pointer, event);
+    }
+
+    fn relocate(&mut self, event: &Event) {
+        if self.free(event) {
+            self.allocate(event, event.target_flat);
+        }
     }
 
     /// Returns whether the log has the block.

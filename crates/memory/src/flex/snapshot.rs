@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::FlexAllocator;
+use super::event::Event;
 use super::history::{Action, HistoryEntry};
 use super::region::Region;
 use super::slots::Slot;
 use super::tag::Tag;
-use super::watch::Event;
 use crate::Bytes;
 use crate::index::Extent;
 use crate::stats::Pool;

@@ -1,100 +1,11 @@
-//! Subscribers: functions of the caller that are called with every event of an allocator.
-//!
-//! An event is recorded where it happens, under the lock of its region, and is put into a queue. The queue has one order
-//! for all threads. A call of the allocator delivers the queue when it has released its locks, before it returns. One
-//! thread delivers at a time; a thread that finds another one delivering waits for it. So the events of a call have been
-//! delivered when the call returns: by its own thread, or by another thread that delivered at that moment.
+//! Subscriptions: functions of the caller that are called with every event of an allocator.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::history::{Action, Journal};
-use super::region::Region;
+use super::FlexAllocator;
+use super::event::Event;
 use super::slots::{Shared, Slot, Slots};
-use super::{FlexAllocator, VirtualAddress};
-use crate::Bytes;
-use crate::sync::{Arc, AtomicBool, Ordering, Weak};
-
-/// One event of an allocator, as subscribers receive it. See [`FlexAllocator::subscribe`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Event {
-    /// Number in the order of all events. Consecutive events have consecutive numbers as long as there is a subscriber.
-    pub number: u64,
-    /// Kind of the event.
-    pub action: Action,
-    /// Address of the block or of the part of a region; `None` for events without one.
-    pub address: Option<VirtualAddress>,
-    /// The same address in the flat address space of snapshots; 0 for events without an address.
-    pub flat: u64,
-    /// New address of a block that has moved; `None` for other events.
-    pub target: Option<VirtualAddress>,
-    /// The new address in the flat address space; 0 for other events.
-    pub target_flat: u64,
-    /// Length of the block, rounded up to the granule, or of the part of a region.
-    pub size: Bytes,
-    /// Number of bytes requested for the block; equal to `size` for parts of regions.
-    pub requested: Bytes,
-    /// Free memory of the device, for [`Action::OutOfMemory`]; zero for other events.
-    pub device_free: Bytes,
-    /// Stream of the block; 0 for events about regions.
-    pub stream: u32,
-    /// Call site of the block's allocation; 0 if unknown.
-    pub site: u32,
-    /// Number of the thread whose call caused the event. Threads are numbered in the order of their first call.
-    pub thread: usize,
-    /// Time of the event in microseconds, from the allocator's clock; without a clock, the event's number.
-    pub time_us: u64,
-}
-
-impl Event {
-    /// Creates an event without an address.
-    pub(crate) fn new(action: Action, size: Bytes, stream: u32) -> Self {
-        Self {
-            number: 0,
-            action,
-            address: None,
-            flat: 0,
-            target: None,
-            target_flat: 0,
-            size,
-            requested: size,
-            device_free: Bytes::ZERO,
-            stream,
-            site: 0,
-            thread: 0,
-            time_us: 0,
-        }
-    }
-
-    /// Creates an event about a part of a region.
-    pub(crate) fn about(action: Action, region: &Region, (offset, size): (Bytes, Bytes)) -> Self {
-        let (address, flat) = (Some(region.address(offset)), region.base + offset.get());
-        Self { address, flat, ..Self::new(action, size, 0) }
-    }
-}
-
-/// A subscriber of an allocator.
-pub(crate) struct Subscriber {
-    pub(crate) id: u64,
-    /// Number of the first event for this subscriber.
-    pub(crate) from: u64,
-    /// Whether the subscriber was taken back or has panicked.
-    pub(crate) gone: AtomicBool,
-    pub(crate) function: Box<dyn Fn(&Event) + Send + Sync>,
-}
-
-impl Subscriber {
-    fn call(&self, event: &Event) {
-        if event.number < self.from || self.gone.load(Ordering::Acquire) {
-            return;
-        }
-        // The state of the function is not used after a panic.
-        if catch_unwind(AssertUnwindSafe(|| (self.function)(event))).is_err() {
-            self.gone.store(true, Ordering::Release);
-        }
-    }
-}
+use crate::sync::{Arc, Weak};
 
 /// A subscription to the events of an allocator. Dropping it takes the subscriber back.
 ///
@@ -193,26 +104,5 @@ impl Shared {
         if !self.is_calling() && !slots.is_some_and(commits) {
             self.journal.deliver();
         }
-    }
-}
-
-impl Journal {
-    /// Passes all queued events to the subscribers, and the events that the subscribers cause. A thread that is already
-    /// delivering leaves its events to that delivery.
-    fn deliver(&self) {
-        let Some(_turn) = self.delivery.take() else { return };
-        while let Some((events, subscribers)) = self.take_queue() {
-            for event in &events {
-                subscribers.iter().for_each(|subscriber| subscriber.call(event));
-            }
-            drop(self.remove_subscribers(|subscriber| subscriber.gone.load(Ordering::Acquire)));
-        }
-    }
-
-    fn unsubscribe(&self, id: u64) {
-        let removed = self.remove_subscribers(|subscriber| subscriber.id == id);
-        // The function may be running on another thread, which has copied the list of subscribers.
-        drop(self.delivery.take());
-        drop(removed);
     }
 }

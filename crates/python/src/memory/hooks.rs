@@ -1,11 +1,14 @@
 //! Python objects called by an allocator.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::fs::File;
+use std::io::BufWriter;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use cubeyard_memory::flex::{self, RmmLog};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
-use super::watch::Subscribed;
+use super::calls::Held;
 
 /// Python objects called by an allocator. They belong to the class `FlexAllocator`, whose references the garbage
 /// collector follows, because devices and callbacks often refer to their allocator. All lower layers hold weak
@@ -21,6 +24,15 @@ pub(crate) struct Objects {
     /// Functions for requests that do not fit in memory, with their numbers.
     pub(crate) callbacks: Vec<(u64, Py<PyAny>)>,
     pub(crate) subscribers: Vec<Subscribed>,
+}
+
+/// A subscriber of an allocator: a function in Python, or a log.
+pub(crate) struct Subscribed {
+    pub(crate) id: u64,
+    pub(crate) function: Option<Py<PyAny>>,
+    pub(crate) log: Option<Arc<RmmLog<BufWriter<File>>>>,
+    /// Subscription of the allocator; `None` until it is made.
+    pub(crate) subscription: Option<Held<flex::Subscription>>,
 }
 
 impl Hooks {

@@ -12,7 +12,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use super::address::Address;
 use super::calls::Held;
-use super::hooks::Hooks;
+use super::hooks::{Hooks, Subscribed};
 use super::owner::FlexAllocator;
 use crate::error::Kind;
 
@@ -105,18 +105,6 @@ impl Event {
         let place = self.0.address.map(|address| format!(" at {address}")).unwrap_or_default();
         format!("<Event {}, {}{place}>", self.0.action.name(), self.0.size)
     }
-}
-
-type Log = Arc<RmmLog<BufWriter<File>>>;
-
-/// A subscriber of an allocator, as its hooks keep it.
-pub(crate) struct Subscribed {
-    id: u64,
-    /// Function in Python; `None` for a log.
-    pub(super) function: Option<Py<PyAny>>,
-    log: Option<Log>,
-    /// Subscription of the allocator; `None` until it is made.
-    subscription: Option<Held<flex::Subscription>>,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);

@@ -3,9 +3,9 @@
 use super::{Shared, Slot, SlotBlock};
 use crate::Bytes;
 use crate::flex::config::Growth;
+use crate::flex::event::Event;
 use crate::flex::history::Action;
 use crate::flex::region::{CommitPlan, PlacedBlock, Region, RegionState};
-use crate::flex::watch::Event;
 use crate::index::BlockKey;
 use crate::policy::Request;
 use crate::sync::Arc;

@@ -45,10 +45,11 @@ impl Program {
         let seen = match step {
             Step::Allocate { size, align, kind, stream } => {
                 let (size, alignment) = (Bytes::new(size), Bytes::new(1 << align));
-                let (kind, site) = (Kind::ALL[kind], number as u32 % 5);
-                let request = Request { alignment, kind, stream, site, ..Request::new(size) };
+                let kind = Kind::ALL[kind];
+                let from = Request { site: number as u32 % 5, ..Request::new(size) };
+                let request = Request { alignment, kind, stream, ..from };
                 let outcome = self.allocator.allocate_for(&request).map(|block| {
-                    if number % 7 == 0 {
+                    if number.is_multiple_of(7) {
                         block.record_stream((stream + 1) % 3);
                     }
                     let address = block.address();
@@ -163,11 +164,11 @@ fn watch_threads(config: &str, compacts: bool) -> u64 {
     let streams = Arc::new(ManualStreams::default());
     let allocator = with_streams(device.clone(), config, streams.clone());
     let ledger = Arc::new(Mutex::new(Ledger::default()));
-    let (inside, owner) = (Arc::clone(&ledger), allocator.clone());
+    let (inside, handle) = (Arc::clone(&ledger), allocator.clone());
     let subscription = allocator.subscribe(move |event| {
         inside.lock().unwrap().apply(event);
         if event.number % 64 == 0 {
-            assert!(owner.stats().reserved() <= Bytes::gib(1));
+            assert!(handle.stats().reserved() <= Bytes::gib(1));
         }
     });
     let working = AtomicU64::new(3);
