@@ -473,6 +473,13 @@ typedef void (*cubeyard_pressure)(void *user, const cubeyard_out_of_memory *repo
 cubeyard_status cubeyard_on_pressure(cubeyard_allocator *allocator, cubeyard_pressure callback,
                                      void *user);
 
+/* Takes back the oldest registration of a callback with this `user`. Afterwards it is not called any
+ * more, and no other thread is running it: this waits for threads that are inside a pressure callback,
+ * except when it is called from a pressure callback. CUBEYARD_ERROR_STALE if there is no such
+ * registration. */
+cubeyard_status cubeyard_remove_pressure(cubeyard_allocator *allocator, cubeyard_pressure callback,
+                                         void *user);
+
 /* Returns the report of the last out-of-memory error on this thread. `report->text` is valid as long as
  * the text of cubeyard_last_error. CUBEYARD_ERROR_UNKNOWN_KEY if the last error was of another kind. */
 cubeyard_status cubeyard_last_out_of_memory(cubeyard_out_of_memory *report);
@@ -482,6 +489,66 @@ cubeyard_status cubeyard_trim(cubeyard_allocator *allocator, uint64_t *released)
 
 /* Waits until no freed block waits for a stream. */
 cubeyard_status cubeyard_synchronize(cubeyard_allocator *allocator);
+
+/* ---- Watching --------------------------------------------------------------------------------- */
+
+/* Kinds of events. Later versions may add others. */
+enum {
+    CUBEYARD_EVENT_ALLOC = 1,          /* a block was allocated */
+    CUBEYARD_EVENT_FREE_REQUESTED = 2, /* a block was freed by its owner */
+    CUBEYARD_EVENT_FREE_COMPLETED = 3, /* a freed range can be allocated again */
+    CUBEYARD_EVENT_SEGMENT_ALLOC = 4,  /* a region was acquired */
+    CUBEYARD_EVENT_SEGMENT_FREE = 5,   /* a region was released */
+    CUBEYARD_EVENT_SEGMENT_MAP = 6,    /* memory was committed to a part of a region */
+    CUBEYARD_EVENT_SEGMENT_UNMAP = 7,  /* memory was decommitted from a part of a region */
+    CUBEYARD_EVENT_ROOM_RESERVED = 8,  /* a compaction plan reserved room for a block */
+    CUBEYARD_EVENT_ROOM_RELEASED = 9,  /* reserved room was released; FREE_COMPLETED follows */
+    CUBEYARD_EVENT_MOVE = 10,          /* a block moved; FREE_COMPLETED follows for its old place */
+    CUBEYARD_EVENT_STREAM_WAIT = 11,   /* the allocator waited for streams */
+    CUBEYARD_EVENT_OUT_OF_MEMORY = 12, /* a request failed */
+    CUBEYARD_EVENT_SNAPSHOT = 13       /* a snapshot was taken */
+};
+
+/* One event. Later versions may add fields at the end. */
+typedef struct cubeyard_event {
+    uint32_t action;          /* CUBEYARD_EVENT_... */
+    uint32_t stream;          /* stream of the block */
+    uint32_t site;            /* call site of the block's allocation; 0 if unknown */
+    uint32_t unused;          /* 0 */
+    uint64_t number;          /* position in the order of all events */
+    uint64_t time_us;         /* time in microseconds */
+    uint64_t thread;          /* number of the thread whose call caused the event */
+    cubeyard_address address; /* block or part of a region; zeros for events without an address */
+    uint64_t flat;            /* the same as a flat address */
+    cubeyard_address target;  /* new address of a block that moved; zeros for other events */
+    uint64_t target_flat;     /* the same as a flat address */
+    uint64_t size;            /* length of the block or part */
+    uint64_t requested;       /* bytes requested for the block */
+    uint64_t device_free;     /* free memory of the device, if a request failed */
+} cubeyard_event;
+
+/* Subscriber. The event is valid during the call. Events arrive one at a time, in one order for all
+ * threads, before the call that caused them returns: on its thread, or on another thread that delivers
+ * events at that moment. No lock of the allocator is held, so the subscriber may call back; the events of
+ * these calls follow when it has returned. cubeyard_destroy and cubeyard_abandon of its allocator are
+ * refused (CUBEYARD_ERROR_REENTRANT). It must not wait for another thread that uses the allocator. */
+typedef void (*cubeyard_subscriber)(void *user, const cubeyard_event *event);
+
+/* Registers a subscriber to all events from now on. `subscription` receives the subscription's number.
+ * Destroying the allocator ends its subscriptions. */
+cubeyard_status cubeyard_subscribe(cubeyard_allocator *allocator, cubeyard_subscriber callback,
+                                   void *user, uint64_t *subscription);
+
+/* Writes allocations and frees from now on to a file, as RAPIDS RMM's logs are written
+ * (Thread,Time,Action,Pointer,Size,Stream). The file is complete when cubeyard_unsubscribe returns
+ * CUBEYARD_OK; CUBEYARD_ERROR_IO if it could not be written. */
+cubeyard_status cubeyard_subscribe_rmm_log(cubeyard_allocator *allocator, const char *path,
+                                           uint64_t *subscription);
+
+/* Ends a subscription. Afterwards the subscriber is not called any more, and no other thread is running
+ * it: this waits for a thread that is delivering events. A subscriber may end its own subscription.
+ * CUBEYARD_ERROR_STALE if it has already ended. */
+cubeyard_status cubeyard_unsubscribe(cubeyard_allocator *allocator, uint64_t subscription);
 
 /* ---- Figures ---------------------------------------------------------------------------------- */
 

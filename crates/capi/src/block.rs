@@ -20,7 +20,7 @@ pub(crate) struct CBlock {
 
 /// The struct `cubeyard_address` of the header.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct CAddress {
     region_id: u64,
     offset: u64,

@@ -30,19 +30,22 @@ mod registry;
 mod snapshot;
 mod status;
 mod stream;
+mod watch;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 
 use cubeyard_memory::FlexAllocator;
-use cubeyard_memory::flex::{AllocateError, Compaction, Launch, Pin, Program};
+use cubeyard_memory::flex::{AllocateError, Compaction, Launch, Pin, PressureCallback, Program};
 
 pub use call::call;
 pub use create::microseconds;
 pub use environment::read as read_environment;
 pub use fork::{check as check_forks, watch as watch_forks};
 use held::Held;
+use pressure::PressureKey;
 pub use status::{Failure, Status};
+use watch::Watched;
 
 /// Text of the header `cubeyard.h`.
 pub const HEADER: &str = include_str!("../include/cubeyard.h");
@@ -62,6 +65,8 @@ pub struct Front {
     programs: Held<Arc<Program>>,
     launches: Held<Launch>,
     plans: Held<Compaction>,
+    subscriptions: Held<Watched>,
+    pressure: Mutex<Vec<(PressureKey, PressureCallback)>>,
 }
 
 impl Front {
@@ -81,6 +86,8 @@ impl Front {
             programs: Held::new("program"),
             launches: Held::new("launch"),
             plans: Held::new("plan"),
+            subscriptions: Held::new("subscription"),
+            pressure: Mutex::default(),
         }
     }
 

@@ -94,8 +94,9 @@ pub mod memory {
         AddressMode, Card, CardSpec, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo,
     };
     pub use cubeyard_memory::flex::{
-        Acquire, AllocateError, Allocation, ConfigError, EventId, FlexAllocator, FlexConfig,
-        Growth, Program, Release, StreamEvents, VirtualAddress,
+        Acquire, Action, AllocateError, Allocation, ConfigError, Event, EventId, FlexAllocator,
+        FlexConfig, Growth, PressureCallback, Program, Release, RmmLog, StreamEvents, Subscription,
+        VirtualAddress,
     };
     pub use cubeyard_memory::policy::Request;
     pub use cubeyard_memory::{Bytes, PhysAddr};

@@ -36,20 +36,25 @@ mod callbacks;
 mod compaction;
 mod config;
 mod error;
+mod event;
 mod granules;
 mod handle;
 mod history;
+mod journal;
 mod launch;
 mod moves;
+mod on_pressure;
 mod pressure;
 mod region;
 mod registry;
+mod rmm_log;
 mod segments;
 mod slots;
 mod snapshot;
 mod stream;
 mod tag;
 mod token;
+mod watch;
 
 use std::fmt;
 
@@ -57,14 +62,18 @@ pub use builder::{BuildError, Builder};
 pub use compaction::{Compaction, Move};
 pub use config::{Acquire, ConfigError, FlexConfig, Growth, MAX_REGIONS, MIN_ALIGNMENT, Release};
 pub use error::{AllocateError, FreeError, OutOfMemory, RegionLimit, RegionReport, Shortage};
+pub use event::{Action, Event};
 pub use handle::{Allocation, Pin};
-pub use history::{Action, HistoryEntry};
+pub use history::HistoryEntry;
 pub use launch::{Argument, CorrectionBuffer, Launch, LaunchError, Operand, Program, Tiles};
+pub use on_pressure::PressureCallback;
 pub use registry::{AlreadyRegistered, DeviceIndex, Registry};
+pub use rmm_log::{RmmLog, RmmRow};
 pub use segments::{Segment, SegmentId, SegmentTable};
 pub use snapshot::{BlockState, Frame, Snapshot, SnapshotBlock, SnapshotSegment};
 pub use stream::{EventId, StreamEvents};
 pub use token::{AllocationToken, TokenBlock};
+pub use watch::Subscription;
 
 use crate::Bytes;
 use crate::device::{DeviceMemory, RegionId};
@@ -126,12 +135,7 @@ impl FlexAllocator {
     /// Allocates a block for a request.
     pub fn allocate_for(&self, request: &Request) -> Result<Allocation, AllocateError> {
         let outcome = self.find_room(request);
-        if let Ok(allocation) = &outcome
-            && request.site != 0
-            && self.shared.journal.is_kept()
-        {
-            self.shared.journal.note_site(allocation.flat(), request.site);
-        }
+        self.shared.deliver();
         outcome
     }
 
@@ -146,7 +150,7 @@ impl FlexAllocator {
         match self.shared.streams.see(request.stream) {
             None => return Err(AllocateError::Reentrant),
             Some(0) => {}
-            Some(waits) => self.shared.count(|counters| counters.sync_all_streams += waits),
+            Some(waits) => self.shared.count_stream_waits(waits),
         }
         self.shared.poll(Some(request.stream));
         if self.config().acquire == Acquire::First {
@@ -167,6 +171,13 @@ impl FlexAllocator {
         self.shared.journal.restart(limit);
     }
 
+    /// Returns the most recent events, oldest first; [`record_history`](Self::record_history) or the configuration's
+    /// `history` limits their number.
+    pub fn history(&self) -> Vec<HistoryEntry> {
+        self.shared.collect_posts();
+        self.shared.journal.entries().0
+    }
+
     /// Frees the block that starts at `address`; no handle may own it (see [`Allocation::leak`]).
     ///
     /// An address can only be checked for being live now. If its block was freed and the place was given to another
@@ -177,14 +188,6 @@ impl FlexAllocator {
         answers.find(|answer| *answer != unknown).unwrap_or(unknown)
     }
 
-    /// Registers a function to be called when memory has run out and the allocator's own remedies have failed. It may
-    /// free blocks, on this thread or another, and trim. The functions are called in the order of their registration,
-    /// then the request is tried once more. If one of them allocates and finds no room either, the functions are not
-    /// called again for that request.
-    pub fn on_pressure(&self, callback: impl Fn(&OutOfMemory) + Send + Sync + 'static) {
-        self.shared.callbacks.push(callback);
-    }
-
     /// Returns all idle memory to the device, regions and granules, and returns the number of bytes. Afterwards regions
     /// may be acquired again, even if none was released, since the device may have room for other reasons. A device
     /// that trims during a call gets zero; the idle memory is returned when the call is over.
@@ -193,6 +196,7 @@ impl FlexAllocator {
         self.shared.sweep_all();
         let bytes = self.shared.trim();
         self.unlock_regions();
+        self.shared.deliver();
         bytes
     }
 
@@ -239,9 +243,10 @@ impl FlexAllocator {
         self.shared.is_calling() || self.slots.iter().any(|slot| slot.is_calling())
     }
 
-    /// Returns whether this thread is inside a callback ([`on_pressure`](Self::on_pressure)).
+    /// Returns whether this thread is inside a callback ([`on_pressure`](Self::on_pressure)) or a subscriber
+    /// ([`subscribe`](Self::subscribe)).
     pub fn is_calling_back(&self) -> bool {
-        self.shared.callbacks.is_calling()
+        self.shared.callbacks.is_calling() || self.shared.journal.delivery.is_mine()
     }
 
     /// Returns the figures of the regions, oldest first.

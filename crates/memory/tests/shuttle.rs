@@ -17,7 +17,9 @@ mod checked {
     use cubeyard_memory::device::{
         AddressMode, Card, CardSpec, DeviceMemory, MemoryInfo, RegionHandle, RegionId,
     };
-    use cubeyard_memory::flex::{Allocation, EventId, FlexAllocator, FlexConfig, StreamEvents};
+    use cubeyard_memory::flex::{
+        Action, Allocation, Event, EventId, FlexAllocator, FlexConfig, StreamEvents,
+    };
     use cubeyard_memory::policy::Request;
     use cubeyard_memory::stats::{Pool, Quantity};
     use shuttle::sync::atomic::{AtomicBool, Ordering};
@@ -368,6 +370,64 @@ mod checked {
             };
             run(vec![work(allocator.clone()), work(allocator.clone())]);
             cache.lock().unwrap().clear();
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// Ranges in use according to the events, and whether an event did not follow.
+    #[derive(Default)]
+    struct Watched {
+        used: Mutex<BTreeMap<u64, Bytes>>,
+        wrong: AtomicBool,
+        ended: AtomicBool,
+    }
+
+    impl Watched {
+        fn apply(&self, event: &Event) {
+            let mut used = self.used.lock().unwrap();
+            let follows = match event.action {
+                Action::Alloc | Action::RoomReserved => {
+                    used.insert(event.flat, event.size).is_none()
+                }
+                Action::FreeCompleted => used.remove(&event.flat) == Some(event.size),
+                _ => true,
+            };
+            if !follows || self.ended.load(Ordering::SeqCst) {
+                self.wrong.store(true, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Events arrive in one order, before the call that caused them returns, and never after the subscription's end.
+    #[test]
+    fn subscribers_are_called_in_order() {
+        check(|| {
+            let device = Strict::new(mib(16));
+            let allocator = allocator(&device, "fallback_sizes:[16MiB]");
+            let watched = Arc::new(Watched::default());
+            let inside = Arc::clone(&watched);
+            let subscription = allocator.subscribe(move |event| inside.apply(event));
+            let work = |allocator: FlexAllocator| -> Box<dyn FnOnce() + Send> {
+                let watched = Arc::clone(&watched);
+                Box::new(move || {
+                    let block = allocator.allocate(mib(1)).unwrap();
+                    let used = watched.used.lock().unwrap().len();
+                    assert!(used > 0 || watched.ended.load(Ordering::SeqCst), "{block:?} is known");
+                    drop(block);
+                })
+            };
+            let moving = allocator.clone();
+            let compact = Box::new(move || drop(moving.compact().commit()));
+            run(vec![work(allocator.clone()), work(allocator.clone()), compact]);
+            assert!(watched.used.lock().unwrap().is_empty() && subscription.is_active());
+            let ending = Arc::clone(&watched);
+            let end = Box::new(move || {
+                drop(subscription);
+                ending.ended.store(true, Ordering::SeqCst);
+            });
+            let last = allocator.clone();
+            run(vec![Box::new(move || drop(last.allocate(mib(1)))), end]);
+            assert!(!watched.wrong.load(Ordering::SeqCst));
             all_is_free(allocator, &device);
         });
     }

@@ -14,11 +14,15 @@ mod compaction;
 mod device;
 mod failure;
 pub(crate) mod figures;
+mod history;
 mod hooks;
+mod launch;
 mod native_device;
 mod owner;
 mod pressure;
 mod streams;
+mod token;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -32,5 +36,13 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<block::Allocation>()?;
     module.add_class::<block::Pin>()?;
     module.add_class::<compaction::Compaction>()?;
+    module.add_class::<history::HistoryEntry>()?;
+    module.add_class::<launch::Program>()?;
+    module.add_class::<launch::Launch>()?;
+    module.add_class::<launch::Operand>()?;
+    module.add_class::<token::AllocationToken>()?;
+    module.add_class::<token::TokenBlock>()?;
+    module.add_class::<watch::Event>()?;
+    module.add_class::<watch::Subscription>()?;
     module.add_class::<native_device::MemoryDevice>()
 }

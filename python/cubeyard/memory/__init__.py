@@ -46,6 +46,15 @@ When memory runs out, functions registered with `on_pressure` may free some. If 
 ...     print(error.details["shortage"], error.details["requested"], error.details["longest_block"])
 too_large 15032385536 12884901888
 
+`subscribe` calls a function with every event, `subscribe_rmm_log` writes allocations and frees to a file that
+`cubeyard.replay` reads, and `record_history` keeps the last events for snapshots:
+
+>>> with allocator.subscribe(lambda event: print(event.action, event.requested, event.address)):
+...     allocator.allocate(1000).free()
+alloc 1000 0x400000000+0x0
+free_requested 1000 0x400000000+0x0
+free_completed 1000 0x400000000+0x0
+
 Threads may share an allocator and its blocks. A thread that waits for the allocator does not hold the GIL. In a forked
 child, an allocator of the parent raises `BusyError`.
 
@@ -56,7 +65,20 @@ region at any line. To try out a Python policy on recorded allocations, see `cub
 
 from __future__ import annotations
 
-from cubeyard._native import Address, Allocation, Compaction, Pin
+from cubeyard._native import (
+    Address,
+    Allocation,
+    AllocationToken,
+    Compaction,
+    Event,
+    HistoryEntry,
+    Launch,
+    Operand,
+    Pin,
+    Program,
+    Subscription,
+    TokenBlock,
+)
 from cubeyard.memory._allocator import FlexAllocator, Region, Segment, Snapshot
 from cubeyard.memory._device import Card, Device, HostMemory, MemoryInfo, Streams, TableInfo
 from cubeyard.memory._statistics import PoolStatistics, Stat, Statistics
@@ -64,19 +86,27 @@ from cubeyard.memory._statistics import PoolStatistics, Stat, Statistics
 __all__ = [
     "Address",
     "Allocation",
+    "AllocationToken",
     "Card",
     "Compaction",
     "Device",
+    "Event",
     "FlexAllocator",
+    "HistoryEntry",
     "HostMemory",
+    "Launch",
     "MemoryInfo",
+    "Operand",
     "Pin",
     "PoolStatistics",
+    "Program",
     "Region",
     "Segment",
     "Snapshot",
     "Stat",
     "Statistics",
     "Streams",
+    "Subscription",
     "TableInfo",
+    "TokenBlock",
 ]

@@ -165,3 +165,13 @@ fn blocks_are_freed_on_other_threads() {
     "#]]
     .assert_eq(&output_of("tests/it/c/threads.c", "threads"));
 }
+
+#[test]
+fn subscribers_receive_every_event_until_they_are_taken_back() {
+    let program = compiled(&file("tests/it/c/watch.c"), "watch");
+    let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join("watch.csv");
+    expect![[r#"
+        78 expectations hold
+    "#]]
+    .assert_eq(&stdout(&run(clean(&program).arg(&log))));
+}

@@ -47,7 +47,8 @@ impl FlexAllocator {
         let vacant = home.or_else(|| self.slots.iter().find(|slot| slot.is_vacant()));
         let Some(slot) = vacant else { return Acquired::Refused };
         let Ok(placed) = self.settle_region(slot, request) else { return Acquired::Refused };
-        let key = placed.and_then(|placed| slot.complete_place(placed));
+        let site = request.map_or(0, |request| request.site);
+        let key = placed.and_then(|placed| slot.complete_place(placed, site));
         let acquired = match (key, request) {
             (Some(key), _) => Acquired::Placed(Allocation::new((Arc::clone(slot), key))),
             (None, None) => Acquired::Region,

@@ -2,7 +2,8 @@
 
 use super::acquire::Acquired;
 use super::config::{Acquire, FlexConfig, Growth, MAX_REGIONS, MIN_ALIGNMENT};
-use super::history::Clock;
+use super::event::Event;
+use super::journal::{Clock, Watch};
 use super::slots::{Shared, Slots};
 use super::{FlexAllocator, StreamEvents};
 use crate::Bytes;
@@ -16,6 +17,7 @@ pub struct Builder {
     config: FlexConfig,
     events: Option<Arc<dyn StreamEvents>>,
     clock: Option<Clock>,
+    subscribers: Vec<Watch>,
 }
 
 /// An invalid configuration.
@@ -48,7 +50,8 @@ pub enum BuildError {
 
 impl Builder {
     pub(super) fn new(device: Arc<dyn DeviceMemory>) -> Self {
-        Self { device, config: FlexConfig::default(), events: None, clock: None }
+        let (config, subscribers) = (FlexConfig::default(), Vec::new());
+        Self { device, config, events: None, clock: None, subscribers }
     }
 
     /// Sets the configuration.
@@ -63,18 +66,28 @@ impl Builder {
         self
     }
 
-    /// Sets the clock of the history, in microseconds; without a clock, events are numbered.
+    /// Sets the clock of the events, in microseconds; without a clock, events are numbered.
     pub fn clock(mut self, clock: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
 
+    /// Adds a subscriber that stays as long as the allocator, and that receives the events of eager regions as well;
+    /// see [`FlexAllocator::subscribe`].
+    pub fn subscriber(mut self, function: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.subscribers.push(Box::new(function));
+        self
+    }
+
     /// Builds the allocator and acquires the eager regions, or as many of them as the device can provide.
     pub fn build(self) -> Result<FlexAllocator, BuildError> {
-        let Self { device, config, events, clock } = self;
+        let Self { device, config, events, clock, subscribers } = self;
         check(&config, device.granule())?;
         let acquire = config.acquire;
         let shared = Arc::new(Shared::new(config, device, events, clock));
+        for function in subscribers {
+            shared.journal.subscribe(function);
+        }
         let slots = Slots::new(&shared);
         let allocator = FlexAllocator { shared, slots };
         if let Acquire::Eager(count) = acquire {
@@ -82,6 +95,7 @@ impl Builder {
             let acquired = |_: &usize| allocator.acquire(turn.as_ref(), None, None, None);
             (0..count).take_while(|n| matches!(acquired(n), Acquired::Region)).for_each(drop);
         }
+        allocator.shared.deliver();
         Ok(allocator)
     }
 }

@@ -4,9 +4,10 @@
 //! and [`Compaction::commit`] redirects the handles to the new places. Dropping a plan without a commit frees the
 //! reserved room and changes nothing.
 
+use super::event::Event;
 use super::history::Action;
-use super::region::Moving;
-use super::slots::{Slot, SlotBlock, SlotState};
+use super::region::{Moving, RegionState};
+use super::slots::{Slot, SlotBlock, SlotState, block_event};
 use super::tag::Tag;
 use super::{FlexAllocator, VirtualAddress};
 use crate::Bytes;
@@ -36,6 +37,8 @@ pub struct Compaction {
 #[derive(Debug)]
 struct Planned {
     shown: Move,
+    /// New address in the flat address space.
+    to_flat: u64,
     from: SlotBlock,
     to: SlotBlock,
 }
@@ -63,6 +66,7 @@ impl FlexAllocator {
         for slot in slots.iter().filter(|slot| !emptied.contains(&slot.number)) {
             plan.close_up(slot);
         }
+        self.shared.deliver();
         plan
     }
 }
@@ -134,16 +138,18 @@ impl Planned {
         let room = to.reserve_room(block, alignment, below)?;
         // The block and its region may have been freed by now.
         let addresses = from.address(block.offset).zip(to.address(room.offset));
-        let Some((from_address, to_address)) = addresses else {
+        let Some(((from_address, _), (to_address, to_flat))) = addresses else {
             to.give_room_back(room.key);
             return None;
         };
         let shown = Move { from: from_address, to: to_address, size: block.requested };
-        Some(Self { shown, from: (Arc::clone(from), block.key), to: (Arc::clone(to), room.key) })
+        let (from, to) = ((Arc::clone(from), block.key), (Arc::clone(to), room.key));
+        Some(Self { shown, to_flat, from, to })
     }
 
     fn commit(&self) -> bool {
-        let moved = self.from.0.relocate(self.from.1, &self.to);
+        let target = (self.shown.to, self.to_flat);
+        let moved = self.from.0.relocate(self.from.1, &self.to, target);
         if !moved {
             self.to.0.give_room_back(self.to.1);
         }
@@ -160,8 +166,10 @@ impl Slot {
         self.enter().region.movable_blocks()
     }
 
-    fn address(self: &Arc<Self>, offset: Bytes) -> Option<VirtualAddress> {
-        self.enter().region.get().map(|region| region.address(offset))
+    /// Returns the address of an offset in the region, also in the flat address space.
+    fn address(self: &Arc<Self>, offset: Bytes) -> Option<(VirtualAddress, u64)> {
+        let state = self.enter();
+        state.region.get().map(|region| (region.address(offset), region.base + offset.get()))
     }
 
     fn reserve_room(
@@ -172,7 +180,7 @@ impl Slot {
     ) -> Option<Block> {
         let mut state = self.enter();
         let room = state.region.reserve_room(block, alignment, limit)?;
-        self.record_placed(&state.region, &room);
+        self.record_placed(Action::RoomReserved, &state.region, &room, 0);
         self.leave(state);
         Some(room)
     }
@@ -182,18 +190,23 @@ impl Slot {
         let mut state = self.enter();
         let block = state.region.block(room);
         let stream = Tag::from_bits(block.tag).stream();
-        self.record(Action::FreeRequested, state.region.region(), &block, stream);
+        self.record(Action::RoomReleased, state.region.region(), &block, stream);
         self.give_back(&mut state.region, &block);
         self.leave_freed(state);
     }
 
     /// Moves a block into its reserved room, and returns whether it could still be moved. The handle finds the block at
     /// the new place as soon as it leaves the old one.
-    fn relocate(self: &Arc<Self>, key: BlockKey, to: &SlotBlock) -> bool {
+    fn relocate(
+        self: &Arc<Self>,
+        key: BlockKey,
+        to: &SlotBlock,
+        target: (VirtualAddress, u64),
+    ) -> bool {
         self.shared.journal.tick();
         if self.number == to.0.number {
             let mut state = self.enter();
-            let moving = self.move_out(&mut state, key, to);
+            let moving = self.move_out(&mut state, key, to, target);
             let done = moving.map(|moving| state.region.move_in(to.1, moving)).is_some();
             self.leave_freed(state);
             return done;
@@ -202,7 +215,7 @@ impl Slot {
         let (mut low, mut high) = (low.enter(), high.enter());
         let (from_state, to_state) =
             if self.number < to.0.number { (&mut low, &mut high) } else { (&mut high, &mut low) };
-        let moving = self.move_out(from_state, key, to);
+        let moving = self.move_out(from_state, key, to, target);
         let done = moving.map(|moving| to_state.region.move_in(to.1, moving)).is_some();
         self.publish(&from_state.region);
         let above = low.region.counts.is_above() || high.region.counts.is_above();
@@ -220,6 +233,7 @@ impl Slot {
         state: &mut SlotState,
         key: BlockKey,
         to: &SlotBlock,
+        target: (VirtualAddress, u64),
     ) -> Option<Moving> {
         state.region.movable(key)?;
         let (from, place) = ((self.number, key), (to.0.number, to.1));
@@ -228,7 +242,22 @@ impl Slot {
             return None;
         }
         let (block, stream, moving) = state.region.move_out(key);
+        self.record_move(&state.region, &block, stream, target);
         self.free_when_passed(&mut state.region, &block, stream);
         Some(moving)
+    }
+
+    /// Records that a block leaves its place for `target`.
+    fn record_move(
+        &self,
+        state: &RegionState,
+        block: &Block,
+        stream: u32,
+        (target, target_flat): (VirtualAddress, u64),
+    ) {
+        if self.shared.journal.is_kept() {
+            let event = block_event(Action::Move, state.region(), block, stream);
+            self.shared.journal.record(Event { target: Some(target), target_flat, ..event });
+        }
     }
 }

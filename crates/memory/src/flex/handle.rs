@@ -32,11 +32,6 @@ impl Allocation {
         self.find().0
     }
 
-    /// Returns the current address in the flat address space of snapshots.
-    pub(super) fn flat(&self) -> u64 {
-        self.follow(|slot, key| slot.with(|region| region.flat(key)))
-    }
-
     /// Returns the length of the block, rounded up to the granule.
     pub fn size(&self) -> Bytes {
         self.find().1.size

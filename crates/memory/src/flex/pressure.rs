@@ -7,6 +7,7 @@ use tracing::debug;
 use super::acquire::Acquired;
 use super::config::Release;
 use super::error::{AllocateError, OutOfMemory, RegionLimit, Shortage};
+use super::event::Event;
 use super::history::Action;
 use super::slots::{LOG, Slot};
 use super::{Allocation, FlexAllocator};
@@ -128,9 +129,10 @@ impl FlexAllocator {
     fn out_of_memory(&self, request: &Request) -> AllocateError {
         self.shared.count(|counters| counters.ooms += 1);
         let report = self.shortage(request);
-        let (free, Request { size, stream, .. }) = (report.device_free.get(), *request);
+        let (device_free, Request { size, stream, .. }) = (report.device_free, *request);
         self.shared.journal.tick();
-        self.shared.journal.record(Action::OutOfMemory, free, size, stream);
+        let event = Event::new(Action::OutOfMemory, size, stream);
+        self.shared.journal.record(Event { device_free, ..event });
         debug!(target: LOG, requested = size.get(), "out of memory");
         AllocateError::OutOfMemory(Box::new(report))
     }

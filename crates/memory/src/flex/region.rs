@@ -269,12 +269,6 @@ impl RegionState {
         if tag.is_owned() { Ok((block, tag)) } else { Err(FreeError::Stale) }
     }
 
-    /// Returns the flat address of a live block that has an owner.
-    pub(crate) fn flat(&self, key: BlockKey) -> Result<u64, FreeError> {
-        let (block, _) = self.owned(key)?;
-        Ok(self.region().base + block.offset.get())
-    }
-
     /// Returns the key of the leaked block at an address and makes the block owned, so that it can be freed.
     pub(crate) fn reclaim_at(&mut self, address: VirtualAddress) -> Result<BlockKey, FreeError> {
         let region = self.region.as_mut().filter(|region| region.handle.id == address.region_id);

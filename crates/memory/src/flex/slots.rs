@@ -24,7 +24,9 @@ use tracing::{Level, debug, enabled};
 use super::callbacks::Callbacks;
 use super::config::{FlexConfig, MAX_REGIONS, Release};
 use super::error::{FreeError, RegionReport};
-use super::history::{Action, Clock, Journal};
+use super::event::Event;
+use super::history::Action;
+use super::journal::{Clock, Journal};
 use super::moves::{Moves, SlotKey};
 use super::region::{PlacedBlock, Region, RegionState};
 use super::segments::Segments;
@@ -68,7 +70,7 @@ pub(crate) struct Shared {
     pub(crate) total: Bytes,
     pub(crate) granule: Bytes,
     /// The slots, while the allocator exists; set once.
-    slots: OnceLock<Weak<Slots>>,
+    pub(super) slots: OnceLock<Weak<Slots>>,
     mail: Mail,
     /// Free bytes of the slots' regions as of their last changes, 0 without a region; `None` if each thread has
     /// its own region, since threads would share the cache lines.
@@ -259,6 +261,7 @@ impl Shared {
             .iter()
             .filter(|slot| slot.mailbox().has_arrived())
             .for_each(|slot| drop(slot.enter()));
+        self.deliver();
     }
 
     /// Frees the blocks and ranges whose streams have passed, unless another thread is already doing so. For a request
@@ -280,10 +283,18 @@ impl Shared {
         self.slots().iter().for_each(|slot| drop(slot.enter()));
         let mut idle = false;
         if self.streams.synchronize(|block| idle |= self.complete(block)) {
-            self.count(|counters| counters.sync_all_streams += 1);
+            self.count_stream_waits(1);
         }
         idle |= self.sweep_all();
         self.release_idle(idle);
+        self.deliver();
+    }
+
+    /// Counts and records waits for streams.
+    pub(crate) fn count_stream_waits(&self, waits: u64) {
+        self.count(|counters| counters.sync_all_streams += waits);
+        self.journal.tick();
+        self.journal.record(Event::new(Action::StreamWait, Bytes::ZERO, 0));
     }
 
     /// Frees the ranges whose streams have passed in all regions, and returns whether a region is then idle.
@@ -515,7 +526,7 @@ impl Slot {
         let mut state = lock(&self.state);
         let region = state.region.settle(handle, base, config, *granule);
         if !region.is_growable() {
-            self.shared.journal.record(Action::SegmentAlloc, base, region.reserved(), 0);
+            self.record_whole(Action::SegmentAlloc, region);
         }
         self.kind.store(kind.map_or(usize::MAX, |kind| kind as usize), Ordering::Relaxed);
         self.since.store(since, Ordering::Relaxed);
@@ -528,6 +539,9 @@ impl Slot {
     #[inline]
     fn let_go(self: &Arc<Self>, state: &mut RegionState, key: BlockKey) -> Result<(), FreeError> {
         if let Some((block, stream)) = state.let_go(key)? {
+            if self.shared.journal.is_kept() {
+                self.record(Action::FreeRequested, state.region(), &block, stream);
+            }
             self.free_when_passed(state, &block, stream);
         }
         Ok(())
@@ -541,9 +555,6 @@ impl Slot {
         block: &Block,
         stream: u32,
     ) {
-        if self.shared.journal.is_kept() {
-            self.record(Action::FreeRequested, state.region(), block, stream);
-        }
         let (streams, others) = (&self.shared.streams, state.take_streams(block.key));
         let closed = self.shared.is_closed();
         let freed =
@@ -605,10 +616,18 @@ impl Slot {
         self.shared.journal.is_kept() || enabled!(target: LOG, Level::DEBUG)
     }
 
-    pub(crate) fn record_placed(&self, state: &RegionState, block: &Block) {
+    /// Records a placed block, or room that compaction has reserved for one.
+    pub(crate) fn record_placed(
+        &self,
+        action: Action,
+        state: &RegionState,
+        block: &Block,
+        site: u32,
+    ) {
         let tag = Tag::from_bits(block.tag);
         let region = state.region();
-        self.record(Action::Alloc, region, block, state.stream(block.key, tag));
+        let event = block_event(action, region, block, state.stream(block.key, tag));
+        self.shared.journal.record(Event { site, ..event });
         debug!(
             target: LOG,
             region = %region.handle.id, offset = block.offset.get(), size = block.size.get(),
@@ -618,8 +637,14 @@ impl Slot {
     }
 
     pub(crate) fn record(&self, action: Action, region: &Region, block: &Block, stream: u32) {
-        let address = region.base + block.offset.get();
-        self.shared.journal.record(action, address, block.requested, stream);
+        if self.shared.journal.is_kept() {
+            self.shared.journal.record(block_event(action, region, block, stream));
+        }
+    }
+
+    /// Records that a region of fixed size was acquired or released.
+    pub(crate) fn record_whole(&self, action: Action, region: &Region) {
+        self.record_parts(action, region, &[(Bytes::ZERO, region.reserved())]);
     }
 
     pub(crate) fn idle_bytes(self: &Arc<Self>) -> Option<Bytes> {
@@ -637,10 +662,19 @@ impl Drop for Slot {
         let state = self.state.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(region) = state.region.take_region() {
             // `None` if the device itself freed the last block, in a call from this thread.
-            let _turn = self.shared.turn.take();
+            let turn = self.shared.turn.take();
+            self.record_released(&region);
             self.shared.device.release(region.handle);
+            drop(turn);
+            self.shared.deliver();
         }
     }
+}
+
+/// Creates an event about a block of a region.
+pub(crate) fn block_event(action: Action, region: &Region, block: &Block, stream: u32) -> Event {
+    let event = Event::about(action, region, (block.offset, block.size));
+    Event { requested: block.requested, stream, ..event }
 }
 
 fn log_free(region: &mut Region, block: &Block) {

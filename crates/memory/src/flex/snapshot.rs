@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::FlexAllocator;
+use super::event::Event;
 use super::history::{Action, HistoryEntry};
 use super::region::Region;
 use super::slots::Slot;
@@ -108,7 +109,8 @@ impl FlexAllocator {
             block.site = sites.get(&block.address).copied().unwrap_or(0);
         }
         segments.sort_by_key(|segment| segment.address);
-        self.shared.journal.record(Action::Snapshot, 0, Bytes::ZERO, 0);
+        self.shared.journal.record(Event::new(Action::Snapshot, Bytes::ZERO, 0));
+        self.shared.deliver();
         Snapshot { segments, history, settings: self.settings() }
     }
 

@@ -2,6 +2,7 @@
 
 mod faults;
 mod handles;
+mod ledger;
 mod limits;
 mod model;
 mod order;
@@ -11,7 +12,9 @@ mod regressions;
 mod segments;
 mod streams;
 mod strict;
+mod subscribers;
 mod threads;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

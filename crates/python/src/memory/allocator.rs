@@ -1,5 +1,6 @@
 //! Methods of the class `FlexAllocator`.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,14 +13,18 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::address::Address;
-use super::block::Allocation;
+use super::block::{Allocation, Pin};
 use super::calls::{self, Held, Raised};
 use super::compaction::Compaction;
 use super::device::PythonDevice;
+use super::history::HistoryEntry;
 use super::hooks::{self, Hooks, Objects};
+use super::launch::{self, Launch, Program};
 use super::native_device::MemoryDevice;
 use super::owner::FlexAllocator;
 use super::streams::PythonStreams;
+use super::token::{AllocationToken, TokenBlock};
+use super::watch::{self, Subscription};
 use super::{arguments, figures, pressure};
 use crate::error::{Kind, OrRaise};
 use crate::forks;
@@ -67,7 +72,7 @@ impl FlexAllocator {
         let py = device.py();
         let (has_streams, has_clock) = (streams.is_some(), clock.is_some());
         let kept = Some(device.clone().unbind());
-        let objects = Objects { device: kept, streams, clock, callbacks: Vec::new() };
+        let objects = Objects { device: kept, streams, clock, ..Objects::default() };
         let hooks = Arc::new(Hooks::new(objects));
         let weak = Arc::downgrade(&hooks);
         let mut builder =
@@ -140,20 +145,161 @@ impl FlexAllocator {
     /// Registers a function to be called when memory has run out, with the report: an `OutOfMemory` that was not raised.
     ///
     /// It may free blocks and trim. The functions are called in the order in which they were registered; then the request is
-    /// tried once more. An exception of one of them is raised by `allocate`.
+    /// tried once more. An exception of one of them is raised by `allocate`. `unsubscribe()` of the result takes the
+    /// function back.
     ///
     /// >>> from cubeyard.memory import Card, FlexAllocator
     /// >>> allocator = FlexAllocator(Card(4 << 30))
     /// >>> cache = [allocator.allocate(3 << 30)]
-    /// >>> allocator.on_pressure(lambda report: cache.clear())
+    /// >>> dropping = allocator.on_pressure(lambda report: cache.clear())
     /// >>> allocator.allocate(2 << 30).size >> 30        # the cache made room
     /// 2
-    fn on_pressure(&self, callback: Bound<'_, PyAny>) -> PyResult<()> {
-        if !callback.is_callable() {
-            return Err(Kind::Input.error(format!("callback is {callback}: expected a function")));
-        }
-        self.hooks.objects().callbacks.push(callback.unbind());
-        Ok(())
+    /// >>> dropping.unsubscribe()
+    fn on_pressure(this: &Bound<'_, Self>, callback: Bound<'_, PyAny>) -> PyResult<Subscription> {
+        watch::check_function(&callback)?;
+        let id = watch::next_id();
+        this.get().hooks.objects().callbacks.push((id, callback.unbind()));
+        Ok(Subscription::new(id, this))
+    }
+
+    /// Registers a function to be called with every `Event` from now on, until the subscription ends.
+    ///
+    /// Events arrive one at a time, in one order for all threads, before the call that caused them returns: on its thread, or
+    /// on another thread that delivers events at that moment. The function may use the allocator; the events of these calls
+    /// follow when it has returned. It must not wait for another thread that uses the allocator. An exception goes to
+    /// `sys.unraisablehook`, and the function stays registered.
+    ///
+    /// >>> from cubeyard.memory import FlexAllocator
+    /// >>> allocator, live = FlexAllocator(), {}
+    /// >>> def watch(event):
+    /// ...     if event.action == "alloc":
+    /// ...         live[event.flat] = event.size
+    /// ...     elif event.action == "free_completed":
+    /// ...         del live[event.flat]
+    /// >>> with allocator.subscribe(watch):
+    /// ...     first, second = allocator.allocate(1000), allocator.allocate(2000)
+    /// ...     first.free()
+    /// >>> list(live.values())
+    /// [2048]
+    fn subscribe(this: &Bound<'_, Self>, callback: Bound<'_, PyAny>) -> PyResult<Subscription> {
+        watch::subscribe(this, callback)
+    }
+
+    /// Writes allocations and frees from now on to a file, as RAPIDS RMM's logs are written, until the subscription ends.
+    /// `cubeyard.replay` reads such a file.
+    ///
+    /// >>> import os, tempfile
+    /// >>> from cubeyard import replay
+    /// >>> from cubeyard.memory import FlexAllocator
+    /// >>> allocator = FlexAllocator()
+    /// >>> path = os.path.join(tempfile.mkdtemp(), "log.csv")
+    /// >>> with allocator.subscribe_rmm_log(path):
+    /// ...     allocator.allocate(1000).free()
+    /// >>> print(open(path).readline().strip())
+    /// Thread,Time,Action,Pointer,Size,Stream
+    /// >>> replay.read(path)[0].allocations
+    /// 1
+    #[expect(clippy::doc_markdown, reason = "the documentation is Python's")]
+    fn subscribe_rmm_log(this: &Bound<'_, Self>, path: PathBuf) -> PyResult<Subscription> {
+        watch::subscribe_log(this, path)
+    }
+
+    /// Frees the block of a token. A token of a freed block, or of another allocator, is an `InputError`.
+    fn free_token(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = AllocationToken::read)] token: AllocationToken,
+    ) -> PyResult<()> {
+        self.call(py, |inner| inner.free_token(token.0))?.or_raise()
+    }
+
+    /// Makes an `Allocation` own the block of a token again.
+    fn adopt(
+        this: &Bound<'_, Self>,
+        #[pyo3(from_py_with = AllocationToken::read)] token: AllocationToken,
+    ) -> PyResult<Allocation> {
+        let block = this.get().call(this.py(), |inner| inner.adopt(token.0))?.or_raise()?;
+        Ok(Allocation::new(block, this))
+    }
+
+    /// Returns the present address of a token's block.
+    fn address_of(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = AllocationToken::read)] token: AllocationToken,
+    ) -> PyResult<Address> {
+        Ok(self.call(py, |inner| inner.address_of(token.0))?.or_raise()?.into())
+    }
+
+    /// Returns the block of a token: its address, its length and its purpose.
+    fn block_of(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = AllocationToken::read)] token: AllocationToken,
+    ) -> PyResult<TokenBlock> {
+        Ok(self.call(py, |inner| inner.block_of(token.0))?.or_raise()?.into())
+    }
+
+    /// Pins the block of a token, as `Allocation.pin` does.
+    fn pin_token(
+        this: &Bound<'_, Self>,
+        #[pyo3(from_py_with = AllocationToken::read)] token: AllocationToken,
+    ) -> PyResult<Pin> {
+        let pin = this.get().call(this.py(), |inner| inner.pin_token(token.0))?.or_raise()?;
+        Ok(Pin::new(pin, this))
+    }
+
+    /// Notes that another stream uses the block of a token too, as `Allocation.record_stream` does.
+    fn record_stream_token(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = AllocationToken::read)] token: AllocationToken,
+        #[pyo3(from_py_with = arguments::stream)] stream: u32,
+    ) -> PyResult<()> {
+        self.call(py, |inner| inner.record_stream_token(token.0, stream))?.or_raise()
+    }
+
+    /// Allocates memory for a program of `binary` bytes that takes `parameters` operands.
+    fn load_program(
+        this: &Bound<'_, Self>,
+        #[pyo3(from_py_with = arguments::binary)] binary: u64,
+        #[pyo3(from_py_with = arguments::parameters)] parameters: usize,
+    ) -> PyResult<Program> {
+        let load = |inner: &flex::FlexAllocator| inner.load_program(Bytes::new(binary), parameters);
+        Ok(Program::new(this.get().call(this.py(), load)?.or_raise()?, this))
+    }
+
+    /// Prepares a launch of a program: pins the operands, allocates a block for their addresses, and resolves the addresses
+    /// through the segment table; see `Launch`. An operand is an `Allocation`, an `AllocationToken`, or one of them with the
+    /// offset and size of a part: `(block, offset, size)`.
+    fn launch(
+        this: &Bound<'_, Self>,
+        program: &Program,
+        operands: &Bound<'_, PyAny>,
+    ) -> PyResult<Launch> {
+        launch::launch(this, program, operands)
+    }
+
+    /// Starts a new history of the last `limit` events, which replaces the current one; 0 disables the history.
+    ///
+    /// >>> from cubeyard.memory import FlexAllocator
+    /// >>> allocator = FlexAllocator()
+    /// >>> allocator.record_history(2)
+    /// >>> allocator.allocate(1000).free()
+    /// >>> [(entry.action, entry.size) for entry in allocator.history()]
+    /// [('free_requested', 1000), ('free_completed', 1000)]
+    fn record_history(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::events)] limit: usize,
+    ) -> PyResult<()> {
+        self.call(py, |inner| inner.record_history(limit))
+    }
+
+    /// Returns the most recent events, the oldest first; `record_history` or the key `history` limits their number.
+    fn history(&self, py: Python<'_>) -> PyResult<Vec<HistoryEntry>> {
+        let entries = self.call(py, flex::FlexAllocator::history)?;
+        Ok(entries.iter().map(HistoryEntry::from).collect())
     }
 
     /// Gives all idle memory back to the device, and returns the number of its bytes. From then on regions may be acquired

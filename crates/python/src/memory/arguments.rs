@@ -60,6 +60,34 @@ pub(crate) fn table_entries(value: &Bound<'_, PyAny>) -> PyResult<u16> {
     number("table", value, "a number of entries, 0 to 65535")
 }
 
+pub(crate) fn tile(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("tile", value, "a number of bytes, 1 to 2^64 - 1")
+}
+
+pub(crate) fn stride(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("stride", value, "a number of bytes, 1 to 2^64 - 1")
+}
+
+pub(crate) fn binary(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("binary", value, "a number of bytes, 1 to 2^64 - 1")
+}
+
+pub(crate) fn parameters(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    number("parameters", value, "a number of operands, 0 to 2^64 - 1")
+}
+
+pub(crate) fn events(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    number("limit", value, "a number of events, 0 to 2^64 - 1")
+}
+
+pub(crate) fn place(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("place", value, "a number, 0 to 2^64 - 1")
+}
+
+pub(crate) fn key(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("key", value, "a number, 0 to 2^64 - 1")
+}
+
 /// Converts the number of a device in a snapshot, which lists all devices up to this one.
 pub(crate) fn device_number(value: &Bound<'_, PyAny>) -> PyResult<u32> {
     number::<u16>("device", value, "a number of a device, 0 to 65535").map(u32::from)

@@ -10,6 +10,7 @@ use super::address::Address;
 use super::arguments;
 use super::calls::Held;
 use super::owner::FlexAllocator;
+use super::token::AllocationToken;
 use crate::error::Kind;
 
 /// Owns a block of device memory.
@@ -28,11 +29,12 @@ use crate::error::Kind;
 pub(crate) struct Allocation {
     /// Block; `None` once it is freed. A thread that reads figures shares it briefly. The lock is held with the GIL,
     /// and only to access the option.
-    block: Mutex<Option<Shared>>,
+    block: Mutex<Option<SharedBlock>>,
     allocator: Py<FlexAllocator>,
 }
 
-type Shared = Arc<Held<flex::Allocation>>;
+/// A block that a thread may be reading.
+pub(crate) type SharedBlock = Arc<Held<flex::Allocation>>;
 
 impl Allocation {
     pub(crate) fn new(block: flex::Allocation, allocator: &Bound<'_, FlexAllocator>) -> Self {
@@ -40,11 +42,12 @@ impl Allocation {
         Self { block: Mutex::new(Some(block)), allocator: allocator.clone().unbind() }
     }
 
-    fn cell(&self) -> MutexGuard<'_, Option<Shared>> {
+    fn cell(&self) -> MutexGuard<'_, Option<SharedBlock>> {
         self.block.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn live(&self) -> PyResult<Shared> {
+    /// Returns the block, if it was not freed.
+    pub(crate) fn live(&self) -> PyResult<SharedBlock> {
         self.cell().clone().ok_or_else(freed)
     }
 
@@ -131,6 +134,18 @@ impl Allocation {
         self.allocator.get().call(py, move |_| block.leak().into())
     }
 
+    /// Gives up ownership without freeing, and returns a token, which names the block even after compaction has moved it.
+    ///
+    /// >>> from cubeyard.memory import FlexAllocator
+    /// >>> allocator = FlexAllocator()
+    /// >>> token = allocator.allocate(1000).into_token()
+    /// >>> allocator.adopt(token).requested
+    /// 1000
+    fn into_token(&self, py: Python<'_>) -> PyResult<AllocationToken> {
+        let block = self.take()?;
+        self.allocator.get().call(py, move |_| AllocationToken(block.into_token()))
+    }
+
     /// Notes that another stream uses the block too: once freed, it is used again only when that stream has passed
     /// everything that it was given until then.
     fn record_stream(
@@ -148,10 +163,7 @@ impl Allocation {
     /// >>> with block.pin() as pin:
     /// ...     assert pin.address == block.address
     fn pin(&self, py: Python<'_>) -> PyResult<Pin> {
-        let pin = self.look(py, flex::Allocation::pin)?;
-        let (address, size) = (pin.address().into(), pin.size().get());
-        let held = Mutex::new(Some(Held::new(pin, self.allocator.get().forks())));
-        Ok(Pin { held, address, size, allocator: self.allocator.clone_ref(py) })
+        Ok(Pin::new(self.look(py, flex::Allocation::pin)?, self.allocator.bind(py)))
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
@@ -186,6 +198,14 @@ pub(crate) struct Pin {
     #[pyo3(get)]
     size: u64,
     allocator: Py<FlexAllocator>,
+}
+
+impl Pin {
+    pub(crate) fn new(pin: flex::Pin, allocator: &Bound<'_, FlexAllocator>) -> Self {
+        let (address, size) = (pin.address().into(), pin.size().get());
+        let held = Mutex::new(Some(Held::new(pin, allocator.get().forks())));
+        Self { held, address, size, allocator: allocator.clone().unbind() }
+    }
 }
 
 #[pymethods]

@@ -1,9 +1,14 @@
 //! Python objects called by an allocator.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::fs::File;
+use std::io::BufWriter;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use cubeyard_memory::flex::{self, RmmLog};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
+
+use super::calls::Held;
 
 /// Python objects called by an allocator. They belong to the class `FlexAllocator`, whose references the garbage
 /// collector follows, because devices and callbacks often refer to their allocator. All lower layers hold weak
@@ -16,7 +21,18 @@ pub(crate) struct Objects {
     pub(crate) device: Option<Py<PyAny>>,
     pub(crate) streams: Option<Py<PyAny>>,
     pub(crate) clock: Option<Py<PyAny>>,
-    pub(crate) callbacks: Vec<Py<PyAny>>,
+    /// Functions for requests that do not fit in memory, with their numbers.
+    pub(crate) callbacks: Vec<(u64, Py<PyAny>)>,
+    pub(crate) subscribers: Vec<Subscribed>,
+}
+
+/// A subscriber of an allocator: a function in Python, or a log.
+pub(crate) struct Subscribed {
+    pub(crate) id: u64,
+    pub(crate) function: Option<Py<PyAny>>,
+    pub(crate) log: Option<Arc<RmmLog<BufWriter<File>>>>,
+    /// Subscription of the allocator; `None` until it is made.
+    pub(crate) subscription: Option<Held<flex::Subscription>>,
 }
 
 impl Hooks {
@@ -32,8 +48,11 @@ impl Hooks {
     /// referenced from elsewhere.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(objects) = self.0.try_lock() else { return Ok(()) };
-        let Objects { device, streams, clock, callbacks } = &*objects;
-        for object in [device, streams, clock].into_iter().flatten().chain(callbacks) {
+        let Objects { device, streams, clock, callbacks, subscribers } = &*objects;
+        let callbacks = callbacks.iter().map(|(_, callback)| callback);
+        let subscribers = subscribers.iter().filter_map(|kept| kept.function.as_ref());
+        let single = [device, streams, clock].into_iter().flatten();
+        for object in single.chain(callbacks).chain(subscribers) {
             visit.call(object)?;
         }
         Ok(())

@@ -15,7 +15,7 @@ pub(crate) fn call_back(hooks: &Weak<Hooks>, report: &OutOfMemory) {
     Python::try_attach(|py| {
         let Some(hooks) = hooks.upgrade() else { return };
         let callbacks: Vec<_> =
-            hooks.objects().callbacks.iter().map(|callback| callback.clone_ref(py)).collect();
+            hooks.objects().callbacks.iter().map(|(_, callback)| callback.clone_ref(py)).collect();
         if callbacks.is_empty() || calls::has_raised() {
             return;
         }

@@ -4,6 +4,7 @@ mod damaged;
 pub(crate) mod python;
 mod recorded;
 mod scripts;
+mod watched;
 
 use std::fs::File;
 use std::io::Read as _;

@@ -3,6 +3,7 @@
 use super::{Shared, Slot, SlotBlock};
 use crate::Bytes;
 use crate::flex::config::Growth;
+use crate::flex::event::Event;
 use crate::flex::history::Action;
 use crate::flex::region::{CommitPlan, PlacedBlock, Region, RegionState};
 use crate::index::BlockKey;
@@ -16,7 +17,7 @@ impl Slot {
         let placed = self.place(&mut state.region, request)?;
         let spare = state.spare.pop();
         self.leave(state);
-        let key = self.complete_place(placed)?;
+        let key = self.complete_place(placed, request.site)?;
         Some((spare.unwrap_or_else(|| Arc::clone(self)), key))
     }
 
@@ -35,7 +36,7 @@ impl Slot {
         request: &Request,
     ) -> Option<SlotBlock> {
         let block = state.place_backed(request)?;
-        self.record_placed(state, &block);
+        self.record_placed(Action::Alloc, state, &block, request.site);
         Some((Arc::clone(self), block.key))
     }
 
@@ -47,26 +48,30 @@ impl Slot {
         }
         let placed = state.place(request)?;
         if placed.backed && self.is_recorded() {
-            self.record_placed(state, &state.block(placed.key));
+            self.record_placed(Action::Alloc, state, &state.block(placed.key), request.site);
         }
         Some(placed)
     }
 
     /// Commits the memory that a placed block lacks; removes the block if there is none.
-    pub(crate) fn complete_place(self: &Arc<Self>, placed: PlacedBlock) -> Option<BlockKey> {
-        (placed.backed || self.commit(placed.key)).then_some(placed.key)
+    pub(crate) fn complete_place(
+        self: &Arc<Self>,
+        placed: PlacedBlock,
+        site: u32,
+    ) -> Option<BlockKey> {
+        (placed.backed || self.commit(placed.key, site)).then_some(placed.key)
     }
 
     /// Returns whether there was enough memory; if not, the block has been removed.
-    fn commit(self: &Arc<Self>, key: BlockKey) -> bool {
+    fn commit(self: &Arc<Self>, key: BlockKey, site: u32) -> bool {
         let Some(turn) = self.turn.take() else {
             // This thread is already committing to the region; the device is not called recursively.
-            return self.finish_commit(key, &[]);
+            return self.finish_commit(key, &[], site);
         };
         let plan = self.plan_commit(key);
         let done = self.shared.call_commit(&plan);
         self.shared.journal.tick();
-        let outcome = self.finish_commit(key, if done { &plan.missing } else { &[] });
+        let outcome = self.finish_commit(key, if done { &plan.missing } else { &[] }, site);
         drop(turn);
         outcome
     }
@@ -79,13 +84,18 @@ impl Slot {
         plan
     }
 
-    fn finish_commit(self: &Arc<Self>, key: BlockKey, committed: &[(Bytes, Bytes)]) -> bool {
+    fn finish_commit(
+        self: &Arc<Self>,
+        key: BlockKey,
+        committed: &[(Bytes, Bytes)],
+        site: u32,
+    ) -> bool {
         let mut state = self.enter();
         self.record_parts(Action::SegmentMap, state.region.region(), committed);
         let free = |stream| self.shared.streams.free_own(stream);
         let placed = state.region.finish_commit(key, committed, free);
         if let Some(block) = &placed {
-            self.record_placed(&state.region, block);
+            self.record_placed(Action::Alloc, &state.region, block, site);
         }
         self.leave(state);
         placed.is_some()
@@ -93,8 +103,8 @@ impl Slot {
 
     /// Records the parts of a region that were committed or decommitted.
     pub(super) fn record_parts(&self, action: Action, region: &Region, parts: &[(Bytes, Bytes)]) {
-        for &(offset, size) in parts {
-            self.shared.journal.record(action, region.base + offset.get(), size, 0);
+        for &part in parts {
+            self.shared.journal.record(Event::about(action, region, part));
         }
     }
 }

@@ -36,6 +36,7 @@ impl Shared {
             self.poll(None);
         }
         self.release_idle(idle);
+        self.deliver();
     }
 
     /// Releases idle memory if configured, now or at the end of another thread's turn. A device that frees a block
@@ -126,12 +127,17 @@ impl Slot {
         let mut state = self.enter();
         let region = state.region.take_idle_region()?;
         self.publish(&state.region);
-        if region.is_growable() {
-            self.record_parts(Action::SegmentUnmap, &region, &region.backed());
-        } else {
-            self.shared.journal.record(Action::SegmentFree, region.base, region.reserved(), 0);
-        }
+        self.record_released(&region);
         Some(region)
+    }
+
+    /// Records that a region was released, with its memory.
+    pub(super) fn record_released(&self, region: &Region) {
+        if region.is_growable() {
+            self.record_parts(Action::SegmentUnmap, region, &region.backed());
+        } else {
+            self.record_whole(Action::SegmentFree, region);
+        }
     }
 
     /// Decommits idle granules, and returns the number of bytes. Without `wait` it does nothing while a thread is

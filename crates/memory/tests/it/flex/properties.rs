@@ -21,8 +21,9 @@ use super::model::{Model, Place};
 use super::{ManualStreams, Strict};
 use crate::long_tests::cases;
 
+/// One step of a random history.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(crate) enum Step {
     Allocate { size: u64, align: u32, kind: usize, stream: u32 },
     Free(Index),
     Trim,
@@ -41,7 +42,8 @@ fn sizes() -> impl Strategy<Value = u64> {
     ]
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+/// Returns histories of up to 120 steps.
+pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let allocate =
         (sizes(), 0_u32..30, 0_usize..3, 0_u32..3).prop_map(|(size, align, kind, stream)| {
             Step::Allocate { size, align: align.saturating_sub(13), kind, stream }
@@ -99,7 +101,7 @@ fn as_trace(config: &str, memory: u64, steps: &[Step]) -> String {
 }
 
 /// Runs a history; a panic becomes a failed case, with the history as a trace.
-fn hold(
+pub(crate) fn hold(
     (config, memory): &(String, u64),
     steps: &[Step],
     run: impl FnOnce(),
@@ -246,7 +248,8 @@ fn fixed_regions_do_just_what_the_model_foretells() {
     assert!(seen.regions.get() > cases(300));
 }
 
-fn any_configs() -> impl Strategy<Value = (String, u64)> {
+/// Returns configurations of every policy, with the memory of the device.
+pub(crate) fn any_configs() -> impl Strategy<Value = (String, u64)> {
     let regions: Vec<_> = policy::REGION.iter().map(|policy| policy.name).collect();
     let blocks: Vec<_> = policy::BLOCK.iter().map(|policy| policy.name).collect();
     let growth = vec!["fixed", "growable(16MiB)", "recycle(16MiB)"];

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use crate::trace::{Event, Trace, TraceId};
-use cubeyard_units::Bytes;
+use crate::trace::{Event, Trace};
+use cubeyard_memory::flex::RmmRow;
 
 /// Distance between addresses, in bytes: twice RMM's alignment of 256 bytes.
 const ADDRESS_STEP: u64 = 512;
@@ -17,7 +17,7 @@ const ADDRESS_STEP: u64 = 512;
 ///
 /// If the trace frees an allocation that it did not make.
 pub fn write(trace: &Trace, mut sink: impl Write) -> io::Result<()> {
-    writeln!(sink, "Thread,Time,Action,Pointer,Size,Stream")?;
+    writeln!(sink, "{}", RmmRow::HEADER)?;
     let mut made = vec![None; trace.allocations as usize];
     for event in &trace.events {
         let (action, id, time_us) = match *event {
@@ -28,25 +28,8 @@ pub fn write(trace: &Trace, mut sink: impl Write) -> io::Result<()> {
             Event::Free { id, time_us } => ("free", id, time_us),
         };
         let (size, stream) = made[id.index()].expect("a trace frees only what it allocated");
-        write_line(&mut sink, action, id, time_us, size, stream)?;
+        let pointer = (u64::from(id.0) + 1) * ADDRESS_STEP;
+        writeln!(sink, "{}", RmmRow { thread: 1, time_us, action, pointer, size, stream })?;
     }
     Ok(())
-}
-
-fn write_line(
-    sink: &mut impl Write,
-    action: &str,
-    id: TraceId,
-    time_us: u64,
-    size: Bytes,
-    stream: u32,
-) -> io::Result<()> {
-    let (seconds, fraction) = (time_us / 1_000_000, time_us % 1_000_000);
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let address = (u64::from(id.0) + 1) * ADDRESS_STEP;
-    let size = size.get();
-    writeln!(
-        sink,
-        "1,{hours:02}:{minutes:02}:{seconds:02}.{fraction:06},{action},{address:#x},{size},{stream}"
-    )
 }
