@@ -88,6 +88,9 @@ pub enum ServiceError {
     },
 }
 
+/// Sender and receiver of messages, and their tag.
+type Message = ([usize; 2], i64);
+
 /// A call's number and its outcome.
 pub type Answered = (u64, Answer);
 
@@ -99,7 +102,7 @@ pub struct Service {
     size: usize,
     calls: Matcher<String, Call>,
     /// End of the last collective of a group, and of the last message between two of its ranks with the same tag.
-    ends: BTreeMap<(String, Option<([usize; 2], i64)>), Time>,
+    ends: BTreeMap<(String, Option<Message>), Time>,
     /// The last call of each rank.
     last: BTreeMap<usize, String>,
     /// Ranks that make no further calls, with the reason.

@@ -3,8 +3,6 @@
 //! A world is drawn as a list of exchanges, of which each rank makes its own calls in turn. The ranks run three times: the
 //! first that can call does, or the last, or a random one.
 
-#![expect(clippy::cast_possible_truncation, reason = "ranks and elements of tests are few")]
-
 use std::collections::BTreeMap;
 
 use cubeyard_collectives::collective::{Operation, ReduceOp};
@@ -132,7 +130,7 @@ fn steps(list: &[Planned]) -> Vec<Step> {
         };
         match planned.kind {
             PlannedKind::Message { from, to, tag } => {
-                let (late, number) = (LATE[tag], tag as i64);
+                let (late, number) = (LATE[tag], i64::try_from(tag).unwrap());
                 step(index, from, Action::Send(to, number), late == 0 && from != to);
                 step(index + late, to, Action::Receive(Some(from), number), true);
             }
