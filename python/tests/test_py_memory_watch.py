@@ -151,10 +151,17 @@ def test_a_subscriber_may_use_the_allocator_and_end_itself() -> None:
 
 
 def test_a_subscriber_that_refers_to_its_allocator_is_collected() -> None:
+    class Watcher:
+        def __init__(self, allocator: FlexAllocator) -> None:
+            self.allocator = allocator
+
+        def __call__(self, event: Event) -> None:
+            self.allocator.statistics()
+
     allocator = small()
-    allocator.subscribe(lambda event: allocator.statistics())
+    allocator.subscribe(Watcher(allocator))
     allocator.allocate(1000).free()
-    gone = weakref.ref(allocator.allocate(10))
+    gone = weakref.ref(allocator)
     del allocator
     gc.collect()
     assert gone() is None

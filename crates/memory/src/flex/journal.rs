@@ -114,10 +114,10 @@ impl Journal {
         }
     }
 
-    pub(crate) fn record(&self, event: Event) {
+    pub(crate) fn record(&self, mut event: Event) {
         if self.is_kept() {
             let now_us = self.clock.as_ref().map(|_| self.now_us.load(Ordering::Relaxed));
-            lock(&self.log).record(event, now_us);
+            lock(&self.log).record(&mut event, now_us);
         }
     }
 
@@ -192,17 +192,17 @@ impl Log {
         self.history.is_kept() || !self.subscribers.is_empty()
     }
 
-    fn record(&mut self, mut event: Event, now_us: Option<u64>) {
+    fn record(&mut self, event: &mut Event, now_us: Option<u64>) {
         if !self.is_kept() {
             return;
         }
-        event.site = self.update_sites(&event);
-        self.history.record(&event, now_us);
+        event.site = self.update_sites(event);
+        self.history.record(event, now_us);
         if !self.subscribers.is_empty() {
             event.number = self.numbered;
             event.time_us = now_us.unwrap_or(event.number);
             event.thread = thread_number();
-            self.queue.push(event);
+            self.queue.push(*event);
             self.numbered += 1;
         }
     }

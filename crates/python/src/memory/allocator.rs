@@ -199,7 +199,6 @@ impl FlexAllocator {
     /// Thread,Time,Action,Pointer,Size,Stream
     /// >>> replay.read(path)[0].allocations
     /// 1
-    #[expect(clippy::doc_markdown, reason = "the documentation is Python's")]
     fn subscribe_rmm_log(this: &Bound<'_, Self>, path: PathBuf) -> PyResult<Subscription> {
         watch::subscribe_log(this, path)
     }

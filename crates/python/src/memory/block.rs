@@ -141,7 +141,8 @@ impl Allocation {
     /// >>> token = allocator.allocate(1000).into_token()
     /// >>> allocator.adopt(token).requested
     /// 1000
-    fn into_token(&self, py: Python<'_>) -> PyResult<AllocationToken> {
+    #[pyo3(name = "into_token")]
+    fn give_up(&self, py: Python<'_>) -> PyResult<AllocationToken> {
         let block = self.take()?;
         self.allocator.get().call(py, move |_| AllocationToken(block.into_token()))
     }

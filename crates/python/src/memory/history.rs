@@ -6,10 +6,10 @@ use pyo3::prelude::*;
 /// One event of an allocator's history.
 #[pyclass(frozen, get_all, module = "cubeyard.memory")]
 pub(crate) struct HistoryEntry {
-    /// Kind of the event, in PyTorch's terms: "alloc", "free_requested", "free_completed", "segment_alloc",
-    /// "segment_free", "segment_map", "segment_unmap", "oom" or "snapshot".
+    /// Kind of the event, in PyTorch's terms: `alloc`, `free_requested`, `free_completed`, `segment_alloc`,
+    /// `segment_free`, `segment_map`, `segment_unmap`, `oom` or `snapshot`.
     action: &'static str,
-    /// Flat address of the block or of the part of a region; for "oom" the free memory of the device.
+    /// Flat address of the block or of the part of a region; for `oom` the free memory of the device.
     address: u64,
     /// Number of bytes: as requested for blocks.
     size: u64,

@@ -26,7 +26,7 @@ use crate::error::{Kind, OrRaise};
 #[pyclass(frozen, module = "cubeyard.memory")]
 pub(crate) struct Program {
     /// Program; `None` once it is unloaded. The lock is held with the GIL, and only to access the option.
-    program: Mutex<Option<Arc<Held<flex::Program>>>>,
+    held: Mutex<Option<Arc<Held<flex::Program>>>>,
     /// Length of the binary in bytes.
     #[pyo3(get)]
     binary: u64,
@@ -39,12 +39,12 @@ pub(crate) struct Program {
 impl Program {
     pub(crate) fn new(program: flex::Program, allocator: &Bound<'_, FlexAllocator>) -> Self {
         let (binary, parameters) = (program.binary().get(), program.parameters());
-        let program = Mutex::new(Some(Arc::new(Held::new(program, allocator.get().forks()))));
-        Self { program, binary, parameters, allocator: allocator.clone().unbind() }
+        let held = Mutex::new(Some(Arc::new(Held::new(program, allocator.get().forks()))));
+        Self { held, binary, parameters, allocator: allocator.clone().unbind() }
     }
 
     fn loaded(&self) -> PyResult<Arc<Held<flex::Program>>> {
-        let program = self.program.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let program = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
         program.ok_or_else(|| Kind::Input.error("the program was unloaded"))
     }
 }
@@ -61,7 +61,7 @@ impl Program {
     /// Frees the memory, when the last launch of the program has ended. Unloading twice is an `InputError`.
     fn unload(&self, py: Python<'_>) -> PyResult<()> {
         let program = self.loaded()?;
-        *self.program.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.allocator.get().call(py, move |_| drop(Arc::try_unwrap(program).map(Held::take)))
     }
 

@@ -28,8 +28,8 @@ impl Event {
         self.0.number
     }
 
-    /// Kind of the event: "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
-    /// "segment_unmap", "room_reserved", "room_released", "move", "stream_wait", "oom" or "snapshot".
+    /// Kind of the event: `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`, `segment_map`,
+    /// `segment_unmap`, `room_reserved`, `room_released`, `move`, `stream_wait`, `oom` or `snapshot`.
     #[getter]
     fn action(&self) -> &'static str {
         self.0.action.name()
@@ -210,12 +210,8 @@ impl Subscription {
             || objects.callbacks.iter().any(|(id, _)| *id == self.id)
     }
 
-    /// Takes the function or log back. A subscriber is then not called any more, and not running on another thread. A
-    /// log is then complete.
-    ///
-    /// Raises:
-    ///     InputError: It was taken back before.
-    ///     OSError: The log could not be written.
+    /// Takes the function or log back. Doing so twice is an `InputError`. A subscriber is then not called any more, and
+    /// not running on another thread. A log is then complete; an `OSError` says that it could not be written.
     fn unsubscribe(&self, py: Python<'_>) -> PyResult<()> {
         let allocator = self.allocator.get();
         let mut objects = allocator.hooks.objects();
