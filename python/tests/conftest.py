@@ -20,15 +20,21 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, str(ROOT / "testdata" / "reference"))
 
 
-def built(messages, name):
-    """The path of the executable, of which cargo tells, since the target folder can be anywhere."""
+def built(kind, name):
+    """Builds a program, a `bin` or an `example`, and returns its path, which cargo tells: the target folder can be anywhere.
+
+    The workspace is named as in `cargo test --workspace`, which has built the program already. One package alone has other
+    features of its dependencies, so that everything below it would be compiled anew.
+    """
+    build = ["cargo", "build", "--quiet", "--workspace", f"--{kind}", name, "--message-format", "json"]
+    messages = subprocess.run(build, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     artifacts = map(json.loads, messages.splitlines())
     [path] = [
         artifact["executable"]
         for artifact in artifacts
         if artifact["reason"] == "compiler-artifact"
         and artifact["target"]["name"] == name
-        and artifact["target"]["kind"] == ["example"]
+        and artifact["target"]["kind"] == [kind]
     ]
     return path
 
@@ -45,8 +51,7 @@ class Snapshot:
 @pytest.fixture(scope="session")
 def snapshot_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("snapshots")
-    example = ["cargo", "run", "--quiet", "--package", "cubeyard-memory", "--example", "snapshot"]
-    subprocess.run([*example, "--", folder], cwd=ROOT, check=True)
+    subprocess.run([built("example", "snapshot"), folder], cwd=ROOT, check=True)
     return folder
 
 
@@ -91,15 +96,7 @@ def viewer(tmp_path_factory):
 @pytest.fixture(scope="session")
 def compute():
     """Computes numeric cases, all in one process."""
-    build = ["cargo", "build", "--quiet", "-p", "cubeyard-tl"]
-    messages = subprocess.run(
-        [*build, "--example", "numeric", "--message-format", "json"],
-        cwd=ROOT,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    binary = built(messages.stdout, "numeric")
+    binary = built("example", "numeric")
 
     def run(cases):
         lines = "".join(json.dumps(case) + "\n" for case in cases)

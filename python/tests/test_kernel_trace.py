@@ -5,7 +5,7 @@ import subprocess
 from collections import defaultdict
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, built
 from trace_processor import Program
 
 ROOT_NAME = "cubeyard (1 ns shown = 1 ps simulated)"
@@ -16,9 +16,8 @@ SETTINGS = ["--set", "elements=65536", "--set", "block=4096", "--set", "cubes=2"
 def ran(tmp_path_factory):
     """The report, and the path of the trace."""
     path = tmp_path_factory.mktemp("run") / "run.pftrace"
-    run = ["cargo", "run", "--quiet", "--package", "cubeyard-cli", "--", "run", "vector-add"]
     done = subprocess.run(
-        [*run, *SETTINGS, "--explain", "--format", "json", "--quiet", "--trace", path],
+        [built("bin", "cubeyard"), "run", "vector-add", *SETTINGS, "--explain", "--format", "json", "--quiet", "--trace", path],
         cwd=ROOT,
         check=True,
         stdout=subprocess.PIPE,

@@ -56,6 +56,7 @@ def test_host_times_alone_are_no_difference(page):
         ("```text\n$ cubeyard list\n```\n", "a block of text without a mark"),
         ("The kernel at softmax.rs:17 says so.\n", "`softmax.rs:17` is named by hand"),
         ("<!-- output: rm -rf x -->\n```text\n```\n", "expected `cubeyard ...`"),
+        ("<!-- output: cargo run -p cubeyard-sim --example flex -->\n```text\n```\n", "cubeyard-sim has no example flex"),
         ("<!-- output: cubeyard list\n     kepe: x -->\n```text\n```\n", "expected one of exit, from, keep"),
         ("<!-- output: cubeyard nothing -->\n```text\n```\n", "exits with 2, expected 0"),
         ("<!-- output: cubeyard list\n     keep: zzz -->\n```text\n```\n", "prints nothing of what is to be shown"),

@@ -5,7 +5,7 @@ import subprocess
 from collections import defaultdict
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, built
 from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket
 from trace_processor import Program
@@ -15,8 +15,7 @@ HOUR = 3_600_000_000_000_000
 
 
 def write_traces(folder):
-    example = ["cargo", "run", "--quiet", "--package", "cubeyard-perfetto"]
-    subprocess.run([*example, "--example", "perfetto_sample", "--", folder], cwd=ROOT, check=True)
+    subprocess.run([built("example", "perfetto_sample"), folder], cwd=ROOT, check=True)
     return folder
 
 

@@ -5,7 +5,7 @@ import subprocess
 from collections import Counter, defaultdict
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, built
 from trace_processor import Program
 
 ROOT_NAME = "cubeyard (1 ns shown = 1 ps simulated)"
@@ -24,7 +24,7 @@ def probed(tmp_path_factory):
     """The report, and the path of the trace."""
     folder = tmp_path_factory.mktemp("probe")
     (folder / "pattern.yaml").write_text(PATTERN)
-    probe = ["cargo", "run", "--quiet", "--package", "cubeyard-cli", "--", "probe", "--explain"]
+    probe = [built("bin", "cubeyard"), "probe", "--explain"]
     files = ["--pattern", folder / "pattern.yaml", "--trace", folder / "probe.pftrace"]
     done = subprocess.run(
         [*probe, *files, "--format", "json", "--quiet"],

@@ -23,7 +23,8 @@ ARGUMENTS = [
 
 def built():
     """Builds the command and returns its path, of which cargo tells, since the target folder can be anywhere."""
-    subprocess.run(["cargo", "build", "--quiet", "-p", "cubeyard-cli"], cwd=ROOT, check=True)
+    # Of the workspace, whose features the tests of Rust have: nothing is compiled twice.
+    subprocess.run(["cargo", "build", "--quiet", "--workspace", "--bin", "cubeyard"], cwd=ROOT, check=True)
     metadata = ["cargo", "metadata", "--format-version", "1", "--no-deps"]
     told = subprocess.run(metadata, cwd=ROOT, check=True, stdout=subprocess.PIPE)
     return Path(json.loads(told.stdout)["target_directory"]) / "debug" / "cubeyard"

@@ -17,6 +17,7 @@ import cubeyard.torch  # noqa: F401
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+from template import Template  # noqa: E402
 
 # Tensors of the tests are small, so that more threads only wait for each other. It is set before autograd starts a thread
 # for the device, which keeps the number that it finds: sums in another number of threads have another order.
@@ -46,22 +47,34 @@ def library() -> torch.library.Library:
     return torch.library.Library("cubeyard_tests", "FRAGMENT")
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> Script:
-    """Runs a program in a process of its own; its keywords are variables of the environment, `None` for none."""
+@pytest.fixture(scope="session")
+def template() -> Iterator[Template]:
+    """The process that programs are forked from; it is started by the first test that needs one."""
+    made = Template()
+    yield made
+    made.close()
 
-    def run(text: str, *arguments: str, timeout: float = 120, status: int = 0, **variables: str | None) -> (
-        subprocess.CompletedProcess[str]
-    ):
-        environment = {**os.environ, **{name: value for name, value in variables.items() if value is not None}}
-        for name, value in variables.items():
-            if value is None:
-                environment.pop(name, None)
+
+@pytest.fixture
+def script(template: Template, tmp_path: Path) -> Script:
+    """Runs a program in a process of its own; its keywords are variables of the environment, `None` for none.
+
+    The process is forked from the template, or started anew where that is what the test is about.
+    """
+
+    def run(
+        text: str, *arguments: str, timeout: float = 120, status: int = 0, anew: bool = False, **variables: str | None
+    ) -> subprocess.CompletedProcess[str]:
+        given = {**os.environ, **variables}
+        environment = {name: value for name, value in given.items() if value is not None}
         program = "import torch, cubeyard.torch\n" + textwrap.dedent(text)
         file = tmp_path / "program.py"
         file.write_text(program)
-        command = [sys.executable, "-W", "error::RuntimeWarning", str(file), *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+        if anew:
+            command = [sys.executable, "-W", "error::RuntimeWarning", str(file), *arguments]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+        else:
+            done = template.run(tmp_path, program, *arguments, file=file, environment=environment, timeout=timeout)
         assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 

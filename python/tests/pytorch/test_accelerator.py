@@ -656,5 +656,6 @@ def test_workers_of_a_data_loader_are_forked_beside_the_device(script: Script) -
         loader = DataLoader(data, batch_size=8, num_workers=2, pin_memory=True, multiprocessing_context="fork")
         total = sum((batch.to("ahbm", non_blocking=True)).sum() for [batch] in loader)
         assert total.item() == sum(range(64)) and used.sum().item() == 3
-        """
+        """,
+        anew=True,
     )

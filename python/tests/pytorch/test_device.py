@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
-import sys
-import textwrap
 import threading
 
 import pytest
 import torch
+from conftest import Script
 
 import cubeyard.torch
 from cubeyard.errors import InputError
-
-
-def python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", textwrap.dedent(script)]
-    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300)
 
 
 def test_the_module_is_that_of_the_package() -> None:
@@ -93,9 +85,8 @@ def test_a_device_that_cannot_be_is_named(device: object, text: str) -> None:
         ("CUBEYARD_TOPOLOGY", "no-such-file.yaml"),
     ],
 )
-def test_an_environment_that_cannot_be_is_told_at_the_first_use(variable: str, value: str) -> None:
-    script = """
-        import torch
+def test_an_environment_that_cannot_be_is_told_at_the_first_use(script: Script, variable: str, value: str) -> None:
+    program = """
         torch.manual_seed(0)
         assert not torch.ahbm.is_available() and not torch.accelerator.is_available()
         assert torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(1)) == 2
@@ -105,9 +96,7 @@ def test_an_environment_that_cannot_be_is_told_at_the_first_use(variable: str, v
             except Exception as error:
                 print(error)
     """
-    done = python(script, **{variable: value})
-    assert done.returncode == 0, done.stderr
-    told = done.stdout.splitlines()
+    told = script(program, **{variable: value}).stdout.splitlines()
     assert len(told) == 3 and all(line.startswith(f"{variable}: ") and value.split(":")[-1] in line for line in told), told
 
 
@@ -137,22 +126,19 @@ def test_seeds_give_the_same_numbers_again() -> None:
         torch.ahbm.default_generators[99]
 
 
-def test_a_seed_waits_for_the_first_use() -> None:
-    script = """
-        import torch
+def test_a_seed_waits_for_the_first_use(script: Script) -> None:
+    script("""
         torch.manual_seed(5)
         assert not torch.ahbm.is_initialized()
         first = torch.rand(3, device="ahbm:1")
         assert torch.ahbm.is_initialized() and torch.ahbm.initial_seed() == 5
         torch.manual_seed(5)
         assert torch.equal(first, torch.rand(3, device="ahbm:1"))
-    """
-    done = python(script)
-    assert done.returncode == 0, done.stderr
+    """)
 
 
 FORK = """
-    import os, sys, torch
+    import os, sys
     {before}
     child = os.fork()
     if child == 0:
@@ -167,7 +153,7 @@ FORK = """
 """
 
 
-def test_a_forked_process_cannot_use_a_device_that_its_parent_used() -> None:
+def test_a_forked_process_cannot_use_a_device_that_its_parent_used(script: Script) -> None:
     inside = """
             assert torch.ahbm._is_in_bad_fork() and not torch.ahbm.is_available() and not torch.ahbm.is_initialized()
             torch.manual_seed(1)
@@ -180,16 +166,15 @@ def test_a_forked_process_cannot_use_a_device_that_its_parent_used() -> None:
                     raise AssertionError("it worked")
             del x
     """
-    done = python(FORK.format(before='x = torch.ones(2, device="ahbm")', inside=inside.strip(), after="assert x.sum() == 2"))
-    assert done.returncode == 0, done.stderr
+    program = FORK.format(before='x = torch.ones(2, device="ahbm")', inside=inside.strip(), after="assert x.sum() == 2")
+    script(program, anew=True)
 
 
 @pytest.mark.parametrize("looking", ["pass", "assert torch.ahbm.is_available() and torch.accelerator.device_count()"])
-def test_a_forked_process_can_use_a_device_that_its_parent_has_only_looked_for(looking: str) -> None:
+def test_a_forked_process_can_use_a_device_that_its_parent_has_only_looked_for(script: Script, looking: str) -> None:
     inside = 'assert torch.ones(2, device="ahbm").sum().item() == 2 and torch.ahbm.initial_seed() == 3'
     after = 'assert torch.ones(2, device="ahbm").sum().item() == 2'
-    done = python(FORK.format(before=f"torch.manual_seed(3); {looking}", inside=inside, after=after))
-    assert done.returncode == 0, done.stderr
+    script(FORK.format(before=f"torch.manual_seed(3); {looking}", inside=inside, after=after), anew=True)
 
 
 def test_compile_with_aot_eager_gives_the_same() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import Iterator
@@ -14,12 +12,14 @@ from pathlib import Path
 
 import pytest
 from dist_ranks import SMALL
+from template import Running, Template
 
 MARK = "CUBEYARD_TEST_WORLD"
 PRELUDE = """
     import os, sys, time, datetime, signal
     import torch, torch.distributed as dist
     import cubeyard.torch.distributed as ahbm
+    torch.set_num_threads(1)
     ahbm.register()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     timeout = float(os.environ.get("TIMEOUT", "30"))
@@ -35,11 +35,11 @@ SILENT = r"DistBackendError ahbm: all_reduce: the process of the machine \(\d+\)
 
 
 class World:
-    """Processes of a test, found by a mark in their environment, and what they have said."""
+    """Processes of a test, found by a mark in their environment or by their session, and what they have said."""
 
-    def __init__(self, folder: Path, mark: str) -> None:
-        self.folder, self.mark = folder, mark
-        self.processes: list[subprocess.Popen[str]] = []
+    def __init__(self, template: Template, folder: Path) -> None:
+        self.template, self.folder, self.mark = template, folder, f"{MARK}={folder}".encode()
+        self.processes: list[Running] = []
         (folder / "topology.yaml").write_text(SMALL)
 
     def start(self, body: str, ranks: int = 2, port: int = 0, **variables: str) -> None:
@@ -48,34 +48,31 @@ class World:
         for rank in range(ranks):
             environment = {
                 **os.environ,
-                MARK: self.mark,
+                MARK: str(self.folder),
                 "CUBEYARD_TOPOLOGY": str(self.folder / "topology.yaml"),
-                "OMP_NUM_THREADS": "1",
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
                 "RANK": str(rank),
                 "WORLD_SIZE": str(ranks),
                 **variables,
             }
-            command = [sys.executable, "-c", program]
-            self.processes.append(
-                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            )
+            self.processes.append(self.template.start(self.folder, program, environment=environment))
 
     def outputs(self, timeout: float = 90) -> list[str]:
-        """What each process has said, once all have ended."""
-        return [process.communicate(timeout=timeout)[0] for process in self.processes]
+        """What each process has said, once all have ended: its errors, then its output."""
+        said = [process.communicate(timeout=timeout) for process in self.processes]
+        return [errors + output for output, errors in said]
 
     def alive(self) -> list[str]:
-        """Processes with the mark that have not ended; a zombie has."""
-        found = []
+        """Processes with the mark, or of the session of a rank, that have not ended; a zombie has."""
+        found, sessions = [], {str(process.pid) for process in self.processes}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
             try:
                 environment = (entry / "environ").read_bytes()
-                state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
-                if f"{MARK}={self.mark}".encode() in environment and state != "Z":
+                state, _, _, session = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:4]
+                if (self.mark in environment or session in sessions) and state != "Z":
                     found.append(f"{entry.name} {(entry / 'cmdline').read_bytes().decode()[:60]}")
             except OSError:
                 continue
@@ -96,9 +93,9 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(template: Template, tmp_path: Path) -> Iterator[World]:
     before = set(os.listdir("/dev/shm"))
-    made = World(tmp_path, str(tmp_path))
+    made = World(template, tmp_path)
     try:
         yield made
         made.check_gone()

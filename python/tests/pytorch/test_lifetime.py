@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import queue
+import textwrap
 import threading
 from typing import Any
 
@@ -112,13 +113,13 @@ EXITS = {
 
 @pytest.mark.parametrize("where", EXITS)
 def test_a_process_ends_with_live_tensors(script: Script, where: str) -> None:
-    done = script(EXITS[where])
+    done = script("import gc\ngc.unfreeze()\n" + textwrap.dedent(EXITS[where]))
     assert "Traceback" not in done.stderr and "Fatal" not in done.stderr
 
 
 def test_a_process_ends_by_sys_exit_and_by_an_exception(script: Script) -> None:
-    script("kept = torch.ones(3, device='ahbm'); import sys; sys.exit(3)", status=3)
-    done = script("kept = torch.ones(3, device='ahbm'); raise SystemError('told')", status=1)
+    script("kept = torch.ones(3, device='ahbm'); import sys; sys.exit(3)", status=3, anew=True)
+    done = script("kept = torch.ones(3, device='ahbm'); raise SystemError('told')", status=1, anew=True)
     assert done.stderr.rstrip().endswith("SystemError: told")
 
 
@@ -141,7 +142,8 @@ def test_a_deleter_runs_after_the_interpreter_is_gone(script: Script) -> None:
         at_exit = ctypes.CDLL(None).__cxa_atexit
         at_exit.argtypes = [ctypes.c_void_p] * 3
         assert at_exit(deleter, managed, None) == 0 and torch.ahbm.memory_allocated() == 4096
-        """
+        """,
+        anew=True,
     )
 
 
@@ -170,7 +172,8 @@ def test_a_child_of_a_fork_is_refused_and_its_parent_goes_on(script: Script) -> 
         more = torch.ones(10, device="ahbm")
         del kept, more
         assert torch.ahbm.memory_allocated() == 0
-        """
+        """,
+        anew=True,
     )
     *refusals, last = done.stdout.splitlines()
     assert len(refusals) == 4 and all("fork" in line for line in refusals), done.stdout
@@ -186,7 +189,8 @@ def test_a_child_of_a_fork_ends_quietly(script: Script) -> None:
         if child == 0:
             sys.exit(0)
         assert os.waitpid(child, 0)[1] == 0 and kept[0].sum().item() == 1000
-        """
+        """,
+        anew=True,
     )
     assert done.stderr == ""
 
@@ -201,7 +205,8 @@ def test_forked_workers_load_data_of_the_host(script: Script) -> None:
         with processes.get_context("fork").Pool(2) as pool:
             assert [value.item() for value in pool.map(square, range(5))] == [0.0, 1.0, 4.0, 9.0, 16.0]
         assert kept.sum().item() == 3
-        """
+        """,
+        anew=True,
     )
 
 
@@ -220,6 +225,7 @@ def test_spawned_processes_have_devices_of_their_own(script: Script, tmp_path: A
             assert [torch.load(f"{sys.argv[1]}/{rank}").sum().item() for rank in range(2)] == [0.0, 3.0]
         """,
         str(tmp_path),
+        anew=True,
     )
 
 

@@ -6,7 +6,6 @@ import ctypes
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import textwrap
@@ -15,6 +14,7 @@ from collections.abc import Mapping
 
 import pytest
 import torch
+from template import Template
 
 from cubeyard.errors import TorchDeviceError
 from cubeyard.torch import _build, _loader
@@ -189,14 +189,13 @@ def test_the_last_errors_of_the_compiler_are_told_and_it_is_not_tried_again(
     assert "compiling" in capfd.readouterr().err, "another compiler is tried"
 
 
-def test_two_processes_compile_once(tmp_path: pathlib.Path) -> None:
+def test_two_processes_compile_once(template: Template, tmp_path: pathlib.Path) -> None:
     calls = tmp_path / "calls"
     wrapper = tmp_path / "slow-compiler"
     wrapper.write_text(f'#!/bin/sh\necho called >> {calls}\nsleep 1\nexec c++ "$@"\n')
     wrapper.chmod(0o755)
-    # The device itself is loaded from the user's cache.
     script = """
-        import json, os, pathlib, sys, torch
+        import json, os, pathlib, sys
         from cubeyard.torch import _build
         given = json.loads(sys.argv[1])
         os.environ.update(given[0])
@@ -206,8 +205,7 @@ def test_two_processes_compile_once(tmp_path: pathlib.Path) -> None:
     wanted = target(tmp_path)
     environment = {"CXX": str(wrapper), "XDG_CACHE_HOME": str(tmp_path)}
     given = [environment, wanted.torch_version, str(wanted.torch), str(wanted.sources), dict(wanted.headers)]
-    command = [sys.executable, "-c", textwrap.dedent(script), json.dumps(given)]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    running = [template.start(tmp_path, textwrap.dedent(script), json.dumps(given)) for _ in range(2)]
     done = [process.communicate(timeout=300) for process in running]
     assert [process.returncode for process in running] == [0, 0], done
     assert done[0][0] == done[1][0] != ""
@@ -217,26 +215,33 @@ def test_two_processes_compile_once(tmp_path: pathlib.Path) -> None:
     assert all(line.startswith("cubeyard: waiting for another process") for line in told[1:])
 
 
-def test_a_lock_ends_with_its_holder(tmp_path: pathlib.Path) -> None:
+def test_a_lock_ends_with_its_holder(template: Template, tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "locked"
-    script = """
-        import pathlib, sys, time, torch
+    script = textwrap.dedent("""
+        import pathlib, sys, time
         from cubeyard.torch import _build
         with _build.locked(pathlib.Path(sys.argv[1])):
             print("locked", flush=True)
-            time.sleep(600)
-    """
-    command = [sys.executable, "-c", textwrap.dedent(script), str(folder)]
-    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
-    waiter = subprocess.Popen([*command[:2], command[2].replace("600", "0"), str(folder)], stderr=subprocess.PIPE, text=True)
-    assert waiter.stderr is not None and "waiting for another process" in waiter.stderr.readline()
+            time.sleep(float(sys.argv[2]))
+    """)
+    holder = template.start(tmp_path, script, str(folder), "600")
+    wait_for("locked", holder.files[0])
+    waiter = template.start(tmp_path, script, str(folder), "0")
+    wait_for("waiting for another process", waiter.files[1])
     time.sleep(0.2)
     assert waiter.poll() is None, "the lock is held"
-    holder.send_signal(signal.SIGKILL)
+    holder.kill()
     holder.wait()
     waiter.communicate(timeout=60)
     assert waiter.returncode == 0
+
+
+def wait_for(text: str, file: pathlib.Path) -> None:
+    """Waits until a process has written a text."""
+    ends = time.monotonic() + 60
+    while text not in file.read_text():
+        assert time.monotonic() < ends, file.read_text()
+        time.sleep(0.01)
 
 
 FIRST_USES = """

@@ -5,12 +5,11 @@ from __future__ import annotations
 import gc
 import pathlib
 import pickle
-import subprocess
-import sys
 import threading
 
 import pytest
 import torch
+from conftest import Script
 
 import cubeyard.replay
 from cubeyard.errors import InputError, OutOfMemory
@@ -154,9 +153,8 @@ def test_under_pressure_the_collector_runs_and_the_request_is_served() -> None:
         gc.enable()
 
 
-def test_callbacks_see_the_report_and_may_drop_tensors() -> None:
-    script = """
-import torch, threading
+def test_callbacks_see_the_report_and_may_drop_tensors(script: Script) -> None:
+    program = """
 reports, kept = [], []
 def drop(report):
     reports.append(report)
@@ -169,7 +167,7 @@ while not reports:
 (report,) = reports
 print(type(report).__name__, report.details["requested"] == size, len(kept))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    done = script(program)
     assert done.stdout.split() == ["OutOfMemory", "True", "1"], done.stderr
     assert "ZeroDivisionError" in done.stderr, "an exception is reported"
     assert issubclass(OutOfMemory, MemoryError)
@@ -299,7 +297,10 @@ def test_what_history_cannot_do_is_named(name: str, value: object) -> None:
         MEMORY._snapshot(augment_with_fx_traces=True)
 
 
-def test_a_dump_is_read_by_the_viewer_and_replayed_to_the_byte(tmp_path: pathlib.Path) -> None:
+VIEWER = "import runpy, torch.cuda._memory_viz as viewer; runpy.run_path(viewer.__file__, run_name='__main__')"
+
+
+def test_a_dump_is_read_by_the_viewer_and_replayed_to_the_byte(script: Script, tmp_path: pathlib.Path) -> None:
     MEMORY._record_memory_history(clear_history=True)
     for device in (0, 1):
         torch.ahbm.reset_peak_memory_stats(device)
@@ -312,9 +313,8 @@ def test_a_dump_is_read_by_the_viewer_and_replayed_to_the_byte(tmp_path: pathlib
     snapshot = pickle.loads(path.read_bytes())
     assert snapshot["segments"] == MEMORY._snapshot()["segments"]
     for command in ("trace", "stats"):
-        viewer = [sys.executable, "-m", "torch.cuda._memory_viz", command, str(path)]
-        done = subprocess.run(viewer, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0 and done.stdout, (command, done.stderr)
+        done = script(VIEWER, command, str(path))
+        assert done.stdout, (command, done.stderr)
     replayed = {result.trace: result for result in cubeyard.replay.compare(path).results}
     assert sorted(replayed) == ["snapshot-device0", "snapshot-device1"]
     for device in (0, 1):

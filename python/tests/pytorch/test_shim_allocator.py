@@ -114,7 +114,8 @@ def test_a_child_of_a_fork_frees_nothing_of_its_parent(script: Script) -> None:
         assert torch.accelerator.memory_allocated() == before
         assert (x + pinned.to("ahbm")).sum().item() == 2000
         print("parent goes on")
-        """
+        """,
+        anew=True,
     )
     assert done.stdout == "parent goes on\n"
 
@@ -129,7 +130,8 @@ def test_a_process_ends_with_tensors_alive(script: Script) -> None:
         x.grad = torch.ones(5, device="ahbm")
         x.cycle = x
         print("end")
-        """
+        """,
+        anew=True,
     )
     assert (done.stdout, done.stderr) == ("end\n", "")
 

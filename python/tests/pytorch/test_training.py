@@ -16,6 +16,7 @@ from typing import Any
 import cubeyard.replay
 import pytest
 import torch
+from template import Template
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))
@@ -112,10 +113,9 @@ class Recorded:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+def recorded(template: Template, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     folder = tmp_path_factory.mktemp("run")
-    command = [sys.executable, "-c", RECORDED, str(EXAMPLES), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = template.run(folder, RECORDED, str(EXAMPLES), str(folder))
     assert done.returncode == 0, done.stderr
     path = folder / "snapshot.pickle"
     return Recorded(path, pickle.loads(path.read_bytes()), json.loads((folder / "stats.json").read_text()))
@@ -159,20 +159,21 @@ def test_the_replay_is_the_statistics(recorded: Recorded) -> None:
         assert result.recorded_reserved_bytes == recorded.stats["reserved_bytes.all.peak"]
 
 
-def viewer(*arguments: str | Path, folder: Path) -> str:
+VIEWER = "import runpy, torch.cuda._memory_viz as viewer; runpy.run_path(viewer.__file__, run_name='__main__')"
+
+
+def viewer(template: Template, *arguments: str | Path, folder: Path) -> str:
     """Runs PyTorch's viewer. Its flame graphs are drawn by a program, in whose place this one passes the stacks."""
     draw = folder / ".cache" / "flamegraph.pl"
     draw.parent.mkdir(exist_ok=True)
     draw.write_text("#!/bin/sh\nexec cat\n")
     draw.chmod(0o755)
-    environment = {**os.environ, "HOME": str(folder), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    command = [sys.executable, "-m", "torch.cuda._memory_viz", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    done = template.run(folder, VIEWER, *map(str, arguments), environment={**os.environ, "HOME": str(folder)})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_pytorchs_viewer_reads_the_run(recorded: Recorded, tmp_path: Path) -> None:
+def test_pytorchs_viewer_reads_the_run(template: Template, recorded: Recorded, tmp_path: Path) -> None:
     from torch.cuda import _memory_viz
 
     summary = _memory_viz.segsum(recorded.snapshot)
@@ -180,8 +181,8 @@ def test_pytorchs_viewer_reads_the_run(recorded: Recorded, tmp_path: Path) -> No
     assert "alloc" in _memory_viz.trace(recorded.snapshot)
     for plot in ("trace_plot", "segment_plot"):
         page = tmp_path / f"{plot}.html"
-        viewer(plot, recorded.path, "-o", page, folder=tmp_path)
+        viewer(template, plot, recorded.path, "-o", page, folder=tmp_path)
         assert len(page.read_bytes()) > len(recorded.path.read_bytes()), "the page holds the whole snapshot"
-    stacks = viewer("memory", recorded.path, "-o", "/dev/stdout", folder=tmp_path)
+    stacks = viewer(template, "memory", recorded.path, "-o", "/dev/stdout", folder=tmp_path)
     sizes = [int(line.rsplit(" ", 1)[1]) for line in stacks.splitlines()]
     assert len(sizes) > 3 and sum(sizes) == recorded.stats["reserved_bytes.all.current"]
