@@ -48,7 +48,7 @@ pub use status::{Failure, Status};
 pub const HEADER: &str = include_str!("../include/cubeyard.h");
 
 /// Version of the header: the major number in the upper half, the minor number in the lower half.
-const ABI_VERSION: u32 = 1 << 16 | 1;
+const ABI_VERSION: u32 = 1 << 16 | 2;
 
 /// Target of a `cubeyard_allocator *`.
 pub struct Front {

@@ -49,6 +49,15 @@ unsafe extern "C" fn cubeyard_on_pressure(
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_unlock_regions(allocator: *const Front) -> Status {
+    call(|| {
+        // SAFETY: the header requires an allocator.
+        unsafe { Front::of(allocator) }?.allocator.unlock_regions();
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_trim(allocator: *const Front, released: *mut u64) -> Status {
     call(|| {
         // SAFETY: the header requires an allocator.

@@ -95,7 +95,7 @@ pub mod memory {
     };
     pub use cubeyard_memory::flex::{
         Acquire, AllocateError, Allocation, ConfigError, EventId, FlexAllocator, FlexConfig,
-        Growth, Program, Release, StreamEvents, VirtualAddress,
+        Growth, Program, Refusal, Release, Sizes, StreamEvents, VirtualAddress,
     };
     pub use cubeyard_memory::policy::Request;
     pub use cubeyard_memory::{Bytes, PhysAddr};

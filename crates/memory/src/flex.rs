@@ -55,7 +55,10 @@ use std::fmt;
 
 pub use builder::{BuildError, Builder};
 pub use compaction::{Compaction, Move};
-pub use config::{Acquire, ConfigError, FlexConfig, Growth, MAX_REGIONS, MIN_ALIGNMENT, Release};
+pub use config::{
+    Acquire, ConfigError, FlexConfig, Growth, MAX_REGIONS, MIN_ALIGNMENT, PRESETS, Preset, Refusal,
+    Release, Sizes,
+};
 pub use error::{AllocateError, FreeError, OutOfMemory, RegionLimit, RegionReport, Shortage};
 pub use handle::{Allocation, Pin};
 pub use history::{Action, HistoryEntry};
@@ -73,6 +76,9 @@ use crate::stats::Stats;
 use crate::sync::{Arc, lock, thread_number};
 use acquire::Acquired;
 use slots::{Shared, Slot, SlotBlock, Slots};
+
+/// Number of regions up to which a search allocates no memory.
+const FEW_REGIONS: usize = 64;
 
 /// An address in device memory: a region and an offset in it. It owns nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,7 +104,7 @@ pub struct FlexAllocator {
 }
 
 impl FlexAllocator {
-    /// Creates an allocator over `device` with the default configuration, which is the RFC's.
+    /// Creates an allocator over `device` with the default configuration.
     pub fn new(device: Arc<dyn DeviceMemory>) -> Self {
         Self::builder(device).build().expect("the default asks nothing special of a device")
     }
@@ -149,7 +155,7 @@ impl FlexAllocator {
             Some(waits) => self.shared.count(|counters| counters.sync_all_streams += waits),
         }
         self.shared.poll();
-        if self.config().acquire == Acquire::First {
+        if self.config().acquire == Acquire::First && !self.regions_locked() {
             let turn = self.shared.take_turn();
             let acquired = self.acquire(turn.as_ref(), Some(request), None, None);
             if let Acquired::Placed(allocation) = acquired {
@@ -195,8 +201,8 @@ impl FlexAllocator {
         bytes
     }
 
-    /// Allows regions to be acquired again after the device has refused all sizes. The device may have room now, or may
-    /// have failed for another reason.
+    /// Forgets that the device has refused all sizes of a region, so that it is asked again; see
+    /// [`Refusal`]. The device may have room now, or may have failed for another reason.
     pub fn unlock_regions(&self) {
         lock(&self.shared.regions).refused = false;
     }
@@ -226,8 +232,9 @@ impl FlexAllocator {
         lock(&self.shared.regions).segments.table()
     }
 
-    /// Returns whether no more regions are acquired: all sizes failed, or the number of regions has reached
-    /// `max_regions` or the size of the segment table. [`trim`](Self::trim) can change that.
+    /// Returns whether no more regions are acquired: the device has refused all sizes, or the number of regions has
+    /// reached `max_regions` or the size of the segment table. [`trim`](Self::trim) can change that. After a refusal, a
+    /// request that finds no room still asks the device, unless the configuration has [`Refusal::Lock`].
     pub fn regions_locked(&self) -> bool {
         self.limit() != RegionLimit::Open
     }
@@ -268,7 +275,7 @@ impl FlexAllocator {
 
     fn search_home(&self, request: &Request) -> Option<Allocation> {
         let home = &self.slots[thread_number() % self.slots.len()];
-        if home.is_vacant() {
+        if home.is_vacant() && !self.regions_locked() {
             let turn = self.shared.take_turn();
             let acquired = self.acquire(turn.as_ref(), Some(request), Some(home), None);
             if let Acquired::Placed(allocation) = acquired {
@@ -293,7 +300,14 @@ impl FlexAllocator {
         request: &Request,
         mut place: impl FnMut(&Arc<Slot>) -> Option<SlotBlock>,
     ) -> Option<SlotBlock> {
-        let mut views = [RegionView { slot: 0, free: Bytes::ZERO }; MAX_REGIONS];
+        let mut few = [RegionView { slot: 0, free: Bytes::ZERO }; FEW_REGIONS];
+        let mut many = Vec::new();
+        let views = if self.slots.len() <= FEW_REGIONS {
+            &mut few[..]
+        } else {
+            many.resize(self.slots.len(), few[0]);
+            &mut many[..]
+        };
         let mut count = 0;
         for view in self.slots.iter().filter_map(|slot| slot.view(request.kind)) {
             views[count] = view;
