@@ -26,7 +26,7 @@ The configuration chooses policies, growth and limits, by keyword or as one line
 | key | values | default |
 |---|---|---|
 | `fallback_sizes` | sizes of a new region, in the order in which they are tried | 12, 8, 4 GiB |
-| `max_regions` | highest number of regions at a time, 1 to 64 | 12 |
+| `max_regions` | highest number of regions at a time, 1 to 1024 | 12 |
 | `alignment` | granule of blocks, a power of two from 128 to 2 MiB | 128 |
 | `region` | `load-balancing`, `fill-first`, `thread-home` | `load-balancing` |
 | `block` | `first-fit`, `best-fit`, `quick-fit`, `lifetime` | `first-fit` |
@@ -35,6 +35,9 @@ The configuration chooses policies, growth and limits, by keyword or as one line
 | `growth` | `fixed`, `growable(SIZE)`, `recycle(SIZE)` | `fixed` |
 | `own_regions` | kinds that have regions of their own: `tensor`, `program`, `staging` | none |
 | `history` | number of events in a snapshot | 0 |
+| `sizes` | sizes of a new region: `listed`, `fitted` (also one of its own for a larger request, and the rest), `all` | `listed` |
+| `refusal` | after a refused region: `ask` the device again, `lock` | `ask` |
+| `preset` | a named configuration, which the other keys change: `rfc`, `grow`, `card` | none |
 
 When memory runs out, functions registered with `on_pressure` may free some. If that does not help, `OutOfMemory` tells
 full from fragmented memory and from requests that are too large in any case, in its text and in its `details`:
