@@ -35,7 +35,7 @@ The configuration chooses policies, growth and limits, by keyword or as one line
 | `growth` | `fixed`, `growable(SIZE)`, `recycle(SIZE)` | `fixed` |
 | `own_regions` | kinds that have regions of their own: `tensor`, `program`, `staging` | none |
 | `history` | number of events in a snapshot | 0 |
-| `sizes` | sizes of a new region: `listed`, `fitted` (also one of its own for a larger request, and the rest), `all` | `listed` |
+| `sizes` | `listed`, `fitted` (a larger request has a region of its own; the rest is used), `all` | `listed` |
 | `refusal` | after a refused region: `ask` the device again, `lock` | `ask` |
 | `preset` | a named configuration, which the other keys change: `rfc`, `grow`, `card` | none |
 

@@ -70,8 +70,8 @@ class FlexAllocator(_native.FlexAllocator):
         config: The configuration: one line of text, `"key:value,key:value"`, or a mapping of keys to values.
         streams: Events on the streams of the device; without any, every free is immediate.
         clock: Clock of the history, in microseconds; the time of day if omitted.
-        **settings: Further keys of the configuration. Sizes are numbers of bytes or texts such as "4GiB". `preset` is the
-            name of a configuration that the other keys change: "rfc", "grow" or "card".
+        **settings: Further keys of the configuration. Sizes are numbers of bytes or texts such as "4GiB". `preset`
+            names a configuration that the other keys change: "rfc", "grow" or "card".
 
     >>> from cubeyard.memory import Card, FlexAllocator
     >>> allocator = FlexAllocator(Card(8 << 30), fallback_sizes=["4GiB", "1GiB"], max_regions=2)
