@@ -203,12 +203,59 @@ def test_configurations_are_texts_mappings_and_keywords():
     assert FlexAllocator().config["fallback_sizes"] == [12 * GIB, 8 * GIB, 4 * GIB]
 
 
+def test_a_preset_is_a_configuration_that_other_keys_change():
+    grow = FlexAllocator(preset="grow").config
+    assert (grow["growth"], grow["sizes"], grow["block"]) == (f"growable({1024 * GIB})", "fitted", "best-fit")
+    changed = FlexAllocator(None, "block:quick-fit", preset="grow", history=7).config
+    assert changed == grow | {"block": "quick-fit", "history": 7}
+    assert changed == FlexAllocator(None, "history:7,preset:grow,block:quick-fit").config
+    assert FlexAllocator(preset="rfc").config == FlexAllocator().config | {"refusal": "lock"}
+
+
+@pytest.mark.parametrize(("preset", "taken"), [("rfc", 12 * GIB), ("grow", 2 * MIB), ("card", 60 * GIB)])
+def test_one_byte_takes_what_its_preset_says(preset, taken):
+    allocator = FlexAllocator(Card(60 * GIB), preset=preset)
+    block = allocator.allocate(1)
+    assert allocator.info().total - allocator.info().free == taken
+    block.free()
+    allocator.trim()
+    assert allocator.info().free == 60 * GIB
+
+
+def test_a_device_that_refuses_once_is_asked_again():
+    for preset, unlocked in [("", True), ("preset:rfc", False)]:
+        shelf = Shelf()
+        allocator = FlexAllocator(shelf, f"fallback_sizes:[64MiB],{preset}")
+        shelf.total = 0
+        with pytest.raises(errors.OutOfMemory):
+            allocator.allocate(1)
+        shelf.total = GIB
+        assert allocator.regions_locked
+        if not unlocked:
+            with pytest.raises(errors.OutOfMemory):
+                allocator.allocate(1)
+            allocator.unlock_regions()
+            assert not allocator.regions_locked
+        allocator.allocate(1)
+
+
+def test_one_statistic_is_that_of_all_statistics():
+    allocator = FlexAllocator()
+    block = allocator.allocate(1000)
+    entries = allocator.statistics().to_dict()
+    assert len(entries) == 122 and block.size == 1024
+    assert {key: allocator.statistic(key) for key in entries} == entries
+    with pytest.raises(errors.InputError, match="key is \"allocated_bytes\": expected a key of"):
+        allocator.statistic("allocated_bytes")
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
+        (lambda: FlexAllocator(preset="rcf"), "config: `preset:rcf`: expected one of rfc, grow, card"),
         (lambda: FlexAllocator(None, "blocks:best-fit"), "config: unknown key `blocks`; the keys are fallback_sizes"),
         (lambda: FlexAllocator(block="worst-fit"), "`block:worst-fit`: expected one of first-fit, best-fit"),
-        (lambda: FlexAllocator(max_regions=0), "`max_regions:0`: expected a number from 1 to 64"),
+        (lambda: FlexAllocator(max_regions=0), "`max_regions:0`: expected a number from 1 to 1024"),
         (lambda: FlexAllocator(alignment=1.5), "alignment is 1.5: expected a number"),
         (lambda: FlexAllocator(None, 7), "config is 7: expected a string such as"),
         (lambda: FlexAllocator(Shelf(), growth="growable(1GiB)"), "cannot commit memory in granules"),

@@ -54,7 +54,7 @@
 #include <stdint.h>
 
 #define CUBEYARD_VERSION_MAJOR 1
-#define CUBEYARD_VERSION_MINOR 1
+#define CUBEYARD_VERSION_MINOR 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -110,7 +110,10 @@ enum {
      * call after that function has returned. */
     CUBEYARD_ERROR_REENTRANT = 15,
     /* The allocator or the registry was created before a fork, and this is the child. Create another. */
-    CUBEYARD_ERROR_FORKED = 16
+    CUBEYARD_ERROR_FORKED = 16,
+    /* Since 1.2. The device has returned a region that it had already provided and that was not
+     * released. The second one is ignored and never released. Correct the device. */
+    CUBEYARD_ERROR_DEVICE = 17
 };
 
 /* Version of the loaded library: the major version in the upper 16 bits, the minor version in the
@@ -141,7 +144,8 @@ enum {
 };
 
 /* Creates a configuration from `text`, "key:value,key:value,..."; NULL and "" give the default. For
- * example "fallback_sizes:[8GiB;2GiB],block:best-fit,history:10000". */
+ * example "fallback_sizes:[8GiB;2GiB],block:best-fit,history:10000". Since 1.2: "preset:NAME" starts
+ * from a named configuration, which the other keys change: rfc, grow or card. */
 cubeyard_status cubeyard_config_new(const char *text, cubeyard_config **config);
 
 /* Creates a configuration from the environment. Only this function reads it.
@@ -154,7 +158,7 @@ cubeyard_status cubeyard_config_new(const char *text, cubeyard_config **config);
  */
 cubeyard_status cubeyard_config_from_env(cubeyard_config **config);
 
-/* Sets one key. */
+/* Sets one key. The key "preset" replaces all others, so set it first. */
 cubeyard_status cubeyard_config_set(cubeyard_config *config, const char *key, const char *value);
 
 /* Returns CUBEYARD_MODE_PF or CUBEYARD_MODE_VF, as given by FLEX_DEVICE, for callers that create the
@@ -337,7 +341,8 @@ cubeyard_status cubeyard_regions(cubeyard_allocator *allocator, cubeyard_region 
 
 /* Sets `locked` to nonzero if no more regions are acquired: the device has refused all sizes, or the
  * number of regions has reached `max_regions` or the size of the segment table. cubeyard_trim can
- * change that. */
+ * change that. After a refusal, a request that finds no room still asks the device, unless the
+ * configuration has "refusal:lock". */
 cubeyard_status cubeyard_regions_locked(cubeyard_allocator *allocator, int *locked);
 
 /* An entry of the segment table. */
@@ -486,6 +491,9 @@ cubeyard_status cubeyard_last_out_of_memory(cubeyard_out_of_memory *report);
 
 /* Returns all idle memory to the device. `released`, which may be NULL, receives the number of bytes. */
 cubeyard_status cubeyard_trim(cubeyard_allocator *allocator, uint64_t *released);
+
+/* Since 1.2. Forgets that the device has refused all sizes of a region, so that it is asked again. */
+cubeyard_status cubeyard_unlock_regions(cubeyard_allocator *allocator);
 
 /* Waits until no freed block waits for a stream. */
 cubeyard_status cubeyard_synchronize(cubeyard_allocator *allocator);

@@ -51,7 +51,7 @@ use watch::Watched;
 pub const HEADER: &str = include_str!("../include/cubeyard.h");
 
 /// Version of the header: the major number in the upper half, the minor number in the lower half.
-const ABI_VERSION: u32 = 1 << 16 | 1;
+const ABI_VERSION: u32 = 1 << 16 | 2;
 
 /// Target of a `cubeyard_allocator *`.
 pub struct Front {

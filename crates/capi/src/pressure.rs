@@ -75,6 +75,15 @@ unsafe extern "C" fn cubeyard_remove_pressure(
     })
 }
 
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_unlock_regions(allocator: *const Front) -> Status {
+    call(|| {
+        // SAFETY: the header requires an allocator.
+        unsafe { Front::of(allocator) }?.allocator.unlock_regions();
+        Ok(())
+    })
+}
+
 fn key_of(function: Pressure, user: *mut c_void) -> PressureKey {
     (function as usize, user as usize)
 }

@@ -45,10 +45,12 @@ pub enum Status {
     Reentrant = 15,
     /// The object was created by the parent process, before a fork.
     Forked = 16,
+    /// The device has returned a region twice.
+    Device = 17,
 }
 
 /// Names of the constants in the header, by their values.
-const NAMES: [&CStr; 17] = [
+const NAMES: [&CStr; 18] = [
     c"CUBEYARD_OK",
     c"CUBEYARD_ERROR_ARGUMENT",
     c"CUBEYARD_ERROR_CONFIG",
@@ -66,6 +68,7 @@ const NAMES: [&CStr; 17] = [
     c"CUBEYARD_ERROR_INTERNAL",
     c"CUBEYARD_ERROR_REENTRANT",
     c"CUBEYARD_ERROR_FORKED",
+    c"CUBEYARD_ERROR_DEVICE",
 ];
 
 /// A failed call.
@@ -109,6 +112,7 @@ impl From<AllocateError> for Failure {
                 Self::new(Status::Argument, message)
             }
             AllocateError::Reentrant => Self::new(Status::Reentrant, message),
+            AllocateError::RepeatedRegion { .. } => Self::new(Status::Device, message),
             AllocateError::OutOfMemory(report) => {
                 Self { status: status_of(&report), message, report: Some(report) }
             }
@@ -216,6 +220,7 @@ mod tests {
     fn every_status_has_its_name() {
         assert_eq!(NAMES[Status::Internal as usize], c"CUBEYARD_ERROR_INTERNAL");
         assert_eq!(NAMES[Status::Forked as usize], c"CUBEYARD_ERROR_FORKED");
+        assert_eq!(NAMES[Status::Device as usize], c"CUBEYARD_ERROR_DEVICE");
         assert_eq!(NAMES[Status::Stale as usize], c"CUBEYARD_ERROR_STALE");
     }
 

@@ -95,8 +95,8 @@ pub mod memory {
     };
     pub use cubeyard_memory::flex::{
         Acquire, Action, AllocateError, Allocation, ConfigError, Event, EventId, FlexAllocator,
-        FlexConfig, Growth, PressureCallback, Program, Release, RmmLog, StreamEvents, Subscription,
-        VirtualAddress,
+        FlexConfig, Growth, PressureCallback, Program, Refusal, Release, RmmLog, Sizes,
+        StreamEvents, Subscription, VirtualAddress,
     };
     pub use cubeyard_memory::policy::Request;
     pub use cubeyard_memory::{Bytes, PhysAddr};

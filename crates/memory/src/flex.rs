@@ -60,7 +60,10 @@ use std::fmt;
 
 pub use builder::{BuildError, Builder};
 pub use compaction::{Compaction, Move};
-pub use config::{Acquire, ConfigError, FlexConfig, Growth, MAX_REGIONS, MIN_ALIGNMENT, Release};
+pub use config::{
+    Acquire, ConfigError, FlexConfig, Growth, MAX_REGIONS, MIN_ALIGNMENT, PRESETS, Preset, Refusal,
+    Release, Sizes,
+};
 pub use error::{AllocateError, FreeError, OutOfMemory, RegionLimit, RegionReport, Shortage};
 pub use event::{Action, Event};
 pub use handle::{Allocation, Pin};
@@ -107,7 +110,7 @@ pub struct FlexAllocator {
 }
 
 impl FlexAllocator {
-    /// Creates an allocator over `device` with the default configuration, which is the RFC's.
+    /// Creates an allocator over `device` with the default configuration.
     pub fn new(device: Arc<dyn DeviceMemory>) -> Self {
         Self::builder(device).build().expect("the default asks nothing special of a device")
     }
@@ -153,7 +156,7 @@ impl FlexAllocator {
             Some(waits) => self.shared.count_stream_waits(waits),
         }
         self.shared.poll(Some(request.stream));
-        if self.config().acquire == Acquire::First {
+        if self.config().acquire == Acquire::First && !self.regions_locked() {
             let turn = self.shared.take_turn();
             let acquired = self.acquire(turn.as_ref(), Some(request), None, None);
             if let Acquired::Placed(allocation) = acquired {
@@ -200,8 +203,8 @@ impl FlexAllocator {
         bytes
     }
 
-    /// Allows regions to be acquired again after the device has refused all sizes. The device may have room now, or may
-    /// have failed for another reason.
+    /// Forgets that the device has refused all sizes of a region, so that it is asked again; see
+    /// [`Refusal`]. The device may have room now, or may have failed for another reason.
     pub fn unlock_regions(&self) {
         lock(&self.shared.regions).refused = false;
     }
@@ -231,8 +234,9 @@ impl FlexAllocator {
         lock(&self.shared.regions).segments.table()
     }
 
-    /// Returns whether no more regions are acquired: all sizes failed, or the number of regions has reached
-    /// `max_regions` or the size of the segment table. [`trim`](Self::trim) can change that.
+    /// Returns whether no more regions are acquired: the device has refused all sizes, or the number of regions has
+    /// reached `max_regions` or the size of the segment table. [`trim`](Self::trim) can change that. After a refusal, a
+    /// request that finds no room still asks the device, unless the configuration has [`Refusal::Lock`].
     pub fn regions_locked(&self) -> bool {
         self.limit() != RegionLimit::Open
     }
@@ -279,7 +283,7 @@ impl FlexAllocator {
 
     fn search_home(&self, request: &Request) -> Option<Allocation> {
         let home = &self.slots[thread_number() % self.slots.len()];
-        if home.is_vacant() {
+        if home.is_vacant() && !self.regions_locked() {
             let turn = self.shared.take_turn();
             let acquired = self.acquire(turn.as_ref(), Some(request), Some(home), None);
             if let Acquired::Placed(allocation) = acquired {
@@ -304,19 +308,14 @@ impl FlexAllocator {
         request: &Request,
         mut place: impl FnMut(&Arc<Slot>) -> Option<SlotBlock>,
     ) -> Option<SlotBlock> {
-        let mut views = [RegionView { slot: 0, free: Bytes::ZERO }; MAX_REGIONS];
-        let mut count = 0;
-        for view in self.slots.iter().filter_map(|slot| slot.view(request.kind)) {
-            views[count] = view;
-            count += 1;
-        }
-        let views = &mut views[..count];
+        let views = self.slots.iter().filter_map(|slot| slot.view(request.kind));
+        let mut views: Vec<_> = views.collect();
         // Slots are filled in order, so only a reused slot is out of order.
         let since = |view: &RegionView| self.slots[view.slot].since();
         if !views.is_sorted_by_key(since) {
             views.sort_by_key(since);
         }
-        let count = (self.config().region.order)(views, request.size);
+        let count = (self.config().region.order)(&mut views, request.size);
         views[..count].iter().find_map(|view| place(&self.slots[view.slot]))
     }
 }

@@ -107,6 +107,21 @@ pub struct Stat {
     pub freed: u64,
 }
 
+impl Stat {
+    /// Returns the figures with the last part of their keys.
+    const fn figures(self) -> [(&'static str, u64); 4] {
+        [
+            ("current", self.current),
+            ("peak", self.peak),
+            ("allocated", self.allocated),
+            ("freed", self.freed),
+        ]
+    }
+}
+
+/// First parts of the keys about oversize blocks, of which there are none.
+const OVERSIZE: [&str; 2] = ["oversize_allocations", "oversize_segments"];
+
 /// Number of separate counts: five quantities of blocks in three pools each, and four of regions, which have one pool.
 const COUNTS: usize = 5 * Pool::ALL.len() + 4;
 
@@ -458,23 +473,40 @@ impl Stats {
                 );
             }
         }
-        push(&mut entries, "oversize_allocations", Stat::default());
-        push(&mut entries, "oversize_segments", Stat::default());
-        let counters = [
-            ("num_alloc_retries", self.counters.alloc_retries),
-            ("num_ooms", self.counters.ooms),
-            ("num_sync_all_streams", self.counters.sync_all_streams),
-            ("num_device_alloc", self.counters.device_allocs),
-            ("num_device_free", self.counters.device_frees),
-        ];
-        entries.extend(counters.map(|(key, value)| (key.to_owned(), signed(value))));
-        entries.push(("max_split_size".to_owned(), -1));
+        OVERSIZE.iter().for_each(|prefix| push(&mut entries, prefix, Stat::default()));
+        entries.extend(self.singles().map(|(key, value)| (key.to_owned(), value)));
         entries
     }
 
-    /// Returns the value of one of PyTorch's keys.
+    /// Returns the value of one of PyTorch's keys, without building the others.
     pub fn key(&self, key: &str) -> Option<i64> {
-        self.entries().into_iter().find(|(name, _)| name == key).map(|(_, value)| value)
+        let Some((prefix, figure)) = key.rsplit_once('.') else {
+            return self
+                .singles()
+                .into_iter()
+                .find(|(name, _)| *name == key)
+                .map(|(_, value)| value);
+        };
+        let stat = match prefix.split_once('.') {
+            None => OVERSIZE.contains(&prefix).then(Stat::default)?,
+            Some((quantity, pool)) => self.get(
+                Quantity::ALL.into_iter().find(|known| known.key() == quantity)?,
+                Pool::ALL.into_iter().find(|known| known.key() == pool)?,
+            ),
+        };
+        stat.figures().into_iter().find(|(name, _)| *name == figure).map(|(_, value)| signed(value))
+    }
+
+    /// Returns the keys without a pool, with their values.
+    fn singles(&self) -> [(&'static str, i64); 6] {
+        [
+            ("num_alloc_retries", signed(self.counters.alloc_retries)),
+            ("num_ooms", signed(self.counters.ooms)),
+            ("num_sync_all_streams", signed(self.counters.sync_all_streams)),
+            ("num_device_alloc", signed(self.counters.device_allocs)),
+            ("num_device_free", signed(self.counters.device_frees)),
+            ("max_split_size", -1),
+        ]
     }
 
     /// Returns the entries as a JSON object, in order.
@@ -495,11 +527,56 @@ fn signed(value: u64) -> i64 {
 }
 
 fn push(entries: &mut Vec<(String, i64)>, prefix: &str, stat: Stat) {
-    let figures = [
-        ("current", stat.current),
-        ("peak", stat.peak),
-        ("allocated", stat.allocated),
-        ("freed", stat.freed),
-    ];
-    entries.extend(figures.map(|(figure, value)| (format!("{prefix}.{figure}"), signed(value))));
+    let entry = |(figure, value)| (format!("{prefix}.{figure}"), signed(value));
+    entries.extend(stat.figures().map(entry));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Statistics whose 122 figures differ, as far as they are not constant.
+    fn distinct() -> Stats {
+        let numbers = |place: usize| place as u64 * 4;
+        let stat = |place| Stat {
+            current: numbers(place) + 1,
+            peak: numbers(place) + 2,
+            allocated: numbers(place) + 3,
+            freed: numbers(place) + 4,
+        };
+        let counters = Counters {
+            alloc_retries: 1001,
+            ooms: 1002,
+            sync_all_streams: 1003,
+            device_allocs: 1004,
+            device_frees: 1005,
+        };
+        Stats { stats: std::array::from_fn(stat), counters }
+    }
+
+    #[test]
+    fn a_key_has_the_value_of_its_entry() {
+        let stats = distinct();
+        let entries = stats.entries();
+        assert_eq!(entries.len(), 122);
+        for (key, value) in &entries {
+            assert_eq!(stats.key(key), Some(*value), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_entry_is_no_key() {
+        let stats = distinct();
+        let known = stats.entries();
+        for (key, _) in &known {
+            for end in 0..key.len() {
+                for text in
+                    [&key[..end], &key[end + 1..], &format!("{}.{}", &key[..end], &key[end..])]
+                {
+                    let listed = known.iter().any(|(known, _)| known == text);
+                    assert_eq!(stats.key(text).is_some(), listed, "{text}");
+                }
+            }
+        }
+    }
 }

@@ -294,6 +294,52 @@ mod checked {
         });
     }
 
+    /// A pin and its allocation are dropped in either order, on one thread or two, while another thread compacts. (The
+    /// last pin of a freed block released the pin under one lock and the block under another, and compaction could move
+    /// the block in between.)
+    #[test]
+    fn pins_that_outlive_their_allocations() {
+        for pin_first in [false, true] {
+            for two_threads in [false, true] {
+                let scenario = move || drop_under_compaction(pin_first, two_threads);
+                shuttle::check_random(scenario, SCHEDULES);
+                shuttle::check_pct(scenario, SCHEDULES, 3);
+            }
+        }
+    }
+
+    fn drop_under_compaction(pin_first: bool, two_threads: bool) {
+        let device = Strict::new(mib(64));
+        let allocator = allocator(&device, "fallback_sizes:[8MiB]");
+        let low = allocator.allocate(mib(1)).unwrap();
+        let high = allocator.allocate(mib(1)).unwrap();
+        drop(low);
+        let compactor = allocator.clone();
+        let drops = move || {
+            let pin = high.pin();
+            let (first, second): (Box<dyn Send>, Box<dyn Send>) = if pin_first {
+                (Box::new(pin), Box::new(high))
+            } else {
+                (Box::new(high), Box::new(pin))
+            };
+            if two_threads {
+                let other = thread::spawn(move || drop(first));
+                drop(second);
+                other.join().unwrap();
+            } else {
+                drop(first);
+                drop(second);
+            }
+        };
+        let compacts = move || {
+            for _ in 0..2 {
+                compactor.compact().commit();
+            }
+        };
+        run(vec![Box::new(drops), Box::new(compacts)]);
+        all_is_free(allocator, &device);
+    }
+
     /// The entry of a released region is not reused while a launch holds it.
     #[test]
     fn launches_against_regions_that_come_and_go() {

@@ -26,7 +26,7 @@ The configuration selects policies, growth and limits. It is given by keywords o
 | key | values | default |
 |---|---|---|
 | `fallback_sizes` | sizes of a new region, in the order of the attempts | 12, 8, 4 GiB |
-| `max_regions` | maximum number of regions, 1 to 64 | 12 |
+| `max_regions` | maximum number of regions, 1 to 1024 | 12 |
 | `alignment` | granule of blocks, a power of two from 128 to 2 MiB | 128 |
 | `region` | `load-balancing`, `fill-first`, `thread-home` | `load-balancing` |
 | `block` | `first-fit`, `best-fit`, `quick-fit`, `lifetime` | `first-fit` |
@@ -35,6 +35,9 @@ The configuration selects policies, growth and limits. It is given by keywords o
 | `growth` | `fixed`, `growable(SIZE)`, `recycle(SIZE)` | `fixed` |
 | `own_regions` | kinds of blocks with separate regions: `tensor`, `program`, `staging` | none |
 | `history` | maximum number of events in a snapshot | 0 |
+| `sizes` | `listed`, `fitted` (a larger request has a region of its own; the rest is used), `all` | `listed` |
+| `refusal` | after a refused region: `ask` the device again, `lock` | `ask` |
+| `preset` | a named configuration, which the other keys change: `rfc`, `grow`, `card` | none |
 
 When memory runs out, functions registered with `on_pressure` may free some. If that fails, the text and the `details` of
 `OutOfMemory` distinguish full memory, fragmented memory, and requests that are too large in any case:

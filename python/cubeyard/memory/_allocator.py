@@ -70,13 +70,21 @@ class FlexAllocator(_native.FlexAllocator):
         config: Configuration, as one line of text, `"key:value,key:value"`, or as a mapping of keys to values.
         streams: Events on the device's streams. Without them, every free is immediate.
         clock: Clock for the history, in microseconds; the time of day by default.
-        **settings: Further configuration keys. Sizes are numbers of bytes or strings such as "4GiB".
+        **settings: Further configuration keys. Sizes are numbers of bytes or strings such as "4GiB". The key `preset`
+            names a configuration that the other keys change: "rfc", "grow" or "card".
 
     >>> from cubeyard.memory import Card, FlexAllocator
     >>> allocator = FlexAllocator(Card(8 << 30), fallback_sizes=["4GiB", "1GiB"], max_regions=2)
     >>> blocks = [allocator.allocate(3 << 30) for _ in range(2)]
     >>> [region.free >> 30 for region in allocator.regions()]
     [1, 1]
+
+    One byte with memory that grows takes 2 MiB of the card, and not a region of 12 GiB:
+
+    >>> allocator = FlexAllocator(Card(60 << 30), preset="grow")
+    >>> byte = allocator.allocate(1)
+    >>> allocator.info().total - allocator.info().free
+    2097152
     """
 
     def __new__(
@@ -129,7 +137,7 @@ class FlexAllocator(_native.FlexAllocator):
         return MemoryInfo(*self._memory_info())
 
     def __repr__(self) -> str:
-        reserved, allocated = (self._entries()[f"{name}_bytes.all.current"] for name in ("reserved", "allocated"))
+        reserved, allocated = (self.statistic(f"{name}_bytes.all.current") for name in ("reserved", "allocated"))
         return f"<FlexAllocator, {allocated} of {reserved} bytes allocated>"
 
 

@@ -48,7 +48,7 @@ fn a_wrong_value_is_named_with_what_was_expected() {
     "#]]
     .assert_eq(&stdout(&with("env-device", &[("FLEX_DEVICE", "MOCK")])));
     expect![[r#"
-        CUBEYARD_ALLOC_CONF: `max_regions:x`: expected a number from 1 to 64
+        CUBEYARD_ALLOC_CONF: `max_regions:x`: expected a number from 1 to 1024
     "#]]
     .assert_eq(&stdout(&with("env-conf", &[("CUBEYARD_ALLOC_CONF", "max_regions:x")])));
 }

@@ -159,6 +159,14 @@ fn programs_are_launched_and_memory_compacted_on_several_devices() {
 }
 
 #[test]
+fn a_device_may_refuse_for_a_while_but_not_return_a_region_twice() {
+    expect![[r#"
+        42 expectations hold
+    "#]]
+    .assert_eq(&output_of("tests/it/c/refusals.c", "refusals"));
+}
+
+#[test]
 fn blocks_are_freed_on_other_threads() {
     expect![[r#"
         6000 blocks freed on other threads

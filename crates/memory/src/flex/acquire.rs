@@ -2,13 +2,13 @@
 
 use tracing::{debug, info};
 
-use super::config::Growth;
+use super::config::{Growth, Refusal, Sizes};
 use super::error::RegionLimit;
 use super::region::PlacedBlock;
 use super::slots::{LOG, RegionTurn, Slot};
 use super::{Allocation, FlexAllocator};
 use crate::Bytes;
-use crate::device::RegionHandle;
+use crate::device::{RegionHandle, RegionId};
 use crate::policy::{Kind, Request};
 use crate::stats::Places;
 use crate::sync::{Arc, lock};
@@ -22,9 +22,14 @@ pub(super) enum Acquired {
     Changed,
     /// No region was acquired, or the region has no memory for the request.
     Refused,
+    /// The device returned a region that it had provided before.
+    Repeated(RegionId),
 }
 
-struct NoRegion;
+enum NoRegion {
+    Refused,
+    Repeated(RegionId),
+}
 
 impl FlexAllocator {
     /// Acquires a region for `home` or the first vacant slot and places `request` in it, unless the regions have
@@ -41,12 +46,16 @@ impl FlexAllocator {
         if turn.is_some() && (taken || seen.is_some_and(|seen| seen != self.shared.changes())) {
             return Acquired::Changed;
         }
-        if turn.is_none() || self.regions_locked() {
+        if turn.is_none() || self.is_asking_pointless() {
             return Acquired::Refused;
         }
         let vacant = home.or_else(|| self.slots.iter().find(|slot| slot.is_vacant()));
         let Some(slot) = vacant else { return Acquired::Refused };
-        let Ok(placed) = self.settle_region(slot, request) else { return Acquired::Refused };
+        let placed = match self.settle_region(slot, request) {
+            Ok(placed) => placed,
+            Err(NoRegion::Refused) => return Acquired::Refused,
+            Err(NoRegion::Repeated(region_id)) => return Acquired::Repeated(region_id),
+        };
         let site = request.map_or(0, |request| request.site);
         let key = placed.and_then(|placed| slot.complete_place(placed, site));
         let acquired = match (key, request) {
@@ -63,6 +72,15 @@ impl FlexAllocator {
         acquired
     }
 
+    /// Returns whether the device is not to be asked for a region.
+    fn is_asking_pointless(&self) -> bool {
+        match self.limit() {
+            RegionLimit::Open => false,
+            RegionLimit::Device => self.config().refusal == Refusal::Lock,
+            _ => true,
+        }
+    }
+
     fn settle_region(
         &self,
         slot: &Arc<Slot>,
@@ -70,11 +88,15 @@ impl FlexAllocator {
     ) -> Result<Option<PlacedBlock>, NoRegion> {
         let kind = request.map_or(Kind::Tensor, |request| request.kind);
         let own = self.config().own_regions.contains(&kind).then_some(kind);
-        let handle = self.acquire_from_device(request).ok_or(NoRegion)?;
+        let handle = self.acquire_from_device(request).ok_or(NoRegion::Refused)?;
+        if lock(&self.shared.regions).segments.has(handle.id) {
+            info!(target: LOG, region = %handle.id, "region returned twice");
+            return Err(NoRegion::Repeated(handle.id));
+        }
         let Some(age) = self.enter_segment(&handle) else {
             self.shared.device.release(handle);
             self.lock_regions("no flat addresses are free");
-            return Err(NoRegion);
+            return Err(NoRegion::Refused);
         };
         self.shared.journal.tick();
         let placed = slot.settle_in(handle, own, age, request);
@@ -88,39 +110,88 @@ impl FlexAllocator {
         let mut regions = lock(&self.shared.regions);
         let segment = regions.segments.push(handle.id, handle.size)?;
         regions.acquired += 1;
+        regions.refused = false;
         Some((segment.base, regions.acquired))
     }
 
     fn acquire_from_device(&self, request: Option<&Request>) -> Option<RegionHandle> {
-        let (device, config) = (&self.shared.device, self.config());
-        if let Growth::Growable(size) | Growth::Recycle(size) = config.growth {
-            if request.is_some_and(|request| self.rounded(request) > self.longest_block()) {
-                return None;
-            }
-            let size = size.align_up(self.shared.granule);
-            let handle = size.and_then(|size| device.try_reserve(size));
-            self.after_acquiring(handle.as_ref(), 0);
-            if handle.is_none() {
-                self.lock_regions("the device cannot reserve a region");
-            }
-            return handle;
-        }
-        // A region that cannot hold the request is not acquired.
+        let config = self.config();
         let least = request.map_or(config.alignment, |request| self.rounded(request));
-        let sizes = config.fallback_sizes.iter().map(|size| size.align_down(config.alignment));
-        let mut tried = 0;
-        for (level, size) in sizes.enumerate().filter(|&(_, size)| size >= least) {
-            tried += 1;
-            let handle = device.try_acquire(size);
-            self.after_acquiring(handle.as_ref(), level);
-            if handle.is_some() {
-                return handle;
+        let bounded = self.is_growable() || config.sizes != Sizes::Listed;
+        if bounded && least > self.longest_block() {
+            return None;
+        }
+        let listed = self.configured_sizes();
+        // A region that cannot hold the request is not acquired.
+        let fitting: Vec<_> =
+            listed.iter().copied().enumerate().filter(|&(_, size)| size >= least).collect();
+        let handle = match config.sizes {
+            Sizes::Listed => self.try_sizes(&fitting),
+            Sizes::Fitted => self.try_sizes(&fitting).or_else(|| {
+                let smallest = fitting.iter().map(|&(_, size)| size).min();
+                self.try_size(listed.len(), self.fitted_size(least, smallest)?)
+            }),
+            Sizes::All => {
+                let all = self.free_on_device(least);
+                let handle = all.and_then(|all| self.try_size(0, all));
+                handle.or_else(|| self.try_sizes(&fitting))
+            }
+        };
+        if handle.is_none() && fitting.len() == listed.len() {
+            self.lock_regions("the device has refused all sizes");
+        }
+        handle
+    }
+
+    fn is_growable(&self) -> bool {
+        self.config().growth != Growth::Fixed
+    }
+
+    /// Returns the configured sizes of a region, in order.
+    fn configured_sizes(&self) -> Vec<Bytes> {
+        let config = self.config();
+        match config.growth {
+            Growth::Growable(size) | Growth::Recycle(size) => {
+                size.align_up(self.shared.granule).into_iter().collect()
+            }
+            Growth::Fixed => {
+                let sizes = config.fallback_sizes.iter();
+                sizes.map(|size| size.align_down(config.alignment)).collect()
             }
         }
-        if tried == config.fallback_sizes.len() {
-            self.lock_regions("all fallback sizes failed");
+    }
+
+    /// Returns the unit of region sizes that are not configured.
+    fn size_unit(&self) -> Bytes {
+        if self.is_growable() { self.shared.granule } else { self.config().alignment }
+    }
+
+    /// Returns the size of a region for a request that no configured size serves. `smallest` is the smallest configured
+    /// size that could hold it; the device has refused that size. If the device has as much free nevertheless, it has
+    /// failed for another reason, and a larger region would not help.
+    fn fitted_size(&self, least: Bytes, smallest: Option<Bytes>) -> Option<Bytes> {
+        match smallest {
+            None => least.align_up(self.size_unit()),
+            Some(smallest) => self.free_on_device(least).filter(|&free| free < smallest),
         }
-        None
+    }
+
+    /// Returns the free memory of the device as a size of a region, if it is at least `least`.
+    fn free_on_device(&self, least: Bytes) -> Option<Bytes> {
+        let free = self.shared.device.info().free.align_down(self.size_unit());
+        Some(free).filter(|&free| free >= least)
+    }
+
+    fn try_sizes(&self, sizes: &[(usize, Bytes)]) -> Option<RegionHandle> {
+        sizes.iter().find_map(|&(level, size)| self.try_size(level, size))
+    }
+
+    fn try_size(&self, level: usize, size: Bytes) -> Option<RegionHandle> {
+        let device = &self.shared.device;
+        let handle =
+            if self.is_growable() { device.try_reserve(size) } else { device.try_acquire(size) };
+        self.after_acquiring(handle.as_ref(), level);
+        handle
     }
 
     fn after_acquiring(&self, handle: Option<&RegionHandle>, level: usize) {
@@ -155,6 +226,9 @@ impl FlexAllocator {
 
     pub(super) fn longest_block(&self) -> Bytes {
         let (config, total) = (self.config(), self.shared.total);
+        if config.sizes != Sizes::Listed {
+            return total.align_down(self.size_unit());
+        }
         let longest = match config.growth {
             Growth::Growable(size) | Growth::Recycle(size) => Some(size.min(total)),
             Growth::Fixed => {

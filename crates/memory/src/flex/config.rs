@@ -1,16 +1,21 @@
 //! Configuration of a [`FlexAllocator`](super::FlexAllocator), as a value and as one line of text.
 
+mod preset;
+
 use std::str::FromStr;
+
+pub use preset::{PRESETS, Preset};
 
 use crate::Bytes;
 use crate::policy::{self, BlockPolicy, Kind, RegionPolicy};
 
-/// Maximum number of regions of an allocator; enough for any firmware table.
-pub const MAX_REGIONS: usize = 64;
+/// Largest value of `max_regions`; more than any firmware table has entries.
+pub const MAX_REGIONS: usize = 1024;
 /// Smallest block alignment, as required by the device.
 pub const MIN_ALIGNMENT: Bytes = Bytes::new(128);
 
-/// Configuration of a [`FlexAllocator`](super::FlexAllocator). The default is the RFC's.
+/// Configuration of a [`FlexAllocator`](super::FlexAllocator). The default is the RFC's, except that a device that has
+/// refused a region is asked again (`refusal`). [`FlexConfig::preset`] has others by name.
 ///
 /// The text form is `key:value,key:value,…`, like PyTorch's. To build a value, start from the default and assign
 /// fields:
@@ -33,7 +38,7 @@ pub const MIN_ALIGNMENT: Bytes = Bytes::new(128);
 pub struct FlexConfig {
     /// `fallback_sizes`: sizes of a new region, in the order in which they are tried.
     pub fallback_sizes: Vec<Bytes>,
-    /// `max_regions`: maximum number of regions at a time, 1 to 64.
+    /// `max_regions`: maximum number of regions at a time, 1 to [`MAX_REGIONS`].
     pub max_regions: usize,
     /// `alignment`: granule of blocks, a power of two and at least [`MIN_ALIGNMENT`].
     pub alignment: Bytes,
@@ -51,6 +56,33 @@ pub struct FlexConfig {
     pub own_regions: Vec<Kind>,
     /// `history`: number of events in a snapshot; 0 disables the history.
     pub history: usize,
+    /// `sizes`: sizes of regions besides the configured ones.
+    pub sizes: Sizes,
+    /// `refusal`: consequence of a refused region.
+    pub refusal: Refusal,
+}
+
+/// Sizes of regions. The *configured sizes* are `fallback_sizes`, or the size of a growable region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// `listed`: only the configured sizes. A longer request fails, and the rest of a device is not used.
+    Listed,
+    /// `fitted`: the configured sizes first. A request longer than all of them gets a region of its own length. If the
+    /// device refuses them and has less than the smallest of them free, the region is all that is free.
+    Fitted,
+    /// `all`: all that is free on the device, then the configured sizes.
+    All,
+}
+
+/// Consequence of a device's refusal of all sizes of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `ask`: every request that finds no room asks the device again. A region that no request needs yet (`acquire:first`,
+    /// the first region of a thread) is not asked for until a region was acquired or released, or
+    /// [`unlock_regions`](super::FlexAllocator::unlock_regions) was called.
+    Ask,
+    /// `lock`: the device is not asked until a region was released or `unlock_regions` was called, as in the RFC.
+    Lock,
 }
 
 /// Time at which regions are acquired.
@@ -100,6 +132,8 @@ impl Default for FlexConfig {
             growth: Growth::Fixed,
             own_regions: Vec::new(),
             history: 0,
+            sizes: Sizes::Listed,
+            refusal: Refusal::Ask,
         }
     }
 }
@@ -133,7 +167,7 @@ type Key = (&'static str, fn() -> String, fn(&mut FlexConfig, &str) -> Option<()
 
 const SIZE: &str = "a size such as 4GiB, 20MiB or 128";
 
-const KEYS: [Key; 10] = [
+const KEYS: [Key; 13] = [
     (
         "fallback_sizes",
         || format!("[SIZE;SIZE;…], each {SIZE}, at least one"),
@@ -226,7 +260,40 @@ const KEYS: [Key; 10] = [
         || "a number of events".to_owned(),
         |config, value| put(&mut config.history, value.parse().ok()),
     ),
+    (
+        "sizes",
+        || "listed, fitted or all".to_owned(),
+        |config, value| {
+            let sizes = match value {
+                "listed" => Some(Sizes::Listed),
+                "fitted" => Some(Sizes::Fitted),
+                "all" => Some(Sizes::All),
+                _ => None,
+            };
+            put(&mut config.sizes, sizes)
+        },
+    ),
+    (
+        "refusal",
+        || "ask or lock".to_owned(),
+        |config, value| {
+            let refusal = match value {
+                "ask" => Some(Refusal::Ask),
+                "lock" => Some(Refusal::Lock),
+                _ => None,
+            };
+            put(&mut config.refusal, refusal)
+        },
+    ),
+    (
+        PRESET,
+        || one_of(preset::PRESETS.iter().map(|preset| preset.name)),
+        |config, value| put(config, preset::find(value).map(|preset| (preset.make)())),
+    ),
 ];
+
+/// Key that sets all others.
+const PRESET: &str = "preset";
 
 /// Sets a field if its value could be parsed.
 fn put<T>(field: &mut T, value: Option<T>) -> Option<()> {
@@ -268,7 +335,22 @@ fn size(value: &str) -> Option<Bytes> {
 }
 
 impl FlexConfig {
-    /// Sets one key. Nothing changes on an error.
+    /// Returns the configuration of a preset; see [`PRESETS`](PRESETS).
+    ///
+    /// ```
+    /// use cubeyard_memory::flex::{FlexConfig, Refusal};
+    ///
+    /// assert_eq!(FlexConfig::preset("rfc").unwrap().refusal, Refusal::Lock);
+    /// let error = FlexConfig::preset("cards").unwrap_err();
+    /// assert_eq!(error.to_string(), "`preset:cards`: expected one of rfc, grow, card");
+    /// ```
+    pub fn preset(name: &str) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        config.set(PRESET, name)?;
+        Ok(config)
+    }
+
+    /// Sets one key. The key `preset` replaces the whole configuration. Nothing changes on an error.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
         let Some((name, expected, set)) = KEYS.iter().find(|(name, ..)| *name == key) else {
             let known = KEYS.map(|(name, ..)| name).join(", ");
@@ -281,13 +363,14 @@ impl FlexConfig {
         })
     }
 
-    /// Sets the keys of a text `key:value,…`. On an error, the keys before it stay set.
+    /// Sets the keys of a text `key:value,…`. The key `preset` is set first, wherever it stands. On an error, the keys
+    /// set before it stay set.
     pub fn update(&mut self, text: &str) -> Result<(), ConfigError> {
-        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let (key, value) = part.split_once(':').unwrap_or((part, ""));
-            self.set(key.trim(), value.trim())?;
-        }
-        Ok(())
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let pairs = parts.map(|part| part.split_once(':').unwrap_or((part, "")));
+        let pairs = pairs.map(|(key, value)| (key.trim(), value.trim()));
+        let (presets, others): (Vec<_>, Vec<_>) = pairs.partition(|&(key, _)| key == PRESET);
+        presets.into_iter().chain(others).try_for_each(|(key, value)| self.set(key, value))
     }
 }
 
@@ -315,13 +398,14 @@ mod tests {
         assert_eq!((config.max_regions, config.alignment), (12, Bytes::new(128)));
         assert_eq!((config.region.name, config.block.name), ("load-balancing", "first-fit"));
         assert_eq!((config.acquire, config.release), (Acquire::Lazy, Release::Never));
+        assert_eq!((config.sizes, config.growth), (Sizes::Listed, Growth::Fixed));
     }
 
     #[test]
     fn every_key_can_be_set() {
         let text = "fallback_sizes:[1GiB;512MiB], max_regions:64, alignment:512, region:fill-first, block:best-fit, \
                     acquire:first, release:when_idle(1GiB), growth:recycle(1TiB), own_regions:[program;staging], \
-                    history:1000";
+                    history:1000, sizes:fitted, refusal:lock";
         let config: FlexConfig = text.parse().unwrap();
         assert_eq!(config.fallback_sizes, [Bytes::gib(1), Bytes::mib(512)]);
         assert_eq!(
@@ -333,6 +417,18 @@ mod tests {
         assert_eq!(config.release, Release::WhenIdle(Bytes::gib(1)));
         assert_eq!(config.growth, Growth::Recycle(Bytes::gib(1024)));
         assert_eq!(config.own_regions, [Kind::Program, Kind::Staging]);
+        assert_eq!((config.sizes, config.refusal), (Sizes::Fitted, Refusal::Lock));
+    }
+
+    #[test]
+    fn a_preset_comes_before_the_other_keys_wherever_it_stands() {
+        for text in
+            ["preset:grow,history:7,block:first-fit", "history:7,block:first-fit,preset:grow"]
+        {
+            let config: FlexConfig = text.parse().unwrap();
+            assert_eq!((config.history, config.block.name), (7, "first-fit"));
+            assert_eq!(config.sizes, Sizes::Fitted, "of the preset");
+        }
     }
 
     #[test]
@@ -342,11 +438,11 @@ mod tests {
                 .map(|text| text.parse::<FlexConfig>().unwrap_err().to_string())
                 .into();
         expect![[r#"
-            `max_regions:0`: expected a number from 1 to 64
+            `max_regions:0`: expected a number from 1 to 1024
             `alignment:100`: expected a power of two from 128 to 2MiB
             `fallback_sizes:12GB`: expected [SIZE;SIZE;…], each a size such as 4GiB, 20MiB or 128, at least one
             `acquire:eager`: expected lazy, first or eager(COUNT)
-            unknown key `x`; the keys are fallback_sizes, max_regions, alignment, region, block, acquire, release, growth, own_regions, history"#]]
+            unknown key `x`; the keys are fallback_sizes, max_regions, alignment, region, block, acquire, release, growth, own_regions, history, sizes, refusal, preset"#]]
         .assert_eq(&errors.join("\n"));
     }
 }

@@ -26,6 +26,15 @@ pub enum AllocateError {
         already available can be allocated"
     )]
     Reentrant,
+    /// The device has returned a region that it had already provided and that was not released. The second handle is
+    /// ignored: releasing it would release the first region, which holds blocks. Correct the device.
+    #[error(
+        "the device has returned region {region_id} twice, although it was not released; the second one is ignored"
+    )]
+    RepeatedRegion {
+        /// Name of the region.
+        region_id: RegionId,
+    },
     /// There is no room. The report states the kind of shortage and the remedies.
     #[error("{0}")]
     OutOfMemory(Box<OutOfMemory>),

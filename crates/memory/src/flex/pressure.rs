@@ -12,14 +12,25 @@ use super::history::Action;
 use super::slots::{LOG, Slot};
 use super::{Allocation, FlexAllocator};
 use crate::Bytes;
+use crate::device::RegionId;
 use crate::policy::Request;
 use crate::stats::{Places, Pool, Quantity};
 
 /// A placed request, failure, or continuation with the next step.
-type Outcome = ControlFlow<Option<Allocation>>;
+type Outcome = ControlFlow<Result<Allocation, Failure>>;
+
+/// End of the climb without a block.
+enum Failure {
+    OutOfMemory,
+    Device(AllocateError),
+}
 
 fn placed(found: Option<Allocation>) -> Outcome {
-    if found.is_some() { Break(found) } else { Continue(()) }
+    found.map_or(Continue(()), |allocation| Break(Ok(allocation)))
+}
+
+fn repeated(region_id: RegionId) -> Outcome {
+    Break(Err(Failure::Device(AllocateError::RepeatedRegion { region_id })))
 }
 
 /// A request that found no room, on its way up the [`LADDER`](Self::LADDER).
@@ -53,9 +64,10 @@ impl Climb<'_> {
             placed(allocator.search(request))?;
             let turn = allocator.shared.take_turn();
             match allocator.acquire(turn.as_ref(), Some(request), None, Some(seen)) {
-                Acquired::Placed(allocation) => return Break(Some(allocation)),
+                Acquired::Placed(allocation) => return Break(Ok(allocation)),
                 Acquired::Changed | Acquired::Region => {}
                 Acquired::Refused => return Continue(()),
+                Acquired::Repeated(region_id) => return repeated(region_id),
             }
         }
     }
@@ -94,9 +106,10 @@ impl Climb<'_> {
         loop {
             placed(allocator.search_in_order(request, Slot::try_allocate))?;
             match allocator.acquire(Some(&turn), Some(request), None, None) {
-                Acquired::Placed(allocation) => return Break(Some(allocation)),
+                Acquired::Placed(allocation) => return Break(Ok(allocation)),
                 Acquired::Changed | Acquired::Region => {}
                 Acquired::Refused => return Continue(()),
+                Acquired::Repeated(region_id) => return repeated(region_id),
             }
         }
     }
@@ -106,7 +119,7 @@ impl Climb<'_> {
         let Self { allocator, request, .. } = *self;
         self.seen = allocator.shared.changes();
         let called = allocator.shared.callbacks.call(|| allocator.shortage(request));
-        if called { Continue(()) } else { Break(None) }
+        if called { Continue(()) } else { Break(Err(Failure::OutOfMemory)) }
     }
 }
 
@@ -121,8 +134,9 @@ impl FlexAllocator {
         }
         let mut climb = Climb { allocator: self, request, seen: 0 };
         match Climb::LADDER.iter().try_for_each(|step| step(&mut climb)) {
-            Break(Some(allocation)) => Ok(allocation),
-            Break(None) | Continue(()) => Err(self.out_of_memory(request)),
+            Break(Ok(allocation)) => Ok(allocation),
+            Break(Err(Failure::Device(error))) => Err(error),
+            Break(Err(Failure::OutOfMemory)) | Continue(()) => Err(self.out_of_memory(request)),
         }
     }
 

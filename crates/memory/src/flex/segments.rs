@@ -101,6 +101,12 @@ impl Segments {
         self.entries.iter().any(TableEntry::is_free)
     }
 
+    /// Returns whether a region is in the table.
+    pub(crate) fn has(&self, region_id: RegionId) -> bool {
+        let mut live = self.entries.iter().filter(|entry| entry.live);
+        live.any(|entry| entry.segment.is_some_and(|segment| segment.region_id == region_id))
+    }
+
     /// Returns whether launches hold entries without a region.
     pub(crate) fn is_held(&self) -> bool {
         self.entries.iter().any(|entry| !entry.live && entry.launches > 0)

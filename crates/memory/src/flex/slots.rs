@@ -99,7 +99,7 @@ pub(crate) struct Shared {
 
 #[derive(Debug)]
 pub(crate) struct Regions {
-    /// Whether the device has refused all sizes, so that no more regions are acquired.
+    /// Whether the device has refused all sizes, and has provided no region since then.
     pub(crate) refused: bool,
     pub(crate) segments: Segments,
     /// Number of regions acquired so far; orders regions by age.
@@ -122,7 +122,9 @@ impl Shared {
         events: Option<Arc<dyn StreamEvents>>,
         clock: Option<Clock>,
     ) -> Self {
-        let entries = device.table().map_or(MAX_REGIONS, |table| table.entries.min(MAX_REGIONS));
+        // Without a table of the device, the number of regions alone is the limit.
+        let unlimited = config.max_regions.max(64);
+        let entries = device.table().map_or(unlimited, |table| table.entries.min(MAX_REGIONS));
         let segments = Segments::new(entries);
         Self {
             id: NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),

@@ -37,10 +37,11 @@ pub struct TokenBlock {
 }
 
 impl AllocationToken {
-    /// Returns the token as two numbers, neither of them zero: the first names the allocator and the
-    /// slot of the region, the second the block.
+    /// Returns the token as two numbers: the first, never zero, names the allocator and the slot of the region, the
+    /// second the block.
     pub fn to_parts(self) -> (u64, u64) {
-        (self.allocator << SLOT_BITS | self.slot as u64, self.key.to_bits())
+        let place = self.allocator << SLOT_BITS | self.slot as u64;
+        (place, self.key.to_bits() ^ mask(place))
     }
 
     /// Creates a token from two numbers. Any numbers are accepted, since a token is checked when it is used.
@@ -48,14 +49,24 @@ impl AllocationToken {
         let slot = place % (1 << SLOT_BITS);
         Self {
             allocator: place >> SLOT_BITS,
-            slot: usize::try_from(slot).expect("eight bits fit"),
-            key: BlockKey::from_bits(key),
+            slot: usize::try_from(slot).expect("ten bits fit"),
+            key: BlockKey::from_bits(key ^ mask(place)),
         }
     }
 }
 
+/// Returns the bits by which a token's second number differs from the block's key. The keys of all slots start with the
+/// same numbers, so without the mask a token with a wrong slot would name another block. (The mixing function is
+/// SplitMix64's.)
+fn mask(place: u64) -> u64 {
+    let mixed = place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
 /// Number of bits of a token's first number that hold the slot; the others hold the allocator.
-const SLOT_BITS: u32 = 8;
+const SLOT_BITS: u32 = 10;
 const _: () = assert!(MAX_REGIONS <= 1 << SLOT_BITS, "every slot has a number");
 
 impl Allocation {
@@ -115,8 +126,11 @@ impl FlexAllocator {
         token: AllocationToken,
         act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>,
     ) -> Result<T, FreeError> {
-        if token.allocator != 0 && token.allocator != self.shared.id {
-            return Err(FreeError::Foreign);
+        match token.allocator {
+            // No allocator has this number, so the token names no block: it was never made, or is two zeros.
+            0 => return Err(FreeError::Stale),
+            owner if owner != self.shared.id => return Err(FreeError::Foreign),
+            _ => {}
         }
         let slot = self.slots.get(token.slot).ok_or(FreeError::Stale)?;
         slots::follow(slot, token.key, act)
@@ -157,6 +171,18 @@ mod tests {
         assert_eq!(ours.stats().allocated(), Bytes::new(1024), "no block was freed");
         ours.free_token(own).unwrap();
         theirs.free_token(foreign).unwrap();
+    }
+
+    /// A token whose allocator's number was 0 skipped the check of its owner.
+    #[test]
+    fn a_token_without_an_allocator_is_refused() {
+        let allocator = allocator();
+        let token = allocator.allocate(Bytes::new(1000)).unwrap().into_token();
+        let nobody = AllocationToken { allocator: 0, ..token };
+        assert_eq!(allocator.free_token(nobody), Err(FreeError::Stale));
+        assert_eq!(allocator.pin_token(nobody).unwrap_err(), FreeError::Stale);
+        assert_eq!(allocator.record_stream_token(nobody, 1), Err(FreeError::Stale));
+        allocator.free_token(token).unwrap();
     }
 
     #[test]

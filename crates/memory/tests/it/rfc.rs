@@ -55,7 +55,12 @@ use cubeyard_memory::flex::{
 use cubeyard_memory::policy::{Kind, Request};
 use cubeyard_memory::stats::{Pool, Quantity};
 
-use crate::flex::{allocator, card};
+use crate::flex::card;
+
+/// Returns an allocator with the RFC's configuration, changed by a text.
+fn allocator(device: Arc<dyn DeviceMemory>, config: &str) -> FlexAllocator {
+    crate::flex::allocator(device, &format!("preset:rfc,{config}"))
+}
 
 fn gib(count: u64) -> Bytes {
     Bytes::gib(count)
@@ -324,7 +329,7 @@ fn the_fallback_sequence_locks_when_it_ends() {
     assert!(allocator.regions_locked());
     // A request that the smaller sizes could not hold does not try them, and does not lock the regions.
     let device = Asked::new(gib(8));
-    let allocator = crate::flex::allocator(device.clone(), "");
+    let allocator = self::allocator(device.clone(), "");
     assert!(allocator.allocate(gib(9)).is_err());
     assert_eq!((device.sizes(), allocator.regions_locked()), (vec![12], false));
 }
@@ -806,6 +811,6 @@ fn question_10_an_eager_pool() {
     assert_eq!(device.sizes(), [12, 8, 4], "more when they are full");
     drop((blocks, more));
     let short = Asked::new(gib(14));
-    let fewer = crate::flex::allocator(short.clone(), "acquire:eager(3)");
+    let fewer = self::allocator(short.clone(), "acquire:eager(3)");
     assert_eq!(fewer.regions().len(), 1, "as many as the device has");
 }

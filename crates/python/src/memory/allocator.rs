@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cubeyard_memory::device::DeviceMemory;
-use cubeyard_memory::flex::{self, Acquire, FlexConfig, Growth, Release};
+use cubeyard_memory::flex::{self, Acquire, FlexConfig, Growth, Refusal, Release, Sizes};
 use cubeyard_memory::policy::{Kind as BlockKind, Request};
 use cubeyard_memory::{Bytes, VirtualAddress};
 use pyo3::prelude::*;
@@ -46,9 +46,13 @@ fn read_clock(hooks: &Weak<Hooks>) -> u64 {
     now.flatten().unwrap_or(0)
 }
 
+/// Reads a configuration. The settings change the text, but a preset comes before both.
 fn config(text: &str, settings: &[(String, String)]) -> PyResult<FlexConfig> {
-    let mut config: FlexConfig = text.parse().or_raise()?;
-    settings.iter().try_for_each(|(key, value)| config.set(key, value)).or_raise()?;
+    let mut config = FlexConfig::default();
+    let (presets, others): (Vec<_>, Vec<_>) = settings.iter().partition(|(key, _)| key == "preset");
+    presets.iter().try_for_each(|(key, value)| config.set(key, value)).or_raise()?;
+    config.update(text).or_raise()?;
+    others.iter().try_for_each(|(key, value)| config.set(key, value)).or_raise()?;
     Ok(config)
 }
 
@@ -325,6 +329,20 @@ impl FlexAllocator {
         figures::statistics(py, &self.call(py, flex::FlexAllocator::stats)?)
     }
 
+    /// Returns one statistic, by PyTorch's key.
+    ///
+    /// >>> from cubeyard.memory import FlexAllocator
+    /// >>> allocator = FlexAllocator()
+    /// >>> block = allocator.allocate(1000)
+    /// >>> allocator.statistic("allocated_bytes.all.current")
+    /// 1024
+    #[expect(clippy::doc_markdown, reason = "documentation is that of Python")]
+    fn statistic(&self, py: Python<'_>, key: &str) -> PyResult<i64> {
+        let found = self.call(py, flex::FlexAllocator::stats)?.key(key);
+        let text = || format!("key is {key:?}: expected a key of `statistics().to_dict()`");
+        found.ok_or_else(|| Kind::Input.error(text()))
+    }
+
     /// Sets the peaks to the current figures.
     fn reset_peak_statistics(&self, py: Python<'_>) -> PyResult<()> {
         self.call(py, flex::FlexAllocator::reset_peak_stats)
@@ -393,10 +411,15 @@ impl FlexAllocator {
     }
 
     /// Whether no further region is acquired: all sizes were refused, or there are as many as may be. `trim()` can
-    /// change that.
+    /// change that. After a refusal, a request that finds no room still asks the device, unless `refusal` is "lock".
     #[getter]
     fn regions_locked(&self, py: Python<'_>) -> PyResult<bool> {
         self.call(py, flex::FlexAllocator::regions_locked)
+    }
+
+    /// Forgets that the device has refused all sizes of a region, so that it is asked again.
+    fn unlock_regions(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, flex::FlexAllocator::unlock_regions)
     }
 
     /// Allocates and frees as many blocks of one size as given, without Python: for comparison.
@@ -431,6 +454,8 @@ impl FlexAllocator {
         settings.set_item("growth", growth_text(config.growth))?;
         settings.set_item("own_regions", kinds)?;
         settings.set_item("history", config.history)?;
+        settings.set_item("sizes", sizes_text(config.sizes))?;
+        settings.set_item("refusal", refusal_text(config.refusal))?;
         Ok(settings)
     }
 
@@ -455,6 +480,21 @@ fn release_text(release: Release) -> String {
     match release {
         Release::Never => "never".to_owned(),
         Release::WhenIdle(size) => format!("when_idle({})", size.get()),
+    }
+}
+
+fn sizes_text(sizes: Sizes) -> &'static str {
+    match sizes {
+        Sizes::Listed => "listed",
+        Sizes::Fitted => "fitted",
+        Sizes::All => "all",
+    }
+}
+
+fn refusal_text(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Ask => "ask",
+        Refusal::Lock => "lock",
     }
 }
 

@@ -18,6 +18,7 @@ impl IntoPyErr for AllocateError {
                 Kind::Input.error(text)
             }
             Self::Reentrant => Kind::Busy.error(self.to_string()),
+            Self::RepeatedRegion { .. } => Kind::Device.error(self.to_string()),
             _ => Kind::Internal.error(self.to_string()),
         }
     }

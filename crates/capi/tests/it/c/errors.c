@@ -30,7 +30,7 @@ static void configurations(void) {
     cubeyard_config *config = NULL;
     uint32_t mode = 0;
     EXPECT_ERROR(CONFIG, cubeyard_config_new("blocks:best-fit", &config), "unknown key `blocks`");
-    EXPECT_ERROR(CONFIG, cubeyard_config_new("max_regions:0", &config), "from 1 to 64");
+    EXPECT_ERROR(CONFIG, cubeyard_config_new("max_regions:0", &config), "from 1 to 1024");
     EXPECT_ERROR(ARGUMENT, cubeyard_config_new("block:\xff", &config), "`text` is not UTF-8");
     EXPECT_ERROR(ARGUMENT, cubeyard_config_new("", NULL), "`config` is NULL");
     EXPECT(config == NULL);

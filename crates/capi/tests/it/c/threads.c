@@ -1,4 +1,5 @@
-/* Threads that free what others have allocated, while one takes figures and snapshots. */
+/* Threads that free what others have allocated, while one takes figures and snapshots and another one
+ * compacts. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
@@ -69,6 +70,17 @@ static void *watch(void *user) {
     return NULL;
 }
 
+/* Blocks are moved while pins outlive them. (Such a pin could panic, and its block leaked.) */
+static void *compact(void *user) {
+    (void)user;
+    for (int i = 0; i < 2000; i++) {
+        uint64_t plan;
+        EXPECT_OK(cubeyard_compact(allocator, &plan, NULL));
+        EXPECT_OK(cubeyard_plan_commit(allocator, plan, NULL));
+    }
+    return NULL;
+}
+
 /* The text of an error belongs to the thread on which it was made. */
 static void *see_no_error(void *user) {
     (void)user;
@@ -78,7 +90,7 @@ static void *see_no_error(void *user) {
 
 int main(void) {
     static channel channels[PAIRS];
-    pthread_t threads[2 * PAIRS + 2];
+    pthread_t threads[2 * PAIRS + 3];
     cubeyard_config *config;
     cubeyard_card card = {CUBEYARD_MODE_PF, 0, 64 * MIB};
     EXPECT_OK(cubeyard_config_new("fallback_sizes:[16MiB],region:thread-home,history:500", &config));
@@ -89,13 +101,14 @@ int main(void) {
     EXPECT_ERROR(STALE, cubeyard_free(allocator, none), "freed before");
     pthread_create(&threads[0], NULL, see_no_error, NULL);
     pthread_create(&threads[1], NULL, watch, NULL);
+    pthread_create(&threads[2], NULL, compact, NULL);
     for (int i = 0; i < PAIRS; i++) {
         pthread_mutex_init(&channels[i].lock, NULL);
         pthread_cond_init(&channels[i].changed, NULL);
-        pthread_create(&threads[2 + 2 * i], NULL, produce, &channels[i]);
-        pthread_create(&threads[3 + 2 * i], NULL, consume, &channels[i]);
+        pthread_create(&threads[3 + 2 * i], NULL, produce, &channels[i]);
+        pthread_create(&threads[4 + 2 * i], NULL, consume, &channels[i]);
     }
-    for (int i = 0; i < 2 * PAIRS + 2; i++)
+    for (int i = 0; i < 2 * PAIRS + 3; i++)
         pthread_join(threads[i], NULL);
 
     int64_t freed;

@@ -40,11 +40,15 @@ impl Slot {
         Ok((state.region.region().address(block.offset), block))
     }
 
-    /// Removes a pin; the last pin frees a block that its owner has already freed.
+    /// Removes a pin; the last pin frees a block that its owner has already freed. Both happen under one lock, so
+    /// compaction never finds a freed block without a pin, which it would move.
     pub(crate) fn unpin(self: &Arc<Self>, key: BlockKey) {
-        let orphan = self.with(|region| region.unpin(key));
-        if orphan {
-            self.free(key).expect("an orphan is live until its last pin");
+        self.shared.journal.tick();
+        let mut state = self.enter();
+        if state.region.unpin(key) {
+            let freed = self.let_go(&mut state.region, key);
+            freed.expect("an orphan is live until its last pin");
+            self.leave_freed(state);
         }
     }
 }

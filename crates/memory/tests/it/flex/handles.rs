@@ -10,6 +10,7 @@ use cubeyard_memory::flex::{
 };
 use cubeyard_memory::policy::Request;
 use cubeyard_memory::stats::Stats;
+use proptest::prelude::*;
 
 use super::{allocator, card};
 
@@ -238,4 +239,58 @@ fn handles_can_be_sent_and_shared() {
     check::<cubeyard_memory::flex::Pin>();
     check::<FlexAllocator>();
     check::<Arc<FlexAllocator>>();
+}
+
+/// Six blocks of two allocators, each in a region of its own, as tokens.
+fn tokens_of_two() -> (FlexAllocator, FlexAllocator, Vec<(u64, u64)>) {
+    let make = || allocator(card(Bytes::gib(1)), CONFIG);
+    let (ours, theirs) = (make(), make());
+    let token = |owner: &FlexAllocator| owner.allocate(mib(64)).unwrap().into_token().to_parts();
+    let tokens = [&ours, &theirs, &ours, &theirs, &ours, &theirs].map(token).to_vec();
+    (ours, theirs, tokens)
+}
+
+/// Uses two numbers as a token in every way that could change a block.
+fn is_refused(allocator: &FlexAllocator, (place, key): (u64, u64)) -> bool {
+    let token = AllocationToken::from_parts(place, key);
+    unchanged(allocator, || {
+        allocator.pin_token(token).is_err()
+            && allocator.record_stream_token(token, 1).is_err()
+            && allocator.block_of(token).is_err()
+            && allocator.free_token(token).is_err()
+    })
+}
+
+/// Every single wrong bit is noticed. (Keys of all slots and allocators start with the same numbers.)
+#[test]
+fn a_token_with_one_wrong_bit_is_refused() {
+    let (ours, theirs, tokens) = tokens_of_two();
+    for (place, key) in tokens {
+        for bit in 0..64 {
+            for wrong in [(place ^ 1 << bit, key), (place, key ^ 1 << bit)] {
+                assert!(is_refused(&ours, wrong) && is_refused(&theirs, wrong), "{wrong:x?}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Bits that nobody made a token of, small numbers, and parts of two different tokens.
+    #[test]
+    fn random_bits_are_no_token(
+        place in prop_oneof![any::<u64>(), 0..4096_u64],
+        key in prop_oneof![any::<u64>(), 0..4096_u64, (0..4096_u64).prop_map(|key| key << 32)],
+        (first, second) in (0..6_usize, 0..6_usize),
+    ) {
+        let (ours, theirs, tokens) = tokens_of_two();
+        let mut made = vec![(place, key), (tokens[first].0, key), (place, tokens[first].1)];
+        if first != second {
+            made.push((tokens[first].0, tokens[second].1));
+        }
+        for made in made {
+            prop_assert!(is_refused(&ours, made) && is_refused(&theirs, made), "{made:x?}");
+        }
+    }
 }

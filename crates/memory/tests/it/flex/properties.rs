@@ -65,11 +65,14 @@ fn fixed_configs() -> impl Strategy<Value = (String, u64)> {
     let blocks = prop::sample::select(vec!["first-fit", "best-fit"]);
     let acquire = prop::sample::select(vec!["lazy", "first", "eager(2)"]);
     let memory = (1_u64 << 20)..(24 << 20);
-    (sizes, 1_usize..5, regions, blocks, acquire, memory).prop_map(
-        |(sizes, max, region, block, acquire, memory)| {
+    // A device whose memory does not change gives the same answer when it is asked again.
+    let refusal = prop::sample::select(vec!["ask", "lock"]);
+    (sizes, 1_usize..5, regions, blocks, acquire, refusal, memory).prop_map(
+        |(sizes, max, region, block, acquire, refusal, memory)| {
             let sizes = sizes.join(";");
             let config = format!(
-                "fallback_sizes:[{sizes}],max_regions:{max},region:{region},block:{block},acquire:{acquire}"
+                "fallback_sizes:[{sizes}],max_regions:{max},region:{region},block:{block},acquire:{acquire},\
+                 refusal:{refusal}"
             );
             (config, memory)
         },
@@ -261,13 +264,14 @@ pub(crate) fn any_configs() -> impl Strategy<Value = (String, u64)> {
         prop::sample::select(growth),
         prop::sample::select(release),
         prop::sample::select(own),
+        prop::sample::select(vec!["listed", "fitted", "all"]),
         1_usize..6,
         (1_u64 << 20)..(24 << 20),
     )
-        .prop_map(|(region, block, growth, release, own, max, memory)| {
+        .prop_map(|(region, block, growth, release, own, sizes, max, memory)| {
             let config = format!(
                 "fallback_sizes:[8MiB;3MiB],max_regions:{max},region:{region},block:{block},\
-                 growth:{growth},release:{release},own_regions:{own},history:50"
+                 growth:{growth},release:{release},own_regions:{own},sizes:{sizes},history:50"
             );
             (config, memory)
         })

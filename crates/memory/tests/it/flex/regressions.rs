@@ -293,7 +293,7 @@ fn an_impossible_configuration_is_refused_when_the_allocator_is_made() {
     };
     assert!(build(|_| {}).is_ok());
     assert!(build(|config| config.max_regions = 0).is_err());
-    assert!(build(|config| config.max_regions = 65).is_err());
+    assert!(build(|config| config.max_regions = 1025).is_err());
     assert!(build(|config| config.alignment = Bytes::new(96)).is_err());
     assert!(build(|config| config.alignment = Bytes::ZERO).is_err());
     assert!(build(|config| config.fallback_sizes.clear()).is_err());
@@ -520,7 +520,7 @@ fn threads_that_start_at_once_share_one_new_region() {
 fn a_trim_unlocks_an_allocator_without_regions() {
     let device = Arc::new(Faulty::new(Card::new(CardSpec::physical(Bytes::gib(16)))));
     device.fail(Fault::From(0));
-    let allocator = allocator(device.clone(), "");
+    let allocator = allocator(device.clone(), "preset:rfc");
     assert!(out_of_memory(allocator.allocate(mib(1))).regions_locked);
     device.fail(Fault::Never);
     assert!(allocator.allocate(mib(1)).is_err(), "as the RFC says");

@@ -227,6 +227,34 @@ fn compaction_while_blocks_come_and_go() {
     nothing_is_left(&allocator, &device);
 }
 
+/// The last pin of a freed block freed it in a second step, and compaction could move the block before that step.
+#[test]
+fn pins_are_dropped_after_their_allocations_while_blocks_move() {
+    let device = device();
+    let allocator = allocator(device.clone(), "fallback_sizes:[16MiB]");
+    let moved = AtomicU64::new(0);
+    let work = || {
+        // Repeat until both sides have run, however the threads are scheduled.
+        let enough = |round| round > 10_000 && moved.load(Ordering::Relaxed) > 20;
+        for _ in (0..10_000_000).take_while(|&round| !enough(round)) {
+            let low = allocator.allocate(Bytes::new(GRANULE)).unwrap();
+            let high = allocator.allocate(Bytes::new(GRANULE)).unwrap();
+            drop(low);
+            let pin = high.pin();
+            assert_eq!(pin.address(), high.address(), "a pinned block stays");
+            drop(high);
+            drop(pin);
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..3).map(|_| scope.spawn(work)).collect();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            moved.fetch_add(allocator.compact().commit() as u64, Ordering::Relaxed);
+        }
+    });
+    nothing_is_left(&allocator, &device);
+}
+
 /// All threads need memory held by a cache; callbacks on several threads at once empty it.
 #[test]
 fn callbacks_under_contention() {
