@@ -1,7 +1,7 @@
 """How fast the engine is, as a multiple of the slow reference, on the same scenarios.
 
     python scenarios.py --crowd 400 > crowd.jsonl
-    python speed.py crowd.jsonl ../../target/release/examples/scenario
+    python speed.py crowd.jsonl ../../target/dist/examples/scenario
 
 The reference and the binary run in turn, each as a process of its own, and CPU time is compared,
 the reading of the scenarios included on both sides. Each gets the scenarios as often as it takes to
@@ -10,8 +10,8 @@ make the start of its process small.
 The traffic of a probe pattern over the whole default machine, every flit by itself:
 
     python traffic.py --transfers 512 --kib 16 > traffic.yaml
-    ../../target/release/examples/export_scenario traffic.yaml > traffic.jsonl
-    python speed.py traffic.jsonl ../../target/release/examples/scenario --flits
+    ../../target/dist/examples/export_scenario traffic.yaml > traffic.jsonl
+    python speed.py traffic.jsonl ../../target/dist/examples/scenario --flits
 """
 
 import argparse
