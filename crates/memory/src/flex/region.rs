@@ -3,6 +3,7 @@
 
 mod growth;
 mod room;
+mod still;
 
 use std::collections::BTreeMap;
 

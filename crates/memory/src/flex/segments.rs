@@ -101,6 +101,11 @@ impl Segments {
         self.entries.iter().any(TableEntry::is_free)
     }
 
+    /// Returns the number of entries that are free for more regions.
+    pub(crate) fn vacant(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.is_free()).count()
+    }
+
     /// Returns whether launches hold entries without a region.
     pub(crate) fn is_held(&self) -> bool {
         self.entries.iter().any(|entry| !entry.live && entry.launches > 0)
