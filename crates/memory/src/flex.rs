@@ -33,6 +33,7 @@ mod acquire;
 mod advice;
 mod builder;
 mod callbacks;
+mod capture;
 mod compaction;
 mod config;
 mod error;
@@ -52,6 +53,7 @@ mod still;
 mod stream;
 mod tag;
 mod token;
+mod trials;
 
 use std::fmt;
 

@@ -37,7 +37,8 @@ The configuration chooses policies, growth and limits, by keyword or as one line
 | `history` | number of events in a snapshot | 0 |
 
 When memory runs out, functions registered with `on_pressure` may free some. If that does not help, `OutOfMemory` tells
-full from fragmented memory and from requests that are too large in any case, in its text and in its `details`:
+full from fragmented memory and from requests that are too large in any case, in its text and in its `details`.
+`details["remedies"]` are the remedies that make room: each was tried on a copy of the allocator.
 
 >>> from cubeyard.errors import OutOfMemory
 >>> try:

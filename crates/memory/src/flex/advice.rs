@@ -32,10 +32,9 @@ impl OutOfMemory {
 
     fn untried(&self) -> String {
         let blocks: usize = self.regions.iter().map(|region| region.blocks).sum();
-        match blocks > MAX_BLOCKS {
-            true => format!("\nno remedy was tried: that is done for up to {MAX_BLOCKS} blocks"),
-            false => String::new(),
-        }
+        let many = blocks > MAX_BLOCKS;
+        let why = || format!("\nno remedy was tried: that is done for up to {MAX_BLOCKS} blocks");
+        many.then(why).unwrap_or_default()
     }
 
     fn diagnosis(&self) -> String {

@@ -22,7 +22,7 @@ pub(crate) enum Event {
 
 /// Returns the events of a history that leads from no blocks to the blocks of `regions`. Returns `None` if the history
 /// is not whole or too long, and if it does not determine the regions: kinds of blocks are not recorded.
-pub(super) fn replayable(
+pub(crate) fn replayable(
     entries: &[HistoryEntry],
     regions: &[StillRegion],
     config: &FlexConfig,
@@ -73,7 +73,7 @@ impl Reading {
             }
             // Only a trim releases regions of such an allocator.
             Action::SegmentFree if config.release == Release::Never => {
-                self.events.push(Event::Trim)
+                self.events.push(Event::Trim);
             }
             _ => {}
         }

@@ -194,11 +194,9 @@ fn request(random: &mut fastrand::Rng, plain: bool) -> Request {
     let size = Bytes::new(random.u64(1..=most));
     let alignment = Bytes::new(one_of(random, &[1, 1, 1, 1, 1, 4096]));
     let kind = one_of(random, &[Kind::Tensor, Kind::Tensor, Kind::Tensor, Kind::Program]);
-    let (stream, site) = (one_of(random, &[0, 0, 0, 1, 2]), random.u32(..3));
-    if plain {
-        return Request { size, kind, site, ..Request::new(size) };
-    }
-    Request { size, alignment, kind, stream, site }
+    let stream = one_of(random, &[0, 0, 0, 1, 2]);
+    let common = Request { kind, site: random.u32(..3), ..Request::new(size) };
+    if plain { common } else { Request { alignment, stream, ..common } }
 }
 
 /// Drives a random case until a request finds no room, and returns the case up to this request, the request and the

@@ -7,10 +7,10 @@ use crate::flex::still::Still;
 use crate::policy;
 
 /// Returns settings that matter only once a request finds no room: another limit, or another region for it.
-pub(super) fn limits(still: &Still) -> Vec<String> {
+pub(super) fn limits(still: &Still, limit: RegionLimit) -> Vec<String> {
     let config = &still.config;
     let mut settings = Vec::new();
-    if let RegionLimit::MaxRegions(count) = still.limit {
+    if let RegionLimit::MaxRegions(count) = limit {
         let more = still.regions.len() + 1;
         settings.extend((count < MAX_REGIONS).then(|| format!("max_regions:{more}")));
     }

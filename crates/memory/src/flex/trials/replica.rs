@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::streams::ReplayedStreams;
-use super::{Event, Still, StillBlock, StillRegion, StillState};
+
 use crate::Bytes;
 use crate::device::{AddressMode, Card, CardSpec};
 use crate::flex::config::{Acquire, FlexConfig, Growth};
+use crate::flex::error::RegionLimit;
+use crate::flex::still::{Event, Still, StillBlock, StillRegion};
 use crate::flex::{Allocation, Builder, FlexAllocator, StreamEvents};
 use crate::sync::Arc;
 
@@ -70,7 +72,7 @@ impl Still {
         let Some(events) = &self.history else { return false };
         let replayed = self.replayed(&self.config, events, true);
         let still = replayed.as_ref().and_then(|(replica, _)| {
-            replica.still(&self.request, self.limit, replica.shared.device.info())
+            replica.still(&self.request, RegionLimit::Open, replica.shared.device.info())
         });
         still.is_some_and(|still| still.layout().eq(self.layout()))
     }
@@ -120,12 +122,6 @@ impl Still {
         let regions = replica.regions();
         let largest = regions.iter().map(|region| region.largest).max().unwrap_or(Bytes::ZERO);
         Some(Figures { reserved: replica.stats().reserved(), largest })
-    }
-}
-
-impl StillBlock {
-    pub(crate) fn is_live(&self) -> bool {
-        self.state != StillState::Pending
     }
 }
 
