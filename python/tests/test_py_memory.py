@@ -185,6 +185,8 @@ def test_out_of_memory_has_the_numbers_and_the_text_of_the_report():
     assert {key: error.details[key] for key in expected} == expected
     assert str(error).startswith("out of memory: wanted 300.00 MiB (314572800 B")
     assert "memory is fragmented: 512.00 MiB are free in all" in str(error)
+    compact = error.details["remedies"][0]
+    assert compact.startswith("compact(), which moves 256.00 MiB: 1.00 GiB reserved") and compact in str(error)
     with pytest.raises(errors.OutOfMemory) as caught:
         allocator.allocate(2 * GIB)
     assert caught.value.details["shortage"] == "too_large"

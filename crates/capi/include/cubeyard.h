@@ -467,7 +467,7 @@ typedef struct cubeyard_out_of_memory {
     uint64_t pending;       /* freed bytes that wait for streams */
     uint64_t device_free;
     uint64_t device_total;
-    const char *text;       /* the report as text, with remedies */
+    const char *text;       /* the report as text; in an error, with the remedies that make room */
 } cubeyard_out_of_memory;
 
 /* Callback for the case that memory has run out and the allocator's own remedies have failed. The

@@ -87,7 +87,7 @@ impl BlockKey {
     }
 
     #[inline]
-    fn serial(self) -> u32 {
+    pub(crate) fn serial(self) -> u32 {
         self.0.get() as u32
     }
 

@@ -98,8 +98,6 @@ pub struct BlockPolicy {
     pub name: &'static str,
     /// Description in one line.
     pub summary: &'static str,
-    /// Names of policies that fragment memory less, for the advice when memory runs out.
-    pub fragments_less: &'static [&'static str],
     /// Creates an instance for one region.
     pub make: fn() -> Box<dyn BlockStrategy>,
 }

@@ -51,7 +51,10 @@ fn every_step_can_be_followed_in_the_log() {
         let second = allocator.allocate(Bytes::mib(1)).unwrap();
         drop(first);
         drop(second);
-        assert!(allocator.allocate(Bytes::gib(9)).is_err());
+        let refused = allocator.allocate(Bytes::gib(9)).unwrap_err();
+        let before = lines.lock().unwrap().len();
+        assert!(refused.to_string().contains("remedies tried on a copy"), "{refused}");
+        assert_eq!(lines.lock().unwrap().len(), before, "trials are not steps of the allocator");
     });
     let lines = lines.lock().unwrap();
     let wanted = [

@@ -40,7 +40,8 @@ The configuration selects policies, growth and limits. It is given by keywords o
 | `preset` | a named configuration, which the other keys change: `rfc`, `grow`, `card` | none |
 
 When memory runs out, functions registered with `on_pressure` may free some. If that fails, the text and the `details` of
-`OutOfMemory` distinguish full memory, fragmented memory, and requests that are too large in any case:
+`OutOfMemory` distinguish full memory, fragmented memory, and requests that are too large in any case.
+`details["remedies"]` are the remedies that make room: each was tried on a copy of the allocator.
 
 >>> from cubeyard.errors import OutOfMemory
 >>> try:

@@ -106,7 +106,7 @@ impl FlexAllocator {
 
     /// Enters a region into the segment table. Returns its start in the flat address space and its serial number among
     /// all regions acquired so far.
-    fn enter_segment(&self, handle: &RegionHandle) -> Option<(u64, u64)> {
+    pub(super) fn enter_segment(&self, handle: &RegionHandle) -> Option<(u64, u64)> {
         let mut regions = lock(&self.shared.regions);
         let segment = regions.segments.push(handle.id, handle.size)?;
         regions.acquired += 1;

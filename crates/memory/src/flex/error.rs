@@ -1,9 +1,11 @@
 //! Errors of allocating and freeing, with the numbers that explain them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::Bytes;
 use crate::device::RegionId;
+use crate::flex::still::Still;
 use crate::flex::{Growth, VirtualAddress};
 pub use crate::free_list::Shortage;
 
@@ -112,8 +114,8 @@ pub struct OutOfMemory {
     pub growth: Growth,
     /// Granule in which the device can commit memory; `None` if it cannot.
     pub granule: Option<Bytes>,
-    /// Names of block policies that fragment memory less than the current one.
-    pub fragments_less: &'static [&'static str],
+    /// The allocator as it was, for trials; `None` in a report to a callback, and if there are too many blocks.
+    pub(super) still: Option<Arc<Still>>,
 }
 
 /// Figures of one region.
@@ -162,7 +164,7 @@ impl fmt::Display for OutOfMemory {
                 "  region {id}: {size}, {free} free, longest range {largest}, {blocks} blocks"
             )?;
         }
-        write!(f, "  {}", self.advice())
+        write!(f, "  {}", self.advice().replace('\n', "\n  "))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The ladder of steps for a request that found no room, and the report if no step helped.
 
 use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::Arc;
 
 use tracing::debug;
 
@@ -12,7 +13,7 @@ use super::history::Action;
 use super::slots::{LOG, Slot};
 use super::{Allocation, FlexAllocator};
 use crate::Bytes;
-use crate::device::RegionId;
+use crate::device::{MemoryInfo, RegionId};
 use crate::policy::Request;
 use crate::stats::{Places, Pool, Quantity};
 
@@ -143,6 +144,9 @@ impl FlexAllocator {
     fn out_of_memory(&self, request: &Request) -> AllocateError {
         self.shared.count(|counters| counters.ooms += 1);
         let report = self.shortage(request);
+        let info = MemoryInfo { free: report.device_free, total: report.device_total };
+        let still = self.still(request, report.limit, info).map(Arc::new);
+        let report = OutOfMemory { still, ..report };
         let (device_free, Request { size, stream, .. }) = (report.device_free, *request);
         self.shared.journal.tick();
         let event = Event::new(Action::OutOfMemory, size, stream);
@@ -201,7 +205,7 @@ impl FlexAllocator {
                 && self.slots.iter().any(|slot| !slot.movable().is_empty()),
             growth: self.config().growth,
             granule: self.shared.device.granule(),
-            fragments_less: self.config().block.fragments_less,
+            still: None,
         }
     }
 

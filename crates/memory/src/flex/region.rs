@@ -4,6 +4,7 @@
 mod growth;
 mod room;
 mod shelf;
+mod still;
 
 use std::collections::BTreeMap;
 

@@ -107,6 +107,11 @@ impl Segments {
         live.any(|entry| entry.segment.is_some_and(|segment| segment.region_id == region_id))
     }
 
+    /// Returns the number of entries that are free for more regions.
+    pub(crate) fn vacant(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.is_free()).count()
+    }
+
     /// Returns whether launches hold entries without a region.
     pub(crate) fn is_held(&self) -> bool {
         self.entries.iter().any(|entry| !entry.live && entry.launches > 0)

@@ -14,6 +14,7 @@ mod block;
 mod commit;
 mod mail;
 mod release;
+mod still;
 
 use std::fmt;
 use std::ops::Deref;

@@ -7,7 +7,6 @@ use crate::index::{Block, Fit, FreeIndex};
 pub static BEST_FIT: BlockPolicy = BlockPolicy {
     name: "best-fit",
     summary: "the smallest free range that fits; keeps large ranges whole",
-    fragments_less: &["lifetime"],
     make: || Box::new(BestFit),
 };
 

@@ -7,7 +7,6 @@ use crate::index::{Block, Fit, FreeIndex};
 pub static FIRST_FIT: BlockPolicy = BlockPolicy {
     name: "first-fit",
     summary: "the lowest free range that fits; packs towards the start",
-    fragments_less: &["best-fit", "lifetime"],
     make: || Box::new(FirstFit),
 };
 

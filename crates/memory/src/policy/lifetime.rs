@@ -34,7 +34,6 @@ use crate::index::{Block, BlockKey, Fit, FreeIndex, Hole};
 pub static LIFETIME: BlockPolicy = BlockPolicy {
     name: "lifetime",
     summary: "best fit; what is expected to be freed together is placed together",
-    fragments_less: &[],
     make: || Box::<Lifetime>::default(),
 };
 

@@ -7,7 +7,6 @@ use crate::index::{Block, FreeIndex};
 pub static QUICK_FIT: BlockPolicy = BlockPolicy {
     name: "quick-fit",
     summary: "the block of just this size that was freed last, else best fit; the fastest",
-    fragments_less: &["lifetime"],
     make: || Box::new(QuickFit),
 };
 

@@ -1,5 +1,6 @@
 //! The Flex family as a whole: devices, streams and configurations for its tests.
 
+mod advice;
 mod faults;
 mod handles;
 mod ledger;

@@ -42,7 +42,7 @@ impl IntoPyErr for BuildError {
     }
 }
 
-/// Creates the exception for a report, with its numbers, the kind of shortage and the regions as details.
+/// Creates the exception for a report, with its numbers, the kind of shortage, the remedies and the regions as details.
 pub(crate) fn out_of_memory(py: Python<'_>, report: &OutOfMemory) -> PyErr {
     let made = Kind::OutOfMemory.with(report.to_string(), &error::of_report(report));
     match describe(py, &made, report) {
@@ -60,6 +60,8 @@ fn describe(py: Python<'_>, made: &PyErr, report: &OutOfMemory) -> PyResult<()> 
     };
     details.set_item("shortage", shortage)?;
     details.set_item("limit", report.limit.to_string())?;
+    let remedies: Vec<_> = report.remedies().iter().map(ToString::to_string).collect();
+    details.set_item("remedies", remedies)?;
     let regions: PyResult<Vec<_>> = report.regions.iter().map(|region| entry(py, region)).collect();
     details.set_item("regions", regions?)
 }
