@@ -219,6 +219,8 @@ impl FlexAllocator {
     fn pending_bytes(&self) -> Bytes {
         let stats = self.stats();
         let active = stats.get(Quantity::ActiveBytes, Pool::All).current;
-        Bytes::new(active) - stats.allocated()
+        let ranges: Bytes =
+            self.slots.iter().map(|slot| slot.with(|region| region.waiting_bytes())).sum();
+        Bytes::new(active) - stats.allocated() + ranges
     }
 }

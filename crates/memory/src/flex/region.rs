@@ -414,6 +414,11 @@ impl RegionState {
         Ok(answer)
     }
 
+    /// Returns the length of the ranges that only one stream may take.
+    pub(crate) fn waiting_bytes(&self) -> Bytes {
+        self.region.as_ref().map_or(Bytes::ZERO, |region| region.shelf.bytes())
+    }
+
     pub(crate) fn report(&mut self) -> Option<RegionReport> {
         self.region.as_mut()?.index.join_quick();
         self.count_splits();
@@ -423,7 +428,7 @@ impl RegionState {
         Some(RegionReport {
             id: region.handle.id,
             size,
-            free: size.saturating_sub(active),
+            free: size.saturating_sub(active + region.shelf.bytes()),
             largest: region.largest(),
             blocks: region.index.live_blocks() - region.shelf.len(),
         })

@@ -22,7 +22,6 @@ fn temporaries_of_one_stream_cost_pytorch_one_block_at_any_lag() {
 }
 
 #[test]
-#[ignore = "a freed block waits for its own stream; run it once its own stream takes it at once"]
 fn temporaries_of_one_stream_cost_us_at_most_a_tenth_more_than_pytorch() {
     for (streams, lag) in ahead::CASES {
         let trace = ahead::trace(streams, lag);
@@ -176,7 +175,6 @@ proptest! {
     }
 
     #[test]
-    #[ignore = "a freed block waits for its own stream; run it once its own stream takes it at once"]
     fn a_copy_on_another_stream_at_most_doubles_what_we_need(steps in steps(), lag in 0_usize..LAGS.len()) {
         for policy in kind(Kind::Online) {
             let [one, two] = doubled(policy, &steps, one_size, LAGS[lag]);
