@@ -338,7 +338,7 @@ def replay_traces(
     progress: Callable[[int, int], None] | None,
     limit: int | None,
     holders: tuple[int | None, str, bool],
-    lag: str | None,
+    lag: str | None = None,
 ) -> ReplayOutcome: ...
 
 # topology

@@ -31,6 +31,7 @@ fn replay_policies() -> Vec<(&'static str, &'static str, String)> {
 /// `holders` has the number of holders of memory in the result, the property by which they are grouped, and whether
 /// frames of C++ code count. `lag` is a number of launches or `recorded`; if omitted, each trace keeps its rule.
 #[pyfunction]
+#[pyo3(signature = (traces, policies, progress, limit, holders, lag = None))]
 fn replay_traces(
     py: Python<'_>,
     traces: Vec<PyRef<'_, RecordedTrace>>,
