@@ -101,7 +101,8 @@ fn the_example_runs_as_it_says() {
           free 4.00 MiB, longest free range 4.00 MiB, in 1 regions
           device: 0 B of 128.00 MiB free; no more regions are acquired
           region 0x0: 64.00 MiB, 4.00 MiB free, longest range 4.00 MiB, 2 blocks
-          no region can ever hold it: the longest block is 64.00 MiB, and the device has 128.00 MiB in all; use larger `fallback_sizes`, or use regions that grow (`growth:growable`)
+          no region can ever hold it: the longest block is 64.00 MiB, and the device has 128.00 MiB in all
+          it fits under none of the 16 remedies tried on a copy; 96.00 MiB more must be free
         allocated 63214720, reserved 134217728, retries 2, out of memory 1
         destroy: CUBEYARD_ERROR_IN_USE: 3 blocks and 0 pins are live; free them, or abandon them
         done

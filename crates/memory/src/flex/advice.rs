@@ -16,7 +16,10 @@ impl OutOfMemory {
         let Some(tried) = self.tried() else { return text + &self.untried() };
         let (count, fitting) = (tried.count, tried.remedies.len());
         let line = match fitting {
-            0 => format!("\nit fits under none of the {count} remedies tried on a copy"),
+            0 => format!(
+                "\nit fits under none of the {count} remedies tried on a copy{}",
+                self.missing()
+            ),
             _ => format!("\nit fits under {fitting} of the {count} remedies tried on a copy:"),
         };
         text += &line;
@@ -28,6 +31,14 @@ impl OutOfMemory {
             let _ = write!(text, "\nother strategies were not tried: {why}");
         }
         text
+    }
+
+    /// Names the bytes that the allocator and the device together lack, if they do.
+    fn missing(&self) -> String {
+        let there = self.free.checked_add(self.device_free).unwrap_or(self.rounded);
+        let missing = self.rounded.saturating_sub(there);
+        let named = format!("; {missing} more must be free");
+        if missing.is_zero() { String::new() } else { named }
     }
 
     fn untried(&self) -> String {
