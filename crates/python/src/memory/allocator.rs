@@ -44,8 +44,7 @@ fn read_clock(hooks: &Weak<Hooks>) -> u64 {
 /// Reads a configuration. The settings change the text, but a preset comes before both.
 fn config(text: &str, settings: &[(String, String)]) -> PyResult<FlexConfig> {
     let mut config = FlexConfig::default();
-    let (presets, others): (Vec<_>, Vec<_>) =
-        settings.iter().partition(|(key, _)| key == "preset");
+    let (presets, others): (Vec<_>, Vec<_>) = settings.iter().partition(|(key, _)| key == "preset");
     presets.iter().try_for_each(|(key, value)| config.set(key, value)).or_raise()?;
     config.update(text).or_raise()?;
     others.iter().try_for_each(|(key, value)| config.set(key, value)).or_raise()?;
