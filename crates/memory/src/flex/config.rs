@@ -335,7 +335,7 @@ fn size(value: &str) -> Option<Bytes> {
 }
 
 impl FlexConfig {
-    /// Returns the configuration of a preset; see [`PRESETS`](PRESETS).
+    /// Returns the configuration of a preset; see [`PRESETS`].
     ///
     /// ```
     /// use cubeyard_memory::flex::{FlexConfig, Refusal};

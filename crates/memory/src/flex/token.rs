@@ -57,7 +57,7 @@ impl AllocationToken {
 
 /// Returns the bits by which a token's second number differs from the block's key. The keys of all slots start with the
 /// same numbers, so without the mask a token with a wrong slot would name another block. (The mixing function is
-/// SplitMix64's.)
+/// `SplitMix64`'s.)
 fn mask(place: u64) -> u64 {
     let mixed = place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
