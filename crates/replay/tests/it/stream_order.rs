@@ -56,16 +56,25 @@ fn kind(kind: Kind) -> impl Iterator<Item = &'static ReplayPolicy> {
 }
 
 /// A larger lag changes the order in which memory comes back, and with it the places of blocks of different sizes. So
-/// one more launch may save a few bytes by chance; nothing more.
+/// one more launch may save PyTorch a few bytes by chance. Ours need the fewest bytes without a lag. With a very large
+/// lag, streams keep to their own ranges; that may need fewer bytes than with a small lag, because blocks mix less.
 #[test]
 fn recorded_programs_need_no_fewer_bytes_with_a_larger_lag() {
     for name in RECORDED {
         let trace = recorded(name);
-        for policy in kind(Kind::PyTorch).chain(kind(Kind::Online)) {
-            let lagging = |lag| trace.clone().with_lag(Lag::Launches(lag));
-            let each = [0, 1, 50, 500].map(|lag| outcome(policy, &lagging(lag)).peak_reserved);
-            let is_rising = each.windows(2).all(|pair| 100 * pair[1].get() >= 98 * pair[0].get());
+        let lagging = |lag| trace.clone().with_lag(Lag::Launches(lag));
+        let peaks =
+            |policy| [0, 1, 50, 500].map(|lag| outcome(policy, &lagging(lag)).peak_reserved);
+        let no_less = |few: Bytes, many: Bytes| 100 * many.get() >= 98 * few.get();
+        for policy in kind(Kind::PyTorch) {
+            let each = peaks(policy);
+            let is_rising = each.windows(2).all(|pair| no_less(pair[0], pair[1]));
             assert!(is_rising && each[3] >= each[0], "{name}, {}: {each:?}", policy.name);
+        }
+        for policy in kind(Kind::Online) {
+            let each = peaks(policy);
+            let is_least = each.iter().all(|&peak| no_less(each[0], peak));
+            assert!(is_least, "{name}, {}: {each:?}", policy.name);
         }
     }
 }
