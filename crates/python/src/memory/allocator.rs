@@ -336,7 +336,6 @@ impl FlexAllocator {
     /// >>> block = allocator.allocate(1000)
     /// >>> allocator.statistic("allocated_bytes.all.current")
     /// 1024
-    #[expect(clippy::doc_markdown, reason = "documentation is that of Python")]
     fn statistic(&self, py: Python<'_>, key: &str) -> PyResult<i64> {
         let found = self.call(py, flex::FlexAllocator::stats)?.key(key);
         let text = || format!("key is {key:?}: expected a key of `statistics().to_dict()`");
