@@ -68,7 +68,7 @@ impl Action {
     }
 }
 
-/// One event of an allocator, as subscribers receive it. See [`FlexAllocator::subscribe`].
+/// One event of an allocator, as subscribers receive it. See [`FlexAllocator::subscribe`](super::FlexAllocator::subscribe).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {

@@ -32,6 +32,8 @@ pub(crate) struct Region {
     /// Granules with memory; `None` for a region of fixed size, which is fully backed.
     granules: Option<Granules>,
     shelf: Shelf,
+    /// Whether idle granules are used elsewhere in the region.
+    recycles: bool,
     /// Streams for which memory was committed, in the order of their first requests.
     streams: Vec<u32>,
     /// Blocks for which memory is being committed, and the length of the part below that was their stream's already.
@@ -56,6 +58,7 @@ impl Region {
             strategy: (config.block.make)(),
             granules,
             shelf: Shelf::default(),
+            recycles: matches!(config.growth, Growth::Recycle(_)),
             streams: Vec::new(),
             own_parts: BTreeMap::new(),
             base,

@@ -267,12 +267,12 @@ impl Shared {
         self.deliver();
     }
 
-    /// Frees the blocks and ranges whose streams have passed, unless another thread is already doing so. For a request
-    /// of one stream, the periods of this stream (`but`) need no event.
-    pub(crate) fn poll(&self, but: Option<u32>) {
+    /// Frees the blocks and ranges whose streams have passed, unless another thread is already doing so; for a request of
+    /// stream `by`, or without one.
+    pub(crate) fn poll(&self, by: Option<u32>) {
         let passes = self.streams.passes();
         let mut idle = false;
-        self.streams.poll(but, |block| idle |= self.complete(block));
+        self.streams.poll(by, |block| idle |= self.complete(block));
         if self.config.release != Release::Never && self.streams.passes() != passes {
             idle |= self.sweep_all();
         }
@@ -316,8 +316,9 @@ impl Shared {
         self.journal.tick();
         let mut state = slot.enter();
         let closed = self.is_closed();
-        let freed = if closed { Freed::ForAll } else { self.streams.free_own(stream) };
         let block = state.region.block(key);
+        let own = || self.streams.free_own(stream, block.size);
+        let freed = if closed { Freed::ForAll } else { own() };
         slot.give_back_in_order(&mut state.region, &block, stream, &freed);
         let idle = state.region.is_idle();
         slot.leave(state);
@@ -560,8 +561,11 @@ impl Slot {
     ) {
         let (streams, others) = (&self.shared.streams, state.take_streams(block.key));
         let closed = self.shared.is_closed();
-        let freed =
-            if closed { streams.free_last(stream, others) } else { streams.free(stream, others) };
+        let freed = if closed {
+            streams.free_last(stream, others)
+        } else {
+            streams.free(stream, others, block.size)
+        };
         match freed {
             Freed::After(others) => {
                 state.set_pending(block.key);

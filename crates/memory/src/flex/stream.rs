@@ -6,15 +6,18 @@
 //!
 //! - A freed range belongs to the stream of its block. That stream takes it at once.
 //! - A request of another stream has an event recorded on every stream that has freed blocks since its last event. When
-//!   the event has passed, the ranges that were freed before it are free for all streams.
+//!   the event has passed, the ranges that were freed before it are free for all streams. A stream that frees
+//!   [`PERIOD`] bytes or more has an event recorded at its own next request, so that other streams need not wait for
+//!   all of its work.
 //! - A block that other streams use as well ([`record_stream`](super::Allocation::record_stream)) waits for an event on
 //!   each of them (`free_requested`). Then it belongs to its own stream (`free_completed`).
 //!
 //! The frees of a stream between two of its events form a period, an [`Epoch`]. A request therefore costs at most one
-//! event for each other stream, and a stream that works alone costs none.
+//! event for each stream. A stream that has made the last [`ALONE`] requests works alone, and costs none.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::Bytes;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, lock};
 
 /// A point in a stream's work. The device assigns the numbers.
@@ -38,6 +41,12 @@ pub(crate) type Epoch = u64;
 
 /// Maximum number of events of a stream that are recorded and not passed.
 const MOST_EVENTS: usize = 256;
+
+/// Number of bytes that a stream frees in a period, unless another stream's request ends it.
+const PERIOD: u64 = 16 << 20;
+
+/// Number of requests in a row after which a stream counts as alone.
+const ALONE: u32 = 1000;
 
 /// Way in which a freed block becomes free.
 #[derive(Debug)]
@@ -121,13 +130,13 @@ impl<T> Streams<T> {
         Some(1)
     }
 
-    /// Returns when a block of stream `own` becomes free that `others` use as well.
+    /// Returns when a block of `size` bytes on stream `own` becomes free that `others` use as well.
     #[inline]
-    pub(crate) fn free(&self, own: u32, others: Vec<u32>) -> Freed {
+    pub(crate) fn free(&self, own: u32, others: Vec<u32>, size: Bytes) -> Freed {
         match () {
             () if self.events.is_none() => Freed::ForAll,
             () if !others.is_empty() => Freed::After(others),
-            () => self.free_own(own),
+            () => self.free_own(own, size),
         }
     }
 
@@ -142,11 +151,11 @@ impl<T> Streams<T> {
 
     /// Returns when a block becomes free that only stream `own` may still access.
     #[inline]
-    pub(crate) fn free_own(&self, own: u32) -> Freed {
+    pub(crate) fn free_own(&self, own: u32, size: Bytes) -> Freed {
         if !self.several.load(Ordering::SeqCst) {
             return Freed::ForAll;
         }
-        Freed::InOrder(lock(&self.pending).line(own).free())
+        Freed::InOrder(lock(&self.pending).line(own).free(size))
     }
 
     /// Returns the number of passed events; it changes when ranges of a stream become free for all streams.
@@ -168,22 +177,23 @@ impl<T> Streams<T> {
         lock(&self.pending).requested.push((block, streams));
     }
 
-    /// Records events for the added blocks and for the periods of streams other than `but`. Passes the blocks whose
-    /// streams have passed to `free`. Does nothing if another thread is already doing so.
-    pub(crate) fn poll(&self, but: Option<u32>, free: impl FnMut(T)) {
-        if self.may_poll(but)
+    /// Records events for the added blocks and for the periods that end, at a request of stream `by` or of none. Passes
+    /// the blocks whose streams have passed to `free`. Does nothing if another thread is already doing so.
+    pub(crate) fn poll(&self, by: Option<u32>, free: impl FnMut(T)) {
+        if self.may_poll(by)
             && let Some(events) = &self.events
             && let Some(_turn) = self.turn.try_take()
         {
             self.record_events(events.as_ref());
-            self.end_periods(events.as_ref(), but);
+            self.end_periods(events.as_ref(), by);
             self.free_passed(events.as_ref(), free);
             self.pass_periods(events.as_ref());
         }
     }
 
-    fn may_poll(&self, but: Option<u32>) -> bool {
-        self.len() > 0 || self.several.load(Ordering::Relaxed) && lock(&self.pending).is_due(but)
+    fn may_poll(&self, by: Option<u32>) -> bool {
+        let due = self.several.load(Ordering::Relaxed) && lock(&self.pending).is_due(by);
+        due || self.len() > 0
     }
 
     /// Waits for all streams that blocks or ranges wait for, and passes the blocks to `free`. Returns whether it waited:
@@ -208,11 +218,11 @@ impl<T> Streams<T> {
         true
     }
 
-    /// Records an event on every stream other than `but` with frees since its last event.
-    fn end_periods(&self, events: &dyn StreamEvents, but: Option<u32>) {
+    /// Records an event on every stream whose period ends at a request of stream `by`, or without a request.
+    fn end_periods(&self, events: &dyn StreamEvents, by: Option<u32>) {
         loop {
             // The period ends before the event is recorded, so that the event comes after all frees in it.
-            let Some((stream, epoch)) = lock(&self.pending).end_period(but) else { return };
+            let Some((stream, epoch)) = lock(&self.pending).end_period(by) else { return };
             let event = events.record(stream);
             lock(&self.pending).line(stream).events.push_back((event, epoch));
         }
@@ -268,14 +278,17 @@ struct Pending<T> {
     next: u64,
     /// Periods of the streams that have freed blocks.
     lines: Vec<Line>,
+    /// Stream of the last request, and the number of its requests in a row.
+    row: (u32, u32),
 }
 
 /// The periods of one stream.
 struct Line {
     stream: u32,
     current: Epoch,
-    /// Whether blocks were freed in the current period.
+    /// Whether blocks were freed in the current period, and the number of bytes.
     freed: bool,
+    bytes: u64,
     /// Events of earlier periods that have not passed.
     events: VecDeque<(EventId, Epoch)>,
     /// Last period whose event has passed.
@@ -284,17 +297,24 @@ struct Line {
 
 impl Line {
     fn new(stream: u32) -> Self {
-        Self { stream, current: 0, freed: false, events: VecDeque::new(), passed: None }
+        Self { stream, current: 0, freed: false, bytes: 0, events: VecDeque::new(), passed: None }
     }
 
-    fn free(&mut self) -> Epoch {
+    fn free(&mut self, size: Bytes) -> Epoch {
         self.freed = true;
+        self.bytes += size.get();
         self.current
     }
 
-    /// Returns whether the current period may end. For a request of stream `but`, the number of events is limited.
-    fn may_end(&self, but: Option<u32>) -> bool {
-        self.freed && but.is_none_or(|but| but != self.stream && self.events.len() < MOST_EVENTS)
+    /// Returns whether the current period ends at a request of stream `by`, the last of `row` requests in a row. Without
+    /// a request every period ends; otherwise the number of events is limited.
+    fn ends(&self, by: Option<u32>, row: u32) -> bool {
+        let due = match by {
+            None => return self.freed,
+            Some(by) if by == self.stream => self.bytes >= PERIOD && row < ALONE,
+            Some(_) => self.freed,
+        };
+        due && self.events.len() < MOST_EVENTS
     }
 
     fn pass(&mut self) {
@@ -310,6 +330,7 @@ impl<T> Pending<T> {
             tickets: BTreeMap::new(),
             next: 0,
             lines: Vec::new(),
+            row: (0, 0),
         }
     }
 
@@ -322,14 +343,20 @@ impl<T> Pending<T> {
         &mut self.lines[at]
     }
 
-    /// Returns whether a period of a stream other than `but` has to end or may have passed.
-    fn is_due(&self, but: Option<u32>) -> bool {
-        self.lines.iter().any(|line| !line.events.is_empty() || line.may_end(but))
+    /// Counts a request of stream `by`, and returns whether a period ends at it or may have passed.
+    fn is_due(&mut self, by: Option<u32>) -> bool {
+        if let Some(by) = by {
+            self.row = if self.row.0 == by { (by, self.row.1.saturating_add(1)) } else { (by, 0) };
+        }
+        let row = self.row.1;
+        self.lines.iter().any(|line| !line.events.is_empty() || line.ends(by, row))
     }
 
-    fn end_period(&mut self, but: Option<u32>) -> Option<(u32, Epoch)> {
-        let line = self.lines.iter_mut().find(|line| line.may_end(but))?;
-        line.freed = false;
+    /// Ends a period that ends at a request of stream `by`, and returns the stream and the period.
+    fn end_period(&mut self, by: Option<u32>) -> Option<(u32, Epoch)> {
+        let row = self.row.1;
+        let line = self.lines.iter_mut().find(|line| line.ends(by, row))?;
+        (line.freed, line.bytes) = (false, 0);
         line.current += 1;
         Some((line.stream, line.current - 1))
     }

@@ -1,8 +1,10 @@
 //! Freed ranges that only one stream may take, because the stream may still access them.
 //!
-//! To the index, a range on the shelf is a live block without an owner. Adjacent ranges of one stream are one range. A
-//! range becomes free for all streams when an event of its stream has passed that was recorded after the latest free
-//! in it (see [`stream`](crate::flex::stream)).
+//! To the index, a range on the shelf is a live block without an owner. Adjacent ranges of one stream are one range. Its
+//! parts become free for all streams when an event of the stream has passed that was recorded after their free (see
+//! [`stream`](crate::flex::stream)).
+
+mod parts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +14,7 @@ use crate::flex::stream::{Epoch, Freed};
 use crate::flex::tag::Tag;
 use crate::index::{Block, BlockKey, FreeIndex};
 use crate::policy::Request;
+use parts::Parts;
 
 /// The ranges of one region that wait for their streams.
 #[derive(Debug, Default)]
@@ -32,27 +35,25 @@ struct StreamRanges {
     by_start: BTreeMap<Bytes, Range>,
     /// Sizes and starts.
     by_size: BTreeSet<(Bytes, Bytes)>,
-    /// No range is older.
-    oldest: Epoch,
+    /// Periods of the parts of the ranges.
+    parts: Parts,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Range {
     key: BlockKey,
     size: Bytes,
-    /// Period of the latest free in the range.
-    epoch: Epoch,
 }
 
 impl StreamRanges {
-    fn new(stream: u32, oldest: Epoch) -> Self {
-        Self { stream, by_start: BTreeMap::new(), by_size: BTreeSet::new(), oldest }
+    fn new(stream: u32) -> Self {
+        let parts = Parts::default();
+        Self { stream, by_start: BTreeMap::new(), by_size: BTreeSet::new(), parts }
     }
 
     fn insert(&mut self, start: Bytes, range: Range) {
         self.by_size.insert((range.size, start));
         self.by_start.insert(start, range);
-        self.oldest = self.oldest.min(range.epoch);
     }
 
     fn remove(&mut self, start: Bytes) -> Range {
@@ -77,13 +78,12 @@ impl StreamRanges {
 
     /// Adds the range of a live block, and merges it with the stream's adjacent ranges.
     fn add(&mut self, index: &mut FreeIndex, block: &Block, epoch: Epoch) {
-        let (mut start, mut range) =
-            (block.offset, Range { key: block.key, size: block.size, epoch });
+        self.parts.add(block.offset, block.size, epoch);
+        let (mut start, mut range) = (block.offset, Range { key: block.key, size: block.size });
         if let Some(below) = self.ending_at(start) {
             let low = self.remove(below);
             index.fuse(low.key, range.key);
-            range =
-                Range { key: low.key, size: low.size + range.size, epoch: epoch.max(low.epoch) };
+            range = Range { key: low.key, size: low.size + range.size };
             start = below;
         }
         let end = start + range.size;
@@ -91,13 +91,13 @@ impl StreamRanges {
             let high = self.remove(end);
             index.fuse(range.key, high.key);
             range.size += high.size;
-            range.epoch = range.epoch.max(high.epoch);
         }
         self.insert(start, range);
     }
 
     /// Takes `at .. at + size` out of the range at `start`, and leaves the rest on the shelf. Returns the taken block.
     fn take(&mut self, index: &mut FreeIndex, start: Bytes, at: Bytes, size: Bytes) -> BlockKey {
+        self.parts.cut(at, size);
         let mut range = self.remove(start);
         let end = start + range.size;
         if at > start {
@@ -107,7 +107,7 @@ impl StreamRanges {
         }
         if end > at + size {
             let rest = index.split(range.key, size);
-            self.insert(at + size, Range { key: rest.key, size: rest.size, ..range });
+            self.insert(at + size, Range { key: rest.key, size: rest.size });
         }
         range.key
     }
@@ -140,30 +140,24 @@ impl Region {
         self.index.set_tag(block.key, tag.bits()).expect("the block is live");
         self.shelf.bytes += block.size;
         if self.shelf.of(stream).is_none() {
-            self.shelf.streams.push(StreamRanges::new(stream, epoch));
+            self.shelf.streams.push(StreamRanges::new(stream));
         }
         let ranges = self.shelf.of(stream).expect("it was added just now");
         ranges.add(&mut self.index, block, epoch);
     }
 
-    /// Frees the ranges whose streams have passed. `passed` returns the last period that a stream has passed.
+    /// Frees the parts of ranges that their streams have passed. `passed` returns the last period that a stream has
+    /// passed.
     fn sweep(&mut self, passed: impl Fn(u32) -> Option<Epoch>) {
         for ranges in &mut self.shelf.streams {
-            let Some(epoch) = passed(ranges.stream).filter(|&epoch| ranges.oldest <= epoch) else {
-                continue;
-            };
-            let starts: Vec<_> = ranges
-                .by_start
-                .iter()
-                .filter(|(_, range)| range.epoch <= epoch)
-                .map(|(&start, _)| start)
-                .collect();
-            for start in starts {
-                let range = ranges.remove(start);
-                self.shelf.bytes -= range.size;
-                self.index.free(range.key).expect("a range on the shelf is live");
+            let Some(epoch) = passed(ranges.stream) else { continue };
+            for (at, size) in ranges.parts.until(epoch) {
+                let range = ranges.by_start.range(..=at).next_back();
+                let (&start, _) = range.expect("a part lies in a range");
+                let key = ranges.take(&mut self.index, start, at, size);
+                self.shelf.bytes -= size;
+                self.index.free(key).expect("a range on the shelf is live");
             }
-            ranges.oldest = epoch + 1;
         }
     }
 
@@ -375,10 +369,10 @@ impl RegionState {
         Some(block.key)
     }
 
-    /// Returns whether the region grows and ranges of other streams wait in it. (If streams pass at once, they share all
-    /// memory, and lie closer together.)
+    /// Returns whether the region recycles memory and ranges of other streams wait in it. (If streams pass at once, they
+    /// share all memory, and lie closer together. Without recycling, they would hold more memory apart than together.)
     pub(super) fn grows_apart(&mut self, stream: u32) -> bool {
-        let region = self.region.as_mut().filter(|region| region.is_growable());
+        let region = self.region.as_mut().filter(|region| region.recycles);
         region.is_some_and(|region| {
             region.stream_number(stream);
             let waits =

@@ -92,7 +92,7 @@ impl Slot {
     ) -> bool {
         let mut state = self.enter();
         self.record_parts(Action::SegmentMap, state.region.region(), committed);
-        let free = |stream| self.shared.streams.free_own(stream);
+        let free = |stream| self.shared.streams.free_own(stream, Bytes::ZERO);
         let placed = state.region.finish_commit(key, committed, free);
         if let Some(block) = &placed {
             self.record_placed(Action::Alloc, &state.region, block, site);

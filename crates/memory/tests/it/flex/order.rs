@@ -93,7 +93,7 @@ impl StreamEvents for Device {
 enum Granule {
     /// Free for all streams.
     Free,
-    /// Freed on a stream, at the latest at this time.
+    /// Freed on a stream at this time.
     Of(u32, u64),
     Taken,
 }
@@ -176,13 +176,6 @@ impl Model {
     fn free(&mut self, start: usize, size: usize, stream: u32, time: u64) {
         let freed = if self.several { Granule::Of(stream, time) } else { Granule::Free };
         self.granules[start..start + size].fill(freed);
-        let own = |granule| matches!(granule, Granule::Of(owner, _) if owner == stream);
-        // A joined range is as late as its latest part.
-        let joined =
-            self.runs(own).into_iter().find(|&(low, length)| (low..low + length).contains(&start));
-        if let Some((low, length)) = joined {
-            self.granules[low..low + length].fill(freed);
-        }
     }
 }
 
