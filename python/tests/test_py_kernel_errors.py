@@ -120,7 +120,7 @@ def test_a_kernel_keeps_no_tile(context: cubeyard.Context) -> None:
         tl.store(x, kept[0])
 
     error = failing(context, uses, one(context, [1]))
-    assert "that of keeps on sip0.cube0.pe0, which has ended" in str(error)
+    assert "used outside its run of keeps on sip0.cube0.pe0, which has ended" in str(error)
     with pytest.raises(errors.KernelError, match="which has ended"):
         kept[0] + 1
     kept.clear()
@@ -220,7 +220,7 @@ def test_a_tensor_that_is_not_one_range_has_no_whole(context: cubeyard.Context) 
         (lambda x, tl: tl.map("mul", [x]), "operands: mul takes 2, found 1"),
         (lambda x, tl: tl.map("nothing", [x]), "`nothing` is no elementwise operation"),
         (lambda x, tl: tl.reduce_rows("mean", x), "op: expected one of sum, max"),
-        (lambda x, tl: x[0:1].whole, "only arguments of a kernel have it"),
+        (lambda x, tl: x[0:1].whole, "whole: expected an argument of the kernel, found a part of one"),
         (lambda x, tl: tl.program_id(2), "axis 2: expected 0"),
         (lambda x, tl: tl.load(tl.ref(0, 4, "f32")), "outside every tensor"),
         (lambda x, tl: tl.zeros(1 << 26, "f32"), "TCM"),

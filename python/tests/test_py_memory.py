@@ -411,7 +411,7 @@ def test_keyboard_interrupts_in_a_device_stay_what_they_are():
         ("acquire", "here", "acquire() returned 'here': expected the id of a region"),
         ("acquire", -1, "acquire() returned -1: expected the id of a region"),
         ("info", 3, "info() returned 3: expected a pair of numbers of bytes"),
-        ("table", "x", "table() returned 'x': expected a pair of numbers"),
+        ("table", "x", "table() returned 'x': expected a pair, the numbers of entries and of free entries, or None"),
     ],
 )
 def test_answers_that_cannot_be_used_are_errors_of_the_device(function, answer, text):

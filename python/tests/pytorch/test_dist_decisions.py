@@ -194,7 +194,7 @@ def test_a_world_may_be_smaller_than_the_machine_and_not_larger() -> None:
         dist.barrier()
 
     assert len(ahbm.spawn(worker, nprocs=2).calls) == 1
-    with pytest.raises(InputError, match="the world has 5 ranks.*has 4. Set CUBEYARD_SIPS=5, or CUBEYARD_TOPOLOGY"):
+    with pytest.raises(InputError, match="the world has 5 ranks.*has only 4. Set CUBEYARD_SIPS=5, or CUBEYARD_TOPOLOGY"):
         ahbm.spawn(worker, nprocs=5)
 
 
