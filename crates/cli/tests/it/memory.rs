@@ -66,7 +66,7 @@ fn the_help_of_every_command_says_what_the_limit_is_without_one() {
     for command in COMMANDS {
         let help = sandbox.run(&[command[0], "--help"]).result();
         let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        let said = "three quarters of what the host or its control group has free";
+        let said = "three quarters of the free memory of the host or its control group";
         assert!(words.contains("--memory <SIZE>") && words.contains(said), "{help}");
     }
 }

@@ -388,7 +388,7 @@ fn a_trace_that_cannot_be_written() {
           help: create the folder
         error: .: cannot be written: it is a folder
           help: name a file
-        error: taken/x.pftrace: cannot be written, taken is not a folder
+        error: taken/x.pftrace: cannot be written: taken is not a folder
           help: name another file
     "#]]
     .assert_eq(&messages);

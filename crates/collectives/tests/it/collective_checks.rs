@@ -221,8 +221,8 @@ fn a_cube_that_holds_less_than_another_is_told() {
         let uneven = rows(5);
         assert_eq!(
             text(group.run(&launcher, SUM, &[(&uneven, &uneven)])),
-            "all_reduce: rank 1 holds nothing on sip0.cube1.pe1, expected 1 row of 3 columns, as \
-             rank 0 on sip0.cube0.pe1"
+            "all_reduce: rank 1 holds nothing on sip0.cube1.pe1, expected 1 row of 3 columns, \
+             which rank 0 holds on sip0.cube0.pe1"
         );
         // Four rows: no cube has one for its second PE.
         let even = rows(4);

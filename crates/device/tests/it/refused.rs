@@ -32,7 +32,7 @@ fn what_is_refused_says_why_and_leaves_the_machine_as_it_was() {
         ),
         (
             read(edge, 65),
-            "65 bytes from sip1.cube2.hbm+0x17fffffc0 begin in sip1.cube2.hbm_ctrl.pe0 and end in sip1.cube2.hbm_ctrl.pe1",
+            "65 bytes from sip1.cube2.hbm+0x17fffffc0 begin in sip1.cube2.hbm_ctrl.pe0 and end in sip1.cube2.hbm_ctrl.pe1: expected one memory",
         ),
         (
             read(tcm, 64),
