@@ -212,7 +212,7 @@ fn write_files(
     Ok(())
 }
 
-/// Returns the record of a point; that of a failed point has its error instead of figures. Where inputs are invalid, they are
+/// Returns the record of a point. The record of a failed point has the error instead of figures. Where inputs are invalid, they are
 /// those of the point alone.
 fn record_of(study: &Study, place: usize, command: &Command, front: &dyn OwnBenches) -> Record {
     let error = match &study.outcomes[place] {

@@ -104,6 +104,16 @@ mod checked {
         FlexAllocator::builder(device).config(config).build().unwrap()
     }
 
+    fn with_streams(
+        device: &Arc<Strict>,
+        config: &str,
+        events: Arc<dyn StreamEvents>,
+    ) -> FlexAllocator {
+        let config: FlexConfig = config.parse().unwrap();
+        let device: Arc<dyn DeviceMemory> = device.clone();
+        FlexAllocator::builder(device).config(config).events(events).build().unwrap()
+    }
+
     /// Runs the closures as threads and waits for them.
     fn run(threads: Vec<Box<dyn FnOnce() + Send>>) {
         let threads: Vec<_> = threads.into_iter().map(thread::spawn).collect();
@@ -553,10 +563,7 @@ mod checked {
             let device = Strict::new(mib(64));
             let streams = Arc::new(Streams::default());
             let events: Arc<dyn StreamEvents> = streams.clone();
-            let config: FlexConfig = "fallback_sizes:[16MiB]".parse().unwrap();
-            let below: Arc<dyn DeviceMemory> = device.clone();
-            let builder = FlexAllocator::builder(below).config(config).events(events);
-            let allocator = builder.build().unwrap();
+            let allocator = with_streams(&device, "fallback_sizes:[16MiB]", events);
             drop(allocator.allocate(mib(1)).unwrap());
             let work = |allocator: FlexAllocator, stream| -> Box<dyn FnOnce() + Send> {
                 let streams = Arc::clone(&streams);
@@ -579,11 +586,8 @@ mod checked {
         check(|| {
             let device = Strict::new(mib(8));
             let events: Arc<dyn StreamEvents> = Arc::new(Streams::default());
-            let config: FlexConfig =
-                "fallback_sizes:[8MiB],region:thread-home,max_regions:2".parse().unwrap();
-            let below: Arc<dyn DeviceMemory> = device.clone();
-            let builder = FlexAllocator::builder(below).config(config).events(events);
-            let allocator = builder.build().unwrap();
+            let config = "fallback_sizes:[8MiB],region:thread-home,max_regions:2";
+            let allocator = with_streams(&device, config, events);
             let blocks: Vec<_> = (0..2).map(|_| allocator.allocate(mib(4)).unwrap()).collect();
             let work = |allocator: FlexAllocator, block: Allocation| -> Box<dyn FnOnce() + Send> {
                 Box::new(move || {
@@ -622,24 +626,25 @@ mod checked {
         /// Submits work that accesses a new block, which no other stream may access any more.
         fn access(&self, block: &Allocation, stream: u32) {
             let (start, size) = (block.address().offset.get(), block.size().get());
-            let mut state = self.state.lock().unwrap();
+            let state = self.state.lock().unwrap();
             for &(low, high, other, work) in &state.uses {
                 let apart = high <= start || start + size <= low;
                 let passed = other == stream || state.is_done(other, work);
                 assert!(apart || passed, "stream {other} still accesses the block of {stream}");
             }
-            let work = state.submitted.entry(stream).or_default();
-            *work += 1;
-            let work = *work;
-            state.uses.push((start, start + size, stream, work));
+            drop(state);
+            self.submit(block, stream);
         }
 
         /// Submits work of another stream that accesses a block.
-        fn access_by(&self, block: &Allocation, own: u32, stream: u32) {
+        fn access_by(&self, block: &Allocation, stream: u32) {
             block.record_stream(stream);
+            self.submit(block, stream);
+        }
+
+        fn submit(&self, block: &Allocation, stream: u32) {
             let (start, size) = (block.address().offset.get(), block.size().get());
             let mut state = self.state.lock().unwrap();
-            assert_ne!(own, stream);
             let work = state.submitted.entry(stream).or_default();
             *work += 1;
             let work = *work;
@@ -683,10 +688,7 @@ mod checked {
             let device = Strict::new(mib(8));
             let streams = Arc::new(Behind::default());
             let events: Arc<dyn StreamEvents> = streams.clone();
-            let config: FlexConfig = "fallback_sizes:[8MiB],block:best-fit".parse().unwrap();
-            let below: Arc<dyn DeviceMemory> = device.clone();
-            let builder = FlexAllocator::builder(below).config(config).events(events);
-            let allocator = builder.build().unwrap();
+            let allocator = with_streams(&device, "fallback_sizes:[8MiB],block:best-fit", events);
             let work = |allocator: FlexAllocator, stream| -> Box<dyn FnOnce() + Send> {
                 let streams = Arc::clone(&streams);
                 Box::new(move || {
@@ -695,7 +697,7 @@ mod checked {
                         let Ok(block) = allocator.allocate_for(&request) else { continue };
                         streams.access(&block, stream);
                         if size == 2 {
-                            streams.access_by(&block, stream, 9);
+                            streams.access_by(&block, 9);
                         }
                         drop(block);
                     }
@@ -721,10 +723,7 @@ mod checked {
             let device = Strict::new(mib(16));
             let streams = Arc::new(Behind::default());
             let events: Arc<dyn StreamEvents> = streams.clone();
-            let config: FlexConfig = "fallback_sizes:[8MiB]".parse().unwrap();
-            let below: Arc<dyn DeviceMemory> = device.clone();
-            let builder = FlexAllocator::builder(below).config(config).events(events);
-            let allocator = builder.build().unwrap();
+            let allocator = with_streams(&device, "fallback_sizes:[8MiB]", events);
             let blocks: Vec<_> = (0..3)
                 .map(|stream| {
                     let request = Request { stream, ..Request::new(mib(2)) };

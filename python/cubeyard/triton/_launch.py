@@ -51,7 +51,7 @@ class Launch:
     names: list[str] = field(default_factory=list)
     """Argument names of `tensors`."""
     described: dict[int, Description] = field(default_factory=dict)
-    """Descriptors made by the host, for those of `pointers` that are not plain addresses."""
+    """Descriptors made by the host, for the `pointers` that are not plain addresses."""
 
     def context(self) -> Context | None:
         """Returns the context of the tensors of this package among the arguments, or None."""

@@ -160,7 +160,7 @@ def _tell(descriptor: int, number: int) -> None:
 
 
 def _program(request: dict[str, Any], streams: list[int], unused: list[int]) -> CodeType:
-    """Makes the forked process that of a program."""
+    """Turns the forked process into the process of a program."""
     os.setsid()
     for number, stream in enumerate(streams, 1):
         os.dup2(stream, number)

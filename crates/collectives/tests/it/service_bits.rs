@@ -1,4 +1,4 @@
-//! Numbers of the service are those of a slow sum in the stated order, element by element.
+//! The numbers of the service equal a slow sum in the stated order, element by element.
 
 #![expect(clippy::cast_possible_truncation, reason = "ranks and elements of tests are few")]
 

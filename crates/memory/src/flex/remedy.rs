@@ -74,7 +74,7 @@ pub enum RemedyStep {
 pub enum RemedyBasis {
     /// The blocks as they lie now.
     Layout,
-    /// The live blocks, placed anew: those of the oldest region first, in the order of their allocation. The present
+    /// The live blocks, placed anew. Blocks of the oldest region come first, in the order of their allocation. The present
     /// settings, tried in the same way, leave no room.
     LiveBlocks,
     /// The recorded history of this number of events, replayed. The present settings, tried in the same way, leave no

@@ -131,6 +131,16 @@ impl Shelf {
     fn of(&mut self, stream: u32) -> Option<&mut StreamRanges> {
         self.streams.iter_mut().find(|ranges| ranges.stream == stream)
     }
+
+    /// Returns the ranges of a stream, which may be its first.
+    fn of_any(&mut self, stream: u32) -> &mut StreamRanges {
+        let known = self.streams.iter().position(|ranges| ranges.stream == stream);
+        let at = known.unwrap_or_else(|| {
+            self.streams.push(StreamRanges::new(stream));
+            self.streams.len() - 1
+        });
+        &mut self.streams[at]
+    }
 }
 
 impl Region {
@@ -140,11 +150,7 @@ impl Region {
         let tag = Tag::from_bits(block.tag).without_note().coming(false).shelved();
         self.index.set_tag(block.key, tag.bits()).expect("the block is live");
         self.shelf.bytes += block.size;
-        if self.shelf.of(stream).is_none() {
-            self.shelf.streams.push(StreamRanges::new(stream));
-        }
-        let ranges = self.shelf.of(stream).expect("it was added just now");
-        ranges.add(&mut self.index, block, epoch);
+        self.shelf.of_any(stream).add(&mut self.index, block, epoch);
     }
 
     /// Frees the parts of ranges that their streams have passed. `passed` returns the last period that a stream has
@@ -162,21 +168,26 @@ impl Region {
         }
     }
 
-    /// Places a request on the shelf of its stream: the smallest range that fits.
-    fn place_on_shelf(&mut self, request: &Request, tag: Tag) -> Option<Block> {
+    /// Returns the size and the alignment of a request's block.
+    fn room_for(&self, request: &Request) -> Option<(Bytes, Bytes)> {
         let granule = self.index.granule();
         let size = request.size.align_up(granule)?.max(granule);
+        Some((size, request.alignment.max(granule)))
+    }
+
+    /// Places a request on the shelf of its stream: the smallest range that fits.
+    fn place_on_shelf(&mut self, request: &Request, tag: Tag) -> Option<Block> {
+        let (size, alignment) = self.room_for(request)?;
         let ranges = self.shelf.of(request.stream)?;
-        let (start, at) = ranges.best(size, request.alignment.max(granule))?;
+        let (start, at) = ranges.best(size, alignment)?;
         let key = ranges.take(&mut self.index, start, at, size);
         Some(self.hand_over(key, size, request, tag))
     }
 
     /// Places a request over ranges of its stream and the free ranges between and beside them.
     fn place_across(&mut self, request: &Request, tag: Tag) -> Option<Block> {
-        let granule = self.index.granule();
-        let size = request.size.align_up(granule)?.max(granule);
-        let run = self.smallest_run(request.stream, size, request.alignment.max(granule))?;
+        let (size, alignment) = self.room_for(request)?;
+        let run = self.smallest_run(request.stream, size, alignment)?;
         let key = self.take_run(request.stream, run, size);
         Some(self.hand_over(key, size, request, tag))
     }

@@ -37,7 +37,7 @@ fn fits_with(case: &Case, request: &Request, setting: &str) -> bool {
     fits(&run.allocator, request)
 }
 
-/// Places the live blocks of a run under other settings: those of the oldest region first, in the order of their
+/// Places the live blocks of a run under other settings. Blocks of the oldest region come first, in the order of their
 /// allocation.
 fn fits_anew(case: &Case, run: &Run, request: &Request, setting: &str) -> bool {
     let mut case = case.clone();

@@ -24,9 +24,8 @@ impl Region {
     /// Places a request for which memory has to be committed. Streams that lie apart leave longer ranges, so a request
     /// goes behind the blocks in its stream's part of the region, over the free range at the end.
     fn place_at_end(&mut self, request: &Request, tag: Tag) -> Option<Block> {
-        let granule = self.index.granule();
-        let size = request.size.align_up(granule)?.max(granule);
-        let at = self.end_of_stream(request.stream)?.align_up(request.alignment.max(granule))?;
+        let (size, alignment) = self.room_for(request)?;
+        let at = self.end_of_stream(request.stream)?.align_up(alignment)?;
         let end = run_end_from(&mut self.index, self.shelf.of(request.stream), at);
         if !fits(at, size, end) {
             return None;
