@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cubeyard.machine.validate import Validation, validate
     from cubeyard.study.bench import Bench, bench
     from cubeyard.study.compare import RunComparison, compare
+    from cubeyard.study.levers import Lever, Levers, levers
     from cubeyard.study.machine import Machine
     from cubeyard.study.run import Record, Run, benches, run
     from cubeyard.study.sweep import Sweep, sweep
@@ -28,6 +29,8 @@ __all__ = [
     "CubeyardError",
     "Kernel",
     "LaunchReport",
+    "Lever",
+    "Levers",
     "Machine",
     "PatternResult",
     "Placement",
@@ -46,6 +49,7 @@ __all__ = [
     "compare",
     "errors",
     "jit",
+    "levers",
     "memory",
     "model",
     "probe",
@@ -68,6 +72,7 @@ if not TYPE_CHECKING:
         "machine.validate": ("Validation", "validate"),
         "study.bench": ("Bench", "bench"),
         "study.compare": ("RunComparison", "compare"),
+        "study.levers": ("Lever", "Levers", "levers"),
         "study.machine": ("Machine",),
         "study.run": ("Record", "Run", "benches", "run"),
         "study.sweep": ("Sweep", "sweep"),

@@ -6,9 +6,13 @@ the error's numbers by name, such as `requested` and `largest_free` of an `OutOf
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cubeyard._native import MemoryReport
 
 __all__ = [
+    "BudgetExceeded",
     "BusyError",
     "ClosedError",
     "CubeyardError",
@@ -47,7 +51,57 @@ class VersionError(InputError):
 
 
 class OutOfMemory(CubeyardError, MemoryError):
-    """The machine or an allocator is out of memory, or a run would exceed the host memory limit."""
+    """The machine or an allocator is out of memory, or a run would exceed the host memory limit.
+
+    The remedies of an allocator are tried on copies of it when the text, `args` or `details` is first read. A program that
+    catches the error and reads none of them does not wait for that.
+    """
+
+    _report: MemoryReport | None = None
+
+    def _try_remedies(self) -> None:
+        """Completes the text and the details, once."""
+        report, self._report = self._report, None
+        if report is not None:
+            BaseException.__init__(self, report.text())
+            self._details["remedies"] = report.remedies()
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Numbers of the error by name, the kind of shortage, the regions and the remedies."""
+        self._try_remedies()
+        return self._details
+
+    @details.setter
+    def details(self, details: dict[str, Any]) -> None:
+        self._details = details
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The text, as of every exception."""
+        self._try_remedies()
+        return super().args
+
+    @args.setter
+    def args(self, args: tuple[Any, ...]) -> None:
+        self._report = None
+        BaseException.__init__(self, *args)
+
+    def __str__(self) -> str:
+        self._try_remedies()
+        return super().__str__()
+
+    def __repr__(self) -> str:
+        self._try_remedies()
+        return super().__repr__()
+
+    def __reduce__(self) -> Any:
+        self._try_remedies()
+        return super().__reduce__()
+
+
+class BudgetExceeded(OutOfMemory):
+    """The hard budget of a tag refuses a request. `details` has the tag, its budget and its bytes."""
 
 
 class OutOfTime(CubeyardError, RuntimeError):

@@ -27,7 +27,7 @@ import cubeyard.torch  # noqa: F401
 import cubeyard.triton
 from cubeyard.triton import _record
 
-TOLERANCES = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 1e-4, torch.float64: 1e-6}
+TOLERANCES = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 1e-4, torch.float64: 1e-6, torch.complex64: 1e-4}
 
 
 @dataclass
@@ -100,9 +100,9 @@ def run(case):
     wanted = results_of(case.reference, moved(inputs, "cpu"), case.differentiable)
     plain = _record.perform
 
-    def perform(launch, options):
+    def perform(launch, *given, **named):
         kernels.add(launch.program.name)
-        return plain(launch, options)
+        return plain(launch, *given, **named)
 
     _record.perform = perform
     try:
@@ -125,17 +125,19 @@ def cases():
     """All cases of both packages."""
     import strangers_flag_gems
     import strangers_liger
+    import strangers_liger_layers
 
-    return [*strangers_flag_gems.cases(Case), *strangers_liger.cases(Case)]
+    return [*strangers_flag_gems.cases(Case), *strangers_liger.cases(Case), *strangers_liger_layers.cases(Case)]
 
 
 def table(outcomes):
     """The table of docs/triton-coverage.md: counts by package, and what was refused."""
-    lines = ["| package | functions | their kernels | right | refused by name | wrong |", "|---|---|---|---|---|---|"]
+    lines = ["| package | functions | cases | their kernels | right | refused by name | wrong |", "|---|---|---|---|---|---|---|"]
     for package in dict.fromkeys(case.package for case, _ in outcomes):
         own = [outcome for case, outcome in outcomes if case.package == package]
         counts, kernels = Counter(one.verdict for one in own), set().union(*(one.kernels for one in own))
-        numbers = (len(own), len(kernels), counts["right"], counts["refused"], counts["wrong"])
+        functions = {case.name.split(" (")[0] for case, _ in outcomes if case.package == package}
+        numbers = (len(functions), len(own), len(kernels), counts["right"], counts["refused"], counts["wrong"])
         lines.append(f"| {package} | " + " | ".join(map(str, numbers)) + " |")
     refused = [(case, outcome) for case, outcome in outcomes if outcome.verdict == "refused"]
     lines += ["", "| refused | with |", "|---|---|"] if refused else []

@@ -128,5 +128,7 @@ def case(Case, module, name, inputs, function=None):
 
 
 def cases(Case):
+    import strangers_flag_gems_rest
+
     module = imported()
-    return [case(Case, module, *one) for one in CASES]
+    return [case(Case, module, *one) for one in CASES] + strangers_flag_gems_rest.cases(Case, module)

@@ -18,8 +18,8 @@ EXAMPLES = sorted((ROOT / "python" / "examples").glob("*.py"))
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs(example: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    for package in ("optuna", "torch", "triton"):
-        if f"import {package}\n" in example.read_text(encoding="utf-8"):
+    for package in ("accelerate", "optuna", "pytorch_lightning", "torch", "transformers", "triton"):
+        if re.search(rf"^(import|from) {package}\b", example.read_text(encoding="utf-8"), flags=re.M):
             pytest.importorskip(package)
     environment = {**os.environ, "PYTHONPATH": str(example.parent)}
     ran = subprocess.run(

@@ -1,8 +1,10 @@
 """`cubeyard.memory`: blocks, devices and streams in Python, threads, leaks, bad input."""
 
+import copy
 import doctest
 import gc
 import importlib
+import json
 import multiprocessing
 import os
 import pickle
@@ -10,6 +12,7 @@ import re
 import subprocess
 import sys
 import threading
+import traceback
 import weakref
 
 import pytest
@@ -191,6 +194,30 @@ def test_out_of_memory_has_the_numbers_and_the_text_of_the_report():
         allocator.allocate(2 * GIB)
     assert caught.value.details["shortage"] == "too_large"
     assert allocator.statistics().num_ooms == 2
+
+
+@pytest.mark.parametrize(
+    "read",
+    [str, repr, lambda error: error.args, lambda error: error.details, pickle.dumps, copy.copy,
+     traceback.format_exception_only],
+)  # fmt: skip
+def test_remedies_are_tried_when_they_are_read(read):
+    allocator = FlexAllocator(Card(GIB), fallback_sizes=["1GiB"])
+    held = [allocator.allocate(256 * MIB) for _ in range(4)]
+    held[0].free()
+    held[2].free()
+    with pytest.raises(errors.OutOfMemory) as caught:
+        allocator.allocate(300 * MIB)
+    error = caught.value
+    assert error._report is not None, "the caller may not read it"
+    read(error)
+    assert error._report is None
+    assert error.args == (str(error),) and "compact(), which moves 256.00 MiB" in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.details) == (str(error), error.details) and again.details["remedies"]
+    assert json.loads(json.dumps(error.details)) == error.details
+    error.args = ("another text",)
+    assert str(error) == "another text" and error.details["requested"] == 300 * MIB
 
 
 # Configuration

@@ -15,6 +15,7 @@ import pytest
 
 import cubeyard
 import cubeyard.licences
+from cubeyard import doctor
 
 WHEELS = pathlib.Path(__file__).parents[2] / "target" / "wheels"
 
@@ -30,6 +31,28 @@ def test_the_command_is_the_same_code() -> None:
     assert wrong.returncode == 2 and "the nearest is `gemm`" in wrong.stderr
     version = python("-m", "cubeyard", "--version").stdout.split()
     assert version == ["cubeyard", cubeyard.__version__] == ["cubeyard", importlib.metadata.version("cubeyard")]
+
+
+def test_the_citation_has_the_version_and_the_licence() -> None:
+    lines = (pathlib.Path(__file__).parents[2] / "CITATION.cff").read_text().splitlines()
+    stated = dict(line.split(": ", 1) for line in lines if re.match(r"\w+: \S", line))
+    assert stated["version"] == cubeyard.__version__
+    assert stated["license"] == importlib.metadata.metadata("cubeyard")["License-Expression"]
+
+
+def test_the_doctor_says_what_works() -> None:
+    done = python("-m", "cubeyard.doctor", "--json")
+    found = {each["part"]: each for each in json.loads(done.stdout)}
+    assert found["simulator"]["state"] == "works" and "ns of simulated time" in found["simulator"]["detail"]
+    assert f"cubeyard {cubeyard.__version__}" in found["package"]["detail"]
+    assert done.returncode == any(each["state"] == "fails" for each in found.values())
+
+
+def test_the_doctor_names_a_part_that_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(doctor, "_SIMULATE", "import os; os.abort()")
+    assert doctor.main([]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split() == "fails simulator its process ended with status -6".split() for line in lines)
 
 
 def test_an_import_loads_neither_numpy_nor_anything_optional() -> None:

@@ -95,7 +95,7 @@ def test_overrides_are_laid_over_a_machine():
         ({"sips.count": 10**30}, r"sips.count=10+: expected a whole number from 1 to 16"),
         ({"sips.count": True}, r"sips.count=true: expected a whole number"),
         ({"hbm.burst_bytes": 512}, r"hbm.burst_bytes=512: flit_bytes: expected a multiple of hbm.burst_bytes, 512"),
-        ({"hbm": 5}, r"hbm=5: expected a mapping, found 5"),
+        ({"hbm": 5}, r"hbm=5: expected a mapping, or a key such as hbm\.bytes_per_cube, found 5"),
         ({"hbm": {"link": object()}}, r"hbm.link: expected a dictionary, list, text, number, truth value or None"),
         ({"hbm": {5: 1}}, r"hbm: expected text as a key, found 5"),
         ({"pe.routers": b"r0c0"}, r"pe.routers"),

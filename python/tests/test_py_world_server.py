@@ -111,6 +111,42 @@ def test_descriptors_before_the_token_are_refused(world: World) -> None:
     assert all("welcome" in rank.receive() for rank in ranks)
 
 
+def test_two_processes_as_one_rank(world: World) -> None:
+    """The second is refused by name, whether all ranks have joined or not, and the first is not disturbed."""
+    first = world.join(0)
+    taken = f"cannot join the machine (process {world.process.pid}) as rank 0: rank 0 of this world is process {os.getpid()}"
+    for _ in range(2):
+        second = world.join(0)
+        assert taken in second.receive()["refused"]
+        with pytest.raises(EOFError):
+            second.receive()
+        second.close()
+    other = world.join(1)
+    assert [rank.receive() for rank in (first, other)] == [{"welcome": world.process.pid}] * 2
+    third = world.join(1)
+    assert f"as rank 1: rank 1 of this world is process {os.getpid()}" in third.receive()["refused"]
+    for rank in (first, other):
+        rank.send({"report": 1, "spans": []})
+        assert rank.receive() == {"report": [], "spans": []}
+    first.close()
+    late = world.join(0)
+    assert "rank 0 of this world has ended; expected one process for each rank" in late.receive()["refused"]
+    for rank in (other, third, late):
+        rank.close()
+    assert world.process.wait(30) == 0
+
+
+def test_a_link_that_is_refused_says_why(world: World) -> None:
+    pytest.importorskip("torch")
+    from cubeyard.errors import DistributedError
+    from cubeyard.torch.distributed._link import SocketLink
+
+    first = world.join(0)
+    with pytest.raises(DistributedError, match=f"as rank 0: rank 0 of this world is process {os.getpid()}"):
+        SocketLink(wire.Connection(world.connect()), 0, None).join(TOKEN, 20)
+    first.close()
+
+
 @pytest.mark.parametrize(
     ("sent", "named"),
     [

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from trace_processor import Program
 
+from cubeyard import _native
 from cubeyard.collectives.world.records import Record, Report, Span
 
 
@@ -51,4 +52,15 @@ def test_a_slice_has_the_details_of_its_collective(trace: Any) -> None:
 
 
 def test_the_trace_processor_finds_nothing_wrong(trace: Any) -> None:
+    assert rows(trace, "SELECT name, value FROM stats WHERE value != 0") == []
+
+
+def test_counters_are_beside_the_slices(tmp_path: Path) -> None:
+    counters = [("b", [(0, 5), (70, -1)]), ("a", [(10, 1 << 40)]), ("never", [])]
+    path = tmp_path / "counters.pftrace"
+    path.write_bytes(_native.trace_of_slices([("work", 3, 9, "kernel", [])], counters))
+    trace = Program().open(str(path))
+    found = rows(trace, "SELECT t.name track, ts, value, unit FROM counter JOIN counter_track t ON t.id = track_id ORDER BY track, ts")
+    assert found == [("a", 10, 1 << 40, "bytes"), ("b", 0, 5, "bytes"), ("b", 70, -1, "bytes")]
+    assert rows(trace, "SELECT name, ts, dur FROM slice") == [("kernel", 3, 6)]
     assert rows(trace, "SELECT name, value FROM stats WHERE value != 0") == []

@@ -196,3 +196,112 @@ def test_a_mask_of_loaded_values_is_refused_without_data():
         greatest_of_loaded[(1,)](memory, x, BLOCK=32)
     greatest_of_loaded[(1,)](memory, x, BLOCK=32)
     assert memory.tolist() == [0, *range(7, 32, 4)]
+
+
+@triton.jit
+def locked(lock, total, x, SEM: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    value = tl.load(x + tl.program_id(0) * BLOCK + at)
+    while tl.atomic_cas(lock, 0, 1, sem=SEM) == 1:
+        pass
+    tl.store(total + at, tl.load(total + at) + value)
+    tl.atomic_xchg(lock, 0, sem=SEM)
+
+
+@triton.jit
+def careless(counter, total, x, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.atomic_add(counter, 1)
+    tl.store(total + at, tl.load(x + tl.program_id(0) * BLOCK + at))
+
+
+@triton.jit
+def both_ways(counter, out):
+    tl.atomic_add(counter, 1)
+    tl.store(out + tl.program_id(0), tl.load(counter))
+
+
+@triton.jit
+def last_adds_up(parts, counter, total, x, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    pid = tl.program_id(0)
+    tl.store(parts + pid * BLOCK + at, tl.load(x + pid * BLOCK + at) * 2)
+    if tl.atomic_add(counter, 1) == PROGRAMS - 1:
+        rows = tl.arange(0, PROGRAMS)[:, None] * BLOCK + at[None, :]
+        tl.store(total + at, tl.sum(tl.load(parts + rows), 0))
+
+
+def findings_of(kernel, programs, *given, topology=None, **named):
+    with cubeyard.triton.record(topology=topology) as run:
+        kernel[(programs,)](*given, **named)
+    return [finding["what"] for finding in run.launches[0].findings], run.launches[0]
+
+
+@pytest.mark.parametrize("topology", [None, {"pe": {"core": {"atomics": "acknowledged"}}}])
+def test_a_lock_orders_the_accesses_that_it_guards(topology):
+    x, total = np.arange(16 * 32, dtype=np.float32), np.zeros(32, np.float32)
+    found, _ = findings_of(locked, 16, np.zeros(1, np.int32), total, x, SEM="acq_rel", BLOCK=32, topology=topology)
+    assert found == []
+    np.testing.assert_array_equal(total, x.reshape(16, 32).sum(0))
+    found, _ = findings_of(last_adds_up, 16, np.zeros_like(x), np.zeros(1, np.int32), total, x, PROGRAMS=16, BLOCK=32, topology=topology)
+    assert found == []
+    np.testing.assert_array_equal(total, 2 * x.reshape(16, 32).sum(0))
+
+
+def test_accesses_that_atomic_operations_do_not_order_are_races():
+    x, total = np.arange(16 * 32, dtype=np.float32), np.zeros(32, np.float32)
+    found, _ = findings_of(locked, 16, np.zeros(1, np.int32), total, x, SEM="relaxed", BLOCK=32)
+    assert found and all(what.endswith("with no order between the two") for what in found)
+    found, _ = findings_of(careless, 16, np.zeros(1, np.int32), total, x, BLOCK=32)
+    assert any("store f32[32]" in what for what in found), found
+    found, _ = findings_of(both_ways, 16, np.zeros(1, np.int32), np.zeros(16, np.int32))
+    assert any("load i32[]" in what for what in found), found
+
+
+def test_atomic_operations_alone_are_no_races():
+    found, _ = findings_of(known_lanes, 16, np.zeros(8, np.int32), BLOCK=32)
+    assert found == []
+
+
+def test_what_an_atomic_operation_costs_is_a_key_of_the_topology():
+    times = {}
+    for atomics in ("read_back", "acknowledged"):
+        memory = np.zeros(8, np.int32)
+        found, run = findings_of(known_lanes, 16, memory, BLOCK=32, topology={"pe": {"core": {"atomics": atomics}}})
+        assert found == []
+        assert (memory == 16 * np.bincount(np.arange(31) // 4, np.arange(31))).all()
+        times[atomics] = run.kernel_ns
+    _, run = findings_of(known_lanes, 16, np.zeros(8, np.int32), BLOCK=32)
+    assert times["acknowledged"] < times["read_back"] == run.kernel_ns
+    with pytest.raises(cubeyard.CubeyardError, match=r"pe.core.atomics.*read_back"):
+        cubeyard.Topology({"pe": {"core": {"atomics": "none"}}})
+
+
+@triton.jit
+def handed_on(flag, data, out, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    if tl.program_id(0) == 0:
+        tl.store(data + at, at * 3)
+        tl.atomic_store(flag, 7)
+    else:
+        tl.atomic_poll(flag, 7)
+        tl.store(out + at, tl.load(data + at) + tl.atomic_load(flag))
+
+
+@triton.jit
+def loaded_atomically(x, out, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.atomic_store(out + at // 2, tl.atomic_load(x + at, mask=at % 3 != 0), mask=at != 5)
+
+
+@pytest.mark.skipif(not hasattr(tl, "atomic_poll"), reason="new in Triton 3.9")
+def test_atomic_loads_stores_and_polls_order_programs():
+    data, out = np.zeros(32, np.int32), np.zeros(32, np.int32)
+    found, _ = findings_of(handed_on, 2, np.zeros(1, np.int32), data, out, BLOCK=32)
+    assert found == [] and (out == 3 * np.arange(32) + 7).all()
+    x, out = np.arange(1, 17, dtype=np.int64), np.zeros(8, np.int64)
+    loaded_atomically[(1,)](x, out, BLOCK=16)
+    wanted = np.zeros(8, np.int64)
+    for at in (at for at in range(16) if at != 5):
+        wanted[at // 2] = x[at] if at % 3 else 0
+    assert out.tolist() == wanted.tolist()

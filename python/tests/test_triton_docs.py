@@ -17,6 +17,10 @@ from cubeyard.triton.compiler import TESTED
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 
 
+def test_the_table_of_functions_is_that_of_the_code():
+    assert operations.functions() in (DOCS / "triton.md").read_text(), "write the output of python -m cubeyard.triton into docs/triton.md"
+
+
 def test_the_table_of_operations_is_that_of_the_code():
     assert operations.table() in (DOCS / "triton.md").read_text(), "write the output of python -m cubeyard.triton into docs/triton.md"
 

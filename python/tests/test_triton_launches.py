@@ -82,8 +82,8 @@ def test_a_schedule_near_the_data_is_faster_and_computes_the_same():
     x = np.random.default_rng(1).standard_normal((256, 1024)).astype(np.float32)
     first, second = np.zeros_like(x), np.zeros_like(x)
     arguments = (x, 1024, 1024, 1024)
-    waves = launched(kernels.softmax_row, (256,), first, *arguments, BLOCK=1024)
-    near = launched(kernels.softmax_row, (256,), second, *arguments, BLOCK=1024, record={"schedule": "blocks"})
+    waves = launched(kernels.softmax_row, (256,), first, *arguments, BLOCK=1024, record={"schedule": "waves"})
+    near = launched(kernels.softmax_row, (256,), second, *arguments, BLOCK=1024)
     assert (first == second).all() and near.kernel_ns < waves.kernel_ns
 
 
@@ -190,6 +190,31 @@ def test_races_name_the_line_of_the_author():
     assert any(finding["place"].startswith("test_triton_launches.py:") for finding in launch.findings)
 
 
+@triton.jit
+def into_one(x_ptr, out_ptr, BLOCK: tl.constexpr, KIND: tl.constexpr):
+    """Programs that read or write the elements of others, or only their own."""
+    at = tl.arange(0, BLOCK)
+    other = tl.program_id(0) ^ 1
+    if KIND == "own":
+        tl.store(out_ptr + tl.program_id(0) * BLOCK + at, tl.load(out_ptr + tl.program_id(0) * BLOCK + at) + 1)
+    elif KIND == "same input":
+        tl.store(out_ptr + tl.program_id(0) * BLOCK + at, tl.load(x_ptr + at))
+    elif KIND == "other input":
+        tl.store(out_ptr + tl.program_id(0) * BLOCK + at, tl.load(out_ptr + other * BLOCK + at))
+    else:
+        tl.store(out_ptr + at, at)
+
+
+@pytest.mark.parametrize("schedule", ["homes", "waves", "blocks", lambda pe, pes, programs: range(programs if pe == 5 else 0)])
+@pytest.mark.parametrize("programs", [2, 300])
+@pytest.mark.parametrize("kind, races", [("own", False), ("same input", False), ("other input", True), ("output", True)])
+def test_the_schedule_does_not_hide_races(kind, races, programs, schedule):
+    # Programs of one PE were taken for ordered, and the default schedule gives overlapping ones to one PE.
+    x, out = np.zeros(16, np.int32), np.zeros(16 * programs, np.int32)
+    launch = launched(into_one, (programs,), x, out, BLOCK=16, KIND=kind, record={"schedule": schedule})
+    assert launch.ok != races
+
+
 def test_an_argument_that_is_no_memory_is_refused():
     with pytest.raises((cubeyard.CubeyardError, TypeError), match="list|argument"):
         kernels.add[(1,)]([1.0], np.ones(1, np.float32), np.ones(1, np.float32), 1, BLOCK=64)
@@ -225,6 +250,57 @@ def test_the_command_reports_the_launches_of_a_script():
     assert "triton_softmax.py:" in found.stdout and "largest difference" in found.stdout
     missing = subprocess.run([*command[:4], f"{EXAMPLE}::soft"], capture_output=True, text=True)
     assert missing.returncode != 0 and "softmax" in missing.stderr
+
+
+MODULE = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def negate(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, -tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+@triton.jit
+def unused(x_ptr):
+    pass
+"""
+CALL = "import numpy as np\nx = np.ones(256, np.float32)\n{}[(2,)](x, 256, BLOCK=128)\nassert (x == -1).all()\n"
+IMPORTS = {
+    "from kernel_files.deep.signs import negate": ("negate", ["negate"]),
+    "from kernel_files import negate as minus": ("minus", ["negate"]),
+    "from kernel_files import *": ("negate", ["negate"]),
+    "import kernel_files.deep.signs": ("kernel_files.deep.signs.negate", ["negate", "unused"]),
+    "from kernel_files.deep import signs": ("signs.negate", ["negate", "unused"]),
+    "import single_file as k": ("k.negate", ["negate", "unused"]),
+    "def own():\n    from single_file import negate\n    return negate": ("own()", ["negate"]),
+}
+
+
+@pytest.mark.parametrize("statement", IMPORTS)
+def test_kernels_that_a_script_imports_are_found(statement, tmp_path):
+    deep = tmp_path / "kernel_files" / "deep"
+    deep.mkdir(parents=True)
+    (tmp_path / "single_file.py").write_text(MODULE)
+    (deep / "signs.py").write_text(MODULE)
+    (deep / "__init__.py").write_text("")
+    (tmp_path / "kernel_files" / "__init__.py").write_text("from .deep.signs import negate\n")
+    name, expected = IMPORTS[statement]
+    script = tmp_path / "script.py"
+    script.write_text(f"{statement}\n{CALL.format(name)}")
+    benches = cubeyard.benches(script)
+    assert sorted(bench["name"] for bench in benches) == expected
+    if statement == next(iter(IMPORTS)):
+        command = [sys.executable, "-m", "cubeyard", "run", f"{script}::negate", "--data", "--explain"]
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "signs.py:" in found.stdout
+
+
+def test_a_file_of_benches_that_imports_kernels_is_no_script(tmp_path):
+    (tmp_path / "single_file_of_kernels.py").write_text(MODULE)
+    text = "import cubeyard\nfrom single_file_of_kernels import negate\n@cubeyard.bench\ndef mine(torch):\n    pass\n"
+    (tmp_path / "own_benches.py").write_text(text)
+    assert [bench["name"] for bench in cubeyard.benches(tmp_path / "own_benches.py")] == ["mine"]
 
 
 def test_another_version_of_triton_gets_a_clear_message(monkeypatch):
@@ -333,3 +409,33 @@ def test_a_wrong_number_of_arguments_names_the_kernel_and_its_arguments(count):
         compiled[(2, 1, 1)](*[x, out, 64, 1, 100, 5, 7][:count])
     names = "x_ptr, out_ptr, BLOCK, step, n, SHIFT; BLOCK, SHIFT may be left out"
     assert str(caught.value) == f"kernel shifted: {count} arguments given, expected {names}"
+
+
+def test_occupancy_as_scripts_compute_it_is_one():
+    # Tutorial 02 divided by zero.
+    x, out = np.ones(4096, np.float32), np.zeros(4096, np.float32)
+    of = triton.runtime.driver.active.utils.get_device_properties(0)
+    for warps in (1, 4, 32):
+        kernel = kernels.add.warmup(x, x, out, 4096, BLOCK=1024, num_warps=warps, grid=(4,))
+        kernel._init_handles()
+        assert of["max_num_regs"] // (kernel.n_regs * of["warpSize"] * warps) == 1 and kernel.n_spills == 0
+        assert kernel.metadata.shared == 1024 * 4 and of["max_shared_mem"] // kernel.metadata.shared == 2048
+    assert of["multiprocessor_count"] == 128 and of["sm_clock_rate"] == 1_000_000
+    assert triton.testing.get_dram_gbps(0) == 128 * 256
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in (2048, 256)], key=["n"])
+@triton.jit
+def tuned_for_little(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * 3, mask=at < n)
+
+
+def test_tuning_passes_over_blocks_that_no_pe_has_room_for():
+    small = cubeyard.Topology().with_({"pe.core.scratch_bytes": 4096})
+    x, out = np.ones(4096, np.float32), np.zeros(4096, np.float32)
+    with cubeyard.triton.record(topology=small):
+        tuned_for_little[lambda meta: (triton.cdiv(4096, meta["BLOCK"]),)](x, out, 4096)
+        assert (out == 3).all() and tuned_for_little.best_config.kwargs["BLOCK"] == 256
+        with pytest.raises(triton.OutOfResources, match="Required: 8192, Hardware limit: 4096"):
+            tuned_for_little.fn[(2,)](x, out, 4096, BLOCK=2048)

@@ -193,3 +193,43 @@ def test_a_program_that_returns_early(rng):
     with cubeyard.triton.record(data=False) as run:
         first_programs[(6,)](x, 4, BLOCK=16)
     assert run.launches[0].written_bytes == 4 * 16 * 4
+
+
+@triton.jit
+def computed(x_ptr, out_ptr, limit, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    share = (at.to(tl.float32) + 0.5) * 0.75
+    tl.store(out_ptr + at, tl.load(x_ptr + share.to(tl.int32)), mask=(share < limit) | (share != share))
+    power = tl.exp2((at % 4).to(tl.float32)).to(tl.int32)
+    tl.store(out_ptr + BLOCK + at, tl.load(x_ptr + power))
+
+
+def test_addresses_and_masks_from_floats_of_indices():
+    # Stores with such masks were dropped without an error, and loads failed in Python.
+    x, out = np.random.default_rng(3).standard_normal(32).astype(np.float32), np.zeros((2, 32), np.float32)
+    with cubeyard.triton.record() as run:
+        computed[(1,)](x, out, 9.5, BLOCK=32)
+    share = (np.arange(32, dtype=np.float32) + np.float32(0.5)) * np.float32(0.75)
+    assert (out[0] == np.where(share < 9.5, x[share.astype(int)], 0)).all()
+    assert (out[1] == x[2 ** (np.arange(32) % 4)]).all()
+    assert any("runs live" in note for note in run.launches[0].notes)
+    with pytest.raises(cubeyard.CubeyardError, match=r"test_triton_live\.py:\d+: tt\.load depends on .* set data=True"):
+        with cubeyard.triton.record(data=False):
+            computed[(1,)](x, out, 9.5, BLOCK=32)
+
+
+@triton.jit
+def rounded(x_ptr, out_ptr, limit, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    share = (at.to(tl.float32) + 0.5) * 0.75
+    tl.store(out_ptr + at, tl.load(x_ptr + share.to(tl.int32)), mask=share < limit)
+
+
+@pytest.mark.parametrize("limit", [0.0, 3.75, 100.0, float("nan")])
+def test_known_floats_are_recorded(limit):
+    x, out = np.random.default_rng(4).standard_normal(32).astype(np.float32), np.zeros(32, np.float32)
+    with cubeyard.triton.record() as run:
+        rounded[(1,)](x, out, limit, BLOCK=32)
+    share = (np.arange(32, dtype=np.float32) + np.float32(0.5)) * np.float32(0.75)
+    assert (out == np.where(share < limit, x[share.astype(int)], 0)).all()
+    assert not any("runs live" in note for note in run.launches[0].notes)

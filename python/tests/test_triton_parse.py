@@ -105,17 +105,56 @@ def test_regions_of_loops_branches_and_reductions():
     assert branch.regions[0].operations[0].operands == [loop.results[1]]
 
 
-def test_a_jump_is_a_branch_with_both_paths():
-    (branch,) = parsed(
-        "cf.cond_br %n, ^bb1(%n : i32), ^bb2 loc(#loc2)",
+def test_paths_of_a_jump_that_meet_are_a_branch():
+    branch, after, end = parsed(
+        "cf.cond_br %n, ^bb1(%n : i32), ^bb2(%n : i32) loc(#loc2)",
         "^bb1(%k: i32 loc(#loc1)):  // pred: ^bb0",
         "  %y = arith.addi %k, %k : i32 loc(#loc2)",
-        "  cf.br ^bb2 loc(#loc2)",
-        "^bb2:  // 2 preds: ^bb0, ^bb1",
+        "  cf.br ^bb2(%y : i32) loc(#loc2)",
+        "^bb2(%z: i32 loc(#loc1)):  // 2 preds: ^bb0, ^bb1",
+        "  %w = arith.addi %z, %n : i32 loc(#loc2)",
     ).body.operations
-    assert branch.name == "scf.if" and branch.operands == [1]
+    assert (branch.name, branch.operands, end.name) == ("scf.if", [1], "tt.return")
     names = [[one.name for one in region.operations] for region in branch.regions]
-    assert names == [["arith.addi", "tt.return"], ["tt.return"]] and branch.regions[0].operations[0].operands == [1, 1]
+    assert names == [["arith.addi", "scf.yield"], ["scf.yield"]] and branch.regions[0].operations[0].operands == [1, 1]
+    assert after.operands == [branch.results[0], 1]
+
+
+def test_a_path_that_may_return_tells_whether_it_goes_on():
+    branch, after, end = parsed(
+        "cf.cond_br %n, ^bb1, ^bb3(%n : i32) loc(#loc2)",
+        "^bb1:  // pred: ^bb0",
+        "  cf.cond_br %n, ^bb2, ^bb3(%n : i32) loc(#loc2)",
+        "^bb2:  // pred: ^bb1",
+        "  tt.return loc(#loc2)",
+        "^bb3(%z: i32 loc(#loc1)):  // 2 preds: ^bb0, ^bb1",
+        "  %w = arith.addi %z, %n : i32 loc(#loc2)",
+    ).body.operations
+    goes_on, number = branch.results
+    assert after.operands == [goes_on] and after.regions[0].operations[0].operands == [number, 1]
+    inner, _ = branch.regions[0].operations
+    flags = [region.operations[0].attributes["value"] for region in (*inner.regions, branch.regions[1])]
+    assert flags == [False, True, True] and end.name == "tt.return"
+
+
+def test_a_function_that_is_not_inlined_is_a_region_of_its_call():
+    function = """ loc(#loc2)
+    tt.return loc(#loc2)
+  } loc(#loc1)
+  tt.func private @"half of"(%x: i32 loc(#loc1)) -> (i32, i32) attributes {noinline = false} {
+    cf.cond_br %x, ^bb1, ^bb2 loc(#loc2)
+  ^bb1:  // pred: ^bb0
+    tt.return %x, %x : i32, i32 loc(#loc2)
+  ^bb2:  // pred: ^bb0
+    %y = arith.addi %x, %x : i32 loc(#loc2)
+    tt.return %y, %x : i32, i32 loc(#loc2)"""
+    call, last, _ = parse(TEXT.replace("BODY\n    tt.return loc(#loc2)", f"""
+    %r:2 = tt.call @"half of"(%n) : (i32) -> (i32, i32) loc(#loc2)
+    %s = arith.addi %r#0, %r#1 : i32{function}""")).body.operations
+    [body] = call.regions
+    branch, end = body.operations
+    assert call.operands == [1] and last.operands == call.results and end.operands == branch.results
+    assert [region.operations[-1].name for region in branch.regions] == ["tt.return", "tt.return"]
 
 
 @pytest.mark.parametrize(

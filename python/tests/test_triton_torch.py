@@ -103,3 +103,61 @@ def test_a_kernel_reaches_all_of_a_storage(device):
     assert torch.equal(out.cpu(), torch.arange(39.0, -1, -1))
     reversed_copy[(1,)](Pointer(x, 45), out, 40, BLOCK=64)
     assert torch.equal(out.cpu(), torch.arange(45.0, 5, -1))
+
+
+@pytest.mark.parametrize("device", ["cpu", "ahbm"])
+def test_a_tensor_with_other_elements(device):
+    # `triton.reinterpret` gives an object without a storage of its own, and with a type of Triton.
+    bits, out = torch.arange(0x3F00, 0x3F80, dtype=torch.int16, device=device), torch.zeros(128, device=device)
+    widened[(1,)](triton.reinterpret(bits, tl.bfloat16), out, BLOCK=128)
+    assert torch.equal(out.cpu(), bits.cpu().view(torch.bfloat16).float())
+    small = torch.arange(128, dtype=torch.uint8, device=device)
+    widened[(1,)](triton.reinterpret(small, tl.float8e5), out, 128)
+    wanted = small.cpu().view(torch.float8_e5m2).float()
+    torch.testing.assert_close(out.cpu(), wanted, rtol=0, atol=0, equal_nan=True)
+
+
+@triton.jit
+def widened(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at).to(tl.float32))
+
+
+class Bare:
+    """Pointer with a type and no storage."""
+
+    def __init__(self, tensor, distance=0):
+        self.dtype, self.pointer = tensor.dtype, tensor.data_ptr() + distance
+
+    def data_ptr(self):
+        return self.pointer
+
+
+def test_objects_that_point_nowhere_are_refused():
+    x, out = torch.zeros(128), torch.zeros(128)
+    with pytest.raises(cubeyard.CubeyardError, match="an argument of Bare: expected a tensor, or an object with a tensor's storage"):
+        widened[(1,)](Bare(x), out, BLOCK=128)
+    for distance in (0.5, 128, -1):
+        with pytest.raises(cubeyard.CubeyardError, match=r"an argument of Pointer: its pointer is at no element of torch\.float32"):
+            widened[(1,)](Pointer(x, distance), out, BLOCK=128)
+
+
+@triton.jit
+def renamed(in_ptr0, in_ptr1, count, scale, out_ptr0, BLOCK: tl.constexpr):
+    # Names of other arguments, as Inductor's kernels of many tensors have them.
+    out_ptr, in_ptr = in_ptr1, in_ptr0
+    in_ptr1, in_ptr0, limit = in_ptr, out_ptr, count
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x, y = tl.load(in_ptr1 + at, mask=at < limit), tl.load(in_ptr0 + at, mask=at < limit)
+    tl.store(out_ptr0 + at, x - y * scale, mask=at < limit)
+
+
+@pytest.mark.parametrize("constants", [(64,), ()])
+def test_arguments_are_matched_by_position(constants):
+    x, y, out = (torch.randn(100).to("ahbm") for _ in range(3))
+    named = {} if constants else {"BLOCK": 64}
+    renamed[(2,)](x, y, 100, 0.5, out, *constants, **named)
+    assert torch.equal(out.cpu(), (x - y * 0.5).cpu())
+    kept = x.clone()
+    renamed[(2,)](x, y, out_ptr0=x, scale=1.0, count=100, BLOCK=64)
+    assert torch.equal(x.cpu(), (kept - y).cpu())

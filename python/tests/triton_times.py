@@ -56,26 +56,58 @@ def error(found, wanted):
     return float(np.abs(found.astype(np.float64) - wanted).max() / np.abs(wanted).max())
 
 
-def launched(kernel, grid, *arguments, schedule="blocks", **named):
-    with cubeyard.triton.record(schedule=schedule) as run:
+def launched(kernel, grid, *arguments, schedule=None, **named):
+    with cubeyard.triton.record(schedule=schedule or "blocks") as run:
         kernel[grid](*arguments, **named)
     return run.launches[0]
 
 
-def vector_add():
+class Arrays:
+    """Arguments as arrays of NumPy, in the machine of the process: by rows, unless a placement is given."""
+
+    schedule = None
+
+    def put(self, array, placement=None):
+        return array if placement is None else cubeyard.triton.place(array, placement)
+
+    def got(self, argument):
+        return argument
+
+
+class Tensors:
+    """Arguments as tensors of PyTorch on `ahbm`, whose memory is the machine's: placed as the arrays, or dealt by pages."""
+
+    def __init__(self, placed):
+        # The schedules of the cases suit their placements. By default, programs run where their data is.
+        self.placed, self.schedule = placed, None if placed else "homes"
+
+    def put(self, array, placement=ROWS):
+        import torch
+
+        import cubeyard.torch
+
+        tensor = torch.from_numpy(array).to("ahbm")
+        return cubeyard.torch.place(tensor, placement) if self.placed else tensor
+
+    def got(self, argument):
+        return argument.cpu().numpy()
+
+
+def vector_add(memory=Arrays()):
     n, block = 1 << 20, 8192
-    x, y, out = normal(1, n, dtype=np.float32), normal(2, n, dtype=np.float32), np.zeros(n, np.float32)
-    launch = launched(kernels.add, (n // block,), x, y, out, n, BLOCK=block)
+    x, y, zeros = normal(1, n, dtype=np.float32), normal(2, n, dtype=np.float32), np.zeros(n, np.float32)
+    out = memory.put(zeros)
+    launch = launched(kernels.add, (n // block,), memory.put(x), memory.put(y), out, n, BLOCK=block, schedule=memory.schedule)
     own = cubeyard.run("vector-add", elements=n, block=block, dtype="f32", **MACHINE)
-    return Row("vector add", "2²⁰ `f32`, 8192 a program", [error(out, x + y)], [launch], own)
+    return Row("vector add", "2²⁰ `f32`, 8192 a program", [error(memory.got(out), x + y)], [launch], own)
 
 
-def softmax():
+def softmax(memory=Arrays()):
     rows, columns = 1024, 1024
-    x, out = normal(1, rows, columns, dtype=np.float32), np.zeros((rows, columns), np.float32)
-    launch = launched(kernels.softmax_row, (rows,), out, x, columns, columns, columns, BLOCK=columns)
+    x, out = normal(1, rows, columns, dtype=np.float32), memory.put(np.zeros((rows, columns), np.float32))
+    launch = launched(kernels.softmax_row, (rows,), out, memory.put(x), columns, columns, columns, BLOCK=columns, schedule=memory.schedule)
     own = cubeyard.run("softmax", rows=rows, columns=columns, dtype="f32", tile=1, **MACHINE)
-    return Row("fused softmax", "1024 × 1024 `f32`, a row a program", [error(out, references.softmax(x))], [launch], own)
+    return Row("fused softmax", "1024 × 1024 `f32`, a row a program", [error(memory.got(out), references.softmax(x))], [launch], own)
 
 
 def place_of(number, rows, columns, group):
@@ -122,25 +154,25 @@ def by_hand(activation, group):
     return cubeyard.run(bench)
 
 
-def multiplied(name, kernel, activation, **named):
+def multiplied(memory, name, kernel, activation, **named):
     m, n, k = SIZES
-    a, b, c = normal(1, m, k), normal(2, k, n), np.zeros((m, n), np.float16)
+    a, b, c = normal(1, m, k), normal(2, k, n), memory.put(np.zeros((m, n), np.float16))
     blocks = dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), BLOCKS, strict=True))
     grid = (m // BLOCKS[0] * (n // BLOCKS[1]),)
     strides = (k, 1, n, 1, n, 1) if kernel is kernels.matmul else ()
-    given = (cubeyard.triton.place(a, COPIES), cubeyard.triton.place(b, COPIES), c, m, n, k, *strides)
-    launch = launched(kernel, grid, *given, **blocks, **named, schedule="waves")
+    given = (memory.put(a, COPIES), memory.put(b, COPIES), c, m, n, k, *strides)
+    launch = launched(kernel, grid, *given, **blocks, **named, schedule=memory.schedule or "waves")
     wanted = np.matmul(*references.wide(a, b))
     wanted = references.leaky_relu(wanted) if activation else wanted
-    return Row(name, PRODUCT, [error(c, wanted)], [launch], by_hand(activation, named.get("GROUP_M", 1)))
+    return Row(name, PRODUCT, [error(memory.got(c), wanted)], [launch], by_hand(activation, named.get("GROUP_M", 1)))
 
 
-def grouped_product():
-    return multiplied("grouped matmul with leaky ReLU", kernels.matmul, True, GROUP_M=4, ACTIVATION="leaky_relu")
+def grouped_product(memory=Arrays()):
+    return multiplied(memory, "grouped matmul with leaky ReLU", kernels.matmul, True, GROUP_M=4, ACTIVATION="leaky_relu")
 
 
-def persistent_product():
-    return multiplied("persistent matmul", kernels.persistent_matmul, False, PROGRAMS=128)
+def persistent_product(memory=Arrays()):
+    return multiplied(memory, "persistent matmul", kernels.persistent_matmul, False, PROGRAMS=128)
 
 
 def dropout():
@@ -246,5 +278,18 @@ def table():
     return head + "".join(case().text() + "\n" for case in CASES)
 
 
+def shared_line(placed, dealt):
+    """Returns a line of the table of shared memory: tensors on `ahbm` placed as the arrays, and as PyTorch allocates them."""
+    own = placed.own.kernel_ns
+    return f"| {placed.kernel} | {own:,.0f} ns | {placed.ns:,.0f} ns, {placed.ns / own - 1:+.1%} | {dealt.ns:,.0f} ns |"
+
+
+def shared_table():
+    """Returns the table of the kernels that have an equal of our own, on memory that PyTorch shares with the machine."""
+    head = "| kernel | our own kernel | tensors on `ahbm`, placed as its arrays | tensors on `ahbm`, as allocated |\n|---|---|---|---|\n"
+    return head + "".join(shared_line(case(Tensors(placed=True)), case(Tensors(placed=False))) + "\n" for case in EQUAL)
+
+
 if __name__ == "__main__":
-    print(table(), end="")
+    print(table(), end="\n")
+    print(shared_table(), end="")

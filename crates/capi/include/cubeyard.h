@@ -54,7 +54,7 @@
 #include <stdint.h>
 
 #define CUBEYARD_VERSION_MAJOR 1
-#define CUBEYARD_VERSION_MINOR 2
+#define CUBEYARD_VERSION_MINOR 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -113,7 +113,15 @@ enum {
     CUBEYARD_ERROR_FORKED = 16,
     /* Since 1.2. The device has returned a region that it had already provided and that was not
      * released. The second one is ignored and never released. Correct the device. */
-    CUBEYARD_ERROR_DEVICE = 17
+    CUBEYARD_ERROR_DEVICE = 17,
+    /* Since 1.3. The hard budget of the request's tag refuses it. Free blocks of the tag, or raise the
+     * budget; the message names both. */
+    CUBEYARD_ERROR_BUDGET = 18,
+    /* Since 1.3. A block cannot grow in place: the range behind it is taken. Allocate another block and
+     * copy. */
+    CUBEYARD_ERROR_NO_ROOM = 19,
+    /* Since 1.3. The block is paused and has no memory. Resume its pool or tag first. */
+    CUBEYARD_ERROR_PAUSED = 20
 };
 
 /* Version of the loaded library: the major version in the upper 16 bits, the minor version in the
@@ -224,7 +232,16 @@ typedef struct cubeyard_device {
     /* Since 1.1. Writes the physical address of a region's start and returns nonzero; returns 0 if it
      * is unknown. If the function is NULL, the address is the region's id with PF, and unknown with VF. */
     int (*physical)(void *user, uint64_t region_id, uint64_t *address);
+    /* Since 1.3. Writes a handle with which another process or API can open a part of a region, its
+     * length (at most `capacity`, which is CUBEYARD_EXPORT_MAX), and the offset of the part in the memory
+     * that the handle names. Returns nonzero, or 0 if the device has none. NULL for a device that cannot
+     * export. It may run at the same time as every other function. */
+    int (*export_handle)(void *user, uint64_t region_id, uint64_t offset, uint64_t size, uint8_t *handle,
+                         size_t capacity, size_t *length, uint64_t *handle_offset);
 } cubeyard_device;
+
+/* Since 1.3. Maximum length of an export handle in bytes. */
+#define CUBEYARD_EXPORT_MAX 256
 
 /* Creates an allocator over a simulated card. `config` may be NULL for the default, here and below. */
 cubeyard_status cubeyard_create_card(const cubeyard_config *config, const cubeyard_card *card,
@@ -315,6 +332,26 @@ cubeyard_status cubeyard_pin(cubeyard_allocator *allocator, cubeyard_block block
 
 /* Removes a pin. CUBEYARD_ERROR_STALE if it was removed before. */
 cubeyard_status cubeyard_unpin(cubeyard_allocator *allocator, uint64_t pin);
+
+/* Since 1.3. Changes the requested size of a block in place; its address and contents stay. A block grows
+ * into the range directly behind it (CUBEYARD_ERROR_NO_ROOM if that is taken). The end of a block that
+ * becomes shorter is freed; a pinned block cannot become shorter (CUBEYARD_ERROR_IN_USE). */
+cubeyard_status cubeyard_resize(cubeyard_allocator *allocator, cubeyard_block block, uint64_t size);
+
+/* Since 1.3. Asks the device for a handle with which another process or API can open a block's memory.
+ * `export_number` receives the export's number. Until cubeyard_export_end, the block stays in place and
+ * live, even if it is freed. CUBEYARD_ERROR_UNSUPPORTED if the device cannot export it. */
+cubeyard_status cubeyard_export_begin(cubeyard_allocator *allocator, cubeyard_block block,
+                                      uint64_t *export_number);
+
+/* Since 1.3. Returns the handle of an export, and the offset of the block in the memory that it names.
+ * `length` and `offset` may be NULL. */
+cubeyard_status cubeyard_export_handle(cubeyard_allocator *allocator, uint64_t export_number,
+                                       uint8_t *handle, size_t capacity, size_t *length,
+                                       uint64_t *offset);
+
+/* Since 1.3. Ends an export. CUBEYARD_ERROR_STALE if it has already ended. */
+cubeyard_status cubeyard_export_end(cubeyard_allocator *allocator, uint64_t export_number);
 
 /* Records that `stream` uses the block as well. */
 cubeyard_status cubeyard_record_stream(cubeyard_allocator *allocator, cubeyard_block block,
@@ -434,6 +471,11 @@ cubeyard_status cubeyard_launch_end(cubeyard_allocator *allocator, uint64_t laun
  * number of moves. */
 cubeyard_status cubeyard_compact(cubeyard_allocator *allocator, uint64_t *plan, size_t *moves);
 
+/* Since 1.3. Plans the next step of a compaction, with at most `budget` bytes to copy, or with one block
+ * if that is larger. A plan without moves says that the pass is complete. */
+cubeyard_status cubeyard_compact_step(cubeyard_allocator *allocator, uint64_t budget, uint64_t *plan,
+                                      size_t *moves);
+
 /* A block to be copied; source and target do not overlap. */
 typedef struct cubeyard_move {
     cubeyard_address from;
@@ -452,6 +494,75 @@ cubeyard_status cubeyard_plan_commit(cubeyard_allocator *allocator, uint64_t pla
 
 /* Drops a plan; nothing has moved. */
 cubeyard_status cubeyard_plan_drop(cubeyard_allocator *allocator, uint64_t plan);
+
+/* ---- Pools and tags --------------------------------------------------------------------------- */
+
+/* All of this section is since 1.3. A limit or a budget that does not exist. */
+#define CUBEYARD_NO_LIMIT UINT64_MAX
+
+/* Creates a pool: its blocks lie in regions of their own. `name` is for reports. `limit` is the maximum
+ * number of bytes of its regions, or CUBEYARD_NO_LIMIT. `pool` receives the pool's number, which is not 0
+ * and is not used again. A number means nothing to another allocator. */
+cubeyard_status cubeyard_pool_create(cubeyard_allocator *allocator, const char *name, uint64_t limit,
+                                     uint32_t *pool);
+
+/* Destroys a pool. Its blocks stay valid; each of its regions is released as soon as it is empty.
+ * CUBEYARD_ERROR_STALE if it was destroyed before, here and below. */
+cubeyard_status cubeyard_pool_destroy(cubeyard_allocator *allocator, uint32_t pool);
+
+/* Allocates a block as cubeyard_allocate does, from a pool and with a tag; 0 stands for none. If the
+ * block does not fit into the hard budget of the tag, the error is CUBEYARD_ERROR_BUDGET. `address` may
+ * be NULL. */
+cubeyard_status cubeyard_allocate_in(cubeyard_allocator *allocator, uint32_t pool, uint32_t tag,
+                                     const cubeyard_request *request, cubeyard_block *block,
+                                     cubeyard_address *address);
+
+/* Sets the limit of a pool. A pool that already has more keeps its memory, and gets no more. */
+cubeyard_status cubeyard_pool_limit(cubeyard_allocator *allocator, uint32_t pool, uint64_t limit);
+
+/* Returns a statistic of a pool, by the keys of cubeyard_stat. */
+cubeyard_status cubeyard_pool_stat(cubeyard_allocator *allocator, uint32_t pool, const char *key,
+                                   int64_t *value);
+
+/* Returns the idle memory of a pool to the device. `released`, which may be NULL, receives the number of
+ * bytes. */
+cubeyard_status cubeyard_pool_trim(cubeyard_allocator *allocator, uint32_t pool, uint64_t *released);
+
+/* Returns the number of a tag, which is not 0. A new name is registered. The bytes of blocks with the tag
+ * are counted. */
+cubeyard_status cubeyard_tag(cubeyard_allocator *allocator, const char *name, uint32_t *tag);
+
+/* Sets the budgets of a tag; CUBEYARD_NO_LIMIT for none. A request that would exceed the hard budget is
+ * refused. When the soft budget is exceeded, subscribers get CUBEYARD_EVENT_BUDGET_EXCEEDED and pressure
+ * callbacks are called. CUBEYARD_ERROR_UNKNOWN_KEY if there is no such tag. */
+cubeyard_status cubeyard_tag_budget(cubeyard_allocator *allocator, uint32_t tag, uint64_t soft,
+                                    uint64_t hard);
+
+/* Figures of a tag. */
+typedef struct cubeyard_tag_figures {
+    uint64_t allocated; /* bytes of its live blocks */
+    uint64_t peak;      /* highest value of `allocated` */
+    uint64_t blocks;    /* number of its live blocks */
+    uint64_t soft;      /* budgets, or CUBEYARD_NO_LIMIT */
+    uint64_t hard;
+} cubeyard_tag_figures;
+
+cubeyard_status cubeyard_tag_report(cubeyard_allocator *allocator, uint32_t tag,
+                                    cubeyard_tag_figures *figures);
+
+/* Pauses all blocks of a pool, or with a tag: returns their memory to the device and keeps their
+ * addresses. Their contents are lost. Pool 0 is the allocator's own. It waits for the streams that may
+ * access them. A paused block can be freed; launches, exports and resizes of it are refused. `bytes`,
+ * which may be NULL, receives the number of bytes returned. CUBEYARD_ERROR_UNSUPPORTED without growable
+ * regions; CUBEYARD_ERROR_IN_USE if a block is pinned, and then nothing is paused. */
+cubeyard_status cubeyard_pool_pause(cubeyard_allocator *allocator, uint32_t pool, uint64_t *bytes);
+cubeyard_status cubeyard_tag_pause(cubeyard_allocator *allocator, uint32_t tag, uint64_t *bytes);
+
+/* Commits memory to all paused blocks of a pool, or with a tag, at their addresses. CUBEYARD_ERROR_FULL
+ * if there is not enough for all of them, and then none is resumed. `bytes`, which may be NULL, receives
+ * the number of bytes committed. */
+cubeyard_status cubeyard_pool_resume(cubeyard_allocator *allocator, uint32_t pool, uint64_t *bytes);
+cubeyard_status cubeyard_tag_resume(cubeyard_allocator *allocator, uint32_t tag, uint64_t *bytes);
 
 /* ---- Running out ------------------------------------------------------------------------------ */
 
@@ -514,7 +625,8 @@ enum {
     CUBEYARD_EVENT_MOVE = 10,          /* a block moved; FREE_COMPLETED follows for its old place */
     CUBEYARD_EVENT_STREAM_WAIT = 11,   /* the allocator waited for streams */
     CUBEYARD_EVENT_OUT_OF_MEMORY = 12, /* a request failed */
-    CUBEYARD_EVENT_SNAPSHOT = 13       /* a snapshot was taken */
+    CUBEYARD_EVENT_SNAPSHOT = 13,      /* a snapshot was taken */
+    CUBEYARD_EVENT_BUDGET_EXCEEDED = 14 /* since 1.3: a tag is above its soft budget, with `size` bytes */
 };
 
 /* One event. Later versions may add fields at the end. */
@@ -533,6 +645,8 @@ typedef struct cubeyard_event {
     uint64_t size;            /* length of the block or part */
     uint64_t requested;       /* bytes requested for the block */
     uint64_t device_free;     /* free memory of the device, if a request failed */
+    uint32_t pool;            /* since 1.3: pool of the region or the request; 0 for none */
+    uint32_t tag;             /* since 1.3: tag of the block or the request; 0 for none */
 } cubeyard_event;
 
 /* Subscriber. The event is valid during the call. Events arrive one at a time, in one order for all

@@ -2,11 +2,23 @@
 
 use std::ffi::{CStr, c_char};
 
+use cubeyard_memory::flex::TagId;
+
 use crate::status::{Failure, Status};
 
 /// Returns the failure for an invalid argument.
 pub(crate) fn wrong(name: &str, why: &str) -> Failure {
     Failure::new(Status::Argument, format!("`{name}` {why}"))
+}
+
+/// Returns the failure for a tag that the allocator has not given out.
+pub(crate) fn no_tag(tag: u32) -> Failure {
+    Failure::new(Status::UnknownKey, format!("the allocator has no tag {tag}"))
+}
+
+/// Returns a tag of a number from C. Whether the allocator has it, the allocator says.
+pub(crate) fn tag(tag: u32) -> Result<TagId, Failure> {
+    u16::try_from(tag).map(TagId::new).map_err(|_| no_tag(tag))
 }
 
 fn check<T>(pointer: *const T, name: &str) -> Result<(), Failure> {

@@ -75,7 +75,7 @@ impl From<VirtualAddress> for CAddress {
 }
 
 impl CRequest {
-    fn request(&self) -> Result<Request, Failure> {
+    pub(crate) fn request(&self) -> Result<Request, Failure> {
         let kind = usize::try_from(self.kind).ok().and_then(|kind| Kind::ALL.get(kind));
         if self.reserved != 0 {
             return Err(argument::wrong("request.reserved", "is not 0"));
@@ -86,11 +86,33 @@ impl CRequest {
             kind: *kind.ok_or_else(|| argument::wrong("request.kind", "is not a kind of block"))?,
             stream: self.stream,
             site: self.site,
+            ..Request::new(Bytes::ZERO)
         })
     }
 }
 
 impl Front {
+    /// Allocates a block, and writes its token and its address.
+    ///
+    /// # Safety
+    /// Pointers that are neither null nor unaligned point to writable memory.
+    pub(crate) unsafe fn allocate(
+        &self,
+        request: &Request,
+        block: *mut CBlock,
+        address: *mut CAddress,
+    ) -> Result<(), Failure> {
+        argument::place(block, "block")?;
+        argument::place_if(address, "address")?;
+        let allocation = self.allocator.allocate_for(request)?;
+        let place = allocation.address();
+        // SAFETY: the caller guarantees the same.
+        unsafe {
+            argument::write_if(address, "address", place.into())?;
+            argument::write(block, "block", allocation.into_token().into())
+        }
+    }
+
     pub(crate) fn describe(&self, block: TokenBlock) -> Result<CBlockInfo, Failure> {
         let TokenBlock { address, size, requested, kind } = block;
         let segment = self.allocator.segment_table().get(address.region_id);
@@ -119,15 +141,8 @@ unsafe extern "C" fn cubeyard_allocate(
         // SAFETY: the header requires an allocator and a request.
         let (front, request) =
             unsafe { (Front::of(allocator)?, argument::read(request, "request")?) };
-        argument::place(block, "block")?;
-        argument::place_if(address, "address")?;
-        let allocation = front.allocator.allocate_for(&request.request()?)?;
-        let place = allocation.address();
         // SAFETY: the header requires writable pointers.
-        unsafe {
-            argument::write_if(address, "address", place.into())?;
-            argument::write(block, "block", allocation.into_token().into())
-        }
+        unsafe { front.allocate(&request.request()?, block, address) }
     })
 }
 
@@ -209,6 +224,15 @@ unsafe extern "C" fn cubeyard_unpin(allocator: *const Front, pin: u64) -> Status
         // SAFETY: the header requires an allocator.
         let front = unsafe { Front::of(allocator) }?;
         front.pins.remove(pin).map(drop)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_resize(allocator: *const Front, block: CBlock, size: u64) -> Status {
+    call(|| {
+        // SAFETY: the header requires an allocator.
+        let front = unsafe { Front::of(allocator) }?;
+        Ok(front.allocator.resize_token(block.token(), Bytes::new(size))?)
     })
 }
 

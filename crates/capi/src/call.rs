@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 
 use crate::argument;
 use crate::status::{CReport, Failure, Status, c_string};
@@ -18,8 +19,33 @@ thread_local! {
     static LAST: RefCell<LastError> = RefCell::default();
 }
 
+/// Function that runs its argument without the lock of an interpreter, on the same thread.
+pub type Detach = fn(&mut dyn FnMut());
+
+static DETACH: OnceLock<Detach> = OnceLock::new();
+
+/// Runs the bodies of all later C functions through `detach`; only the first call has an effect. A front does so when
+/// subscribers need the lock of an interpreter: a caller that waits for the delivery of events must not hold that lock.
+pub fn detach_calls(detach: Detach) {
+    let _ = DETACH.set(detach);
+}
+
 /// Runs the body of a C function: no panic crosses the boundary, and a failure is stored as the last error.
 pub fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
+    match DETACH.get() {
+        Some(detach) => call_detached(*detach, body),
+        None => call_here(body),
+    }
+}
+
+#[cold]
+fn call_detached(detach: Detach, body: impl FnOnce() -> Result<(), Failure>) -> Status {
+    let (mut body, mut status) = (Some(body), Status::Internal);
+    detach(&mut || status = body.take().map_or(status, call_here));
+    status
+}
+
+fn call_here(body: impl FnOnce() -> Result<(), Failure>) -> Status {
     // A panic is a bug of ours. The library keeps its data consistent whenever it can panic (its `lock` relies on that
     // as well), so the caller may continue to free and inspect.
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
@@ -65,6 +91,32 @@ mod tests {
     use std::ffi::CStr;
 
     use super::*;
+
+    #[test]
+    fn functions_run_through_detach_once_it_is_set() {
+        thread_local! {
+            static DETACHED: RefCell<bool> = const { RefCell::new(false) };
+        }
+        fn detach(act: &mut dyn FnMut()) {
+            DETACHED.set(true);
+            act();
+            DETACHED.set(false);
+        }
+        let is_detached = || {
+            let mut seen = None;
+            let body = || {
+                seen = Some(DETACHED.with_borrow(|detached| *detached));
+                Ok(())
+            };
+            assert_eq!(call(body), Status::Ok);
+            seen
+        };
+        assert_eq!(is_detached(), Some(false));
+        detach_calls(detach);
+        assert_eq!(is_detached(), Some(true));
+        let failure = || Err(Failure::new(Status::Full, "no room"));
+        assert_eq!(call(failure), Status::Full);
+    }
 
     #[test]
     fn a_panic_becomes_an_internal_error_with_its_words() {

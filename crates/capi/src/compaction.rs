@@ -1,6 +1,7 @@
 //! Compaction plans: moves that make free memory contiguous.
 
-use cubeyard_memory::flex::Move;
+use cubeyard_memory::flex::{Compaction, Move};
+use cubeyard_memory::{Bytes, FlexAllocator};
 
 use crate::Front;
 use crate::argument;
@@ -28,13 +29,39 @@ unsafe extern "C" fn cubeyard_compact(
     plan: *mut u64,
     moves: *mut usize,
 ) -> Status {
+    // SAFETY: the header requires an allocator, NULL or a writable pointer, and a writable pointer.
+    unsafe { make(allocator, plan, moves, FlexAllocator::compact) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_compact_step(
+    allocator: *const Front,
+    budget: u64,
+    plan: *mut u64,
+    moves: *mut usize,
+) -> Status {
+    let step = |allocator: &FlexAllocator| allocator.compact_step(Bytes::new(budget));
+    // SAFETY: the header requires an allocator, NULL or a writable pointer, and a writable pointer.
+    unsafe { make(allocator, plan, moves, step) }
+}
+
+/// Makes a plan, and writes its number and the number of its moves.
+///
+/// # Safety
+/// Pointers that are neither null nor unaligned point to an allocator and to writable memory.
+unsafe fn make(
+    allocator: *const Front,
+    plan: *mut u64,
+    moves: *mut usize,
+    compact: impl FnOnce(&FlexAllocator) -> Compaction,
+) -> Status {
     call(|| {
-        // SAFETY: the header requires an allocator.
+        // SAFETY: guaranteed by the caller.
         let front = unsafe { Front::of(allocator) }?;
         argument::place(plan, "plan")?;
         argument::place_if(moves, "moves")?;
-        let made = front.allocator.compact();
-        // SAFETY: the header requires NULL or a writable pointer, and a writable pointer.
+        let made = compact(&front.allocator);
+        // SAFETY: guaranteed by the caller.
         unsafe {
             argument::write_if(moves, "moves", made.moves().count())?;
             argument::write(plan, "plan", front.plans.insert(made))

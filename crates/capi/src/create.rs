@@ -150,7 +150,7 @@ fn refuse_use(front: &Front) -> Result<(), Failure> {
 fn refuse_live(front: &Front) -> Result<(), Failure> {
     front.allocator.synchronize();
     let blocks = front.allocator.stats().get(Quantity::Active, Pool::All).current;
-    let pins = front.pins.len();
+    let pins = front.pins.len() + front.exports.len();
     if blocks == 0 && pins == 0 {
         return Ok(());
     }

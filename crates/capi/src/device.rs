@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::device::{
-    AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo,
+    AddressMode, DeviceMemory, ExportHandle, MemoryInfo, RegionHandle, RegionId, TableInfo,
 };
 
 use crate::argument;
@@ -18,6 +18,8 @@ type ReleaseFn = unsafe extern "C" fn(*mut c_void, u64, u64);
 type InfoFn = unsafe extern "C" fn(*mut c_void, *mut u64, *mut u64);
 type CommitFn = unsafe extern "C" fn(*mut c_void, u64, u64, u64) -> c_int;
 type DecommitFn = unsafe extern "C" fn(*mut c_void, u64, u64, u64);
+type ExportFn =
+    unsafe extern "C" fn(*mut c_void, u64, u64, u64, *mut u8, usize, *mut usize, *mut u64) -> c_int;
 type PhysicalFn = unsafe extern "C" fn(*mut c_void, u64, *mut u64) -> c_int;
 
 /// The struct `cubeyard_device` of the header.
@@ -35,7 +37,11 @@ pub(crate) struct CDevice {
     decommit: Option<DecommitFn>,
     table_entries: u64,
     physical: Option<PhysicalFn>,
+    export: Option<ExportFn>,
 }
+
+/// Maximum length of an export handle, the header's `CUBEYARD_EXPORT_MAX`.
+const EXPORT_MAX: usize = 256;
 
 /// Length of the struct in version 1.0 of the header, which ends before the table.
 const FIRST_SIZE: usize = offset_of!(CDevice, table_entries);
@@ -72,6 +78,7 @@ pub(crate) struct Device {
     table: Option<usize>,
     regions: AtomicUsize,
     physical: Option<PhysicalFn>,
+    export: Option<ExportFn>,
 }
 
 /// Functions of a device that can commit memory.
@@ -105,6 +112,7 @@ impl Device {
             table: (entries > 0).then_some(entries),
             regions: AtomicUsize::new(0),
             physical: device.physical,
+            export: device.export,
         })
     }
 
@@ -190,5 +198,25 @@ impl DeviceMemory for Device {
             // SAFETY: as above.
             unsafe { (granules.decommit)(self.user, region.id.get(), offset.get(), size.get()) }
         }
+    }
+
+    fn export(&self, region: &RegionHandle, offset: Bytes, size: Bytes) -> Option<ExportHandle> {
+        let export = self.export?;
+        let (mut bytes, mut length, mut start) = ([0; EXPORT_MAX], 0, 0);
+        // SAFETY: as above; the buffer has room for the stated number of bytes.
+        let given = unsafe {
+            export(
+                self.user,
+                region.id.get(),
+                offset.get(),
+                size.get(),
+                bytes.as_mut_ptr(),
+                EXPORT_MAX,
+                &raw mut length,
+                &raw mut start,
+            )
+        };
+        let bytes = bytes.get(..length).filter(|_| given != 0)?.to_vec();
+        Some(ExportHandle { bytes, offset: Bytes::new(start) })
     }
 }

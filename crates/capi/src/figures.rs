@@ -2,6 +2,8 @@
 
 use std::ffi::c_char;
 
+use cubeyard_memory::stats::Stats;
+
 use crate::Front;
 use crate::argument;
 use crate::call::call;
@@ -14,13 +16,25 @@ unsafe extern "C" fn cubeyard_stat(
     value: *mut i64,
 ) -> Status {
     call(|| {
-        // SAFETY: the header requires an allocator and a string.
-        let (front, key) = unsafe { (Front::of(allocator)?, argument::text(key, "key")?) };
-        let unknown = || Failure::new(Status::UnknownKey, format!("there is no statistic `{key}`"));
-        let found = front.allocator.stats().key(key).ok_or_else(unknown)?;
-        // SAFETY: the header requires a writable pointer.
-        unsafe { argument::write(value, "value", found) }
+        // SAFETY: the header requires an allocator, a string and a writable pointer.
+        unsafe { write_stat(&Front::of(allocator)?.allocator.stats(), key, value) }
     })
+}
+
+/// Writes one statistic.
+///
+/// # Safety
+/// Pointers that are neither null nor unaligned point to a string and to writable memory.
+pub(crate) unsafe fn write_stat(
+    stats: &Stats,
+    key: *const c_char,
+    value: *mut i64,
+) -> Result<(), Failure> {
+    // SAFETY: the caller guarantees the same.
+    let key = unsafe { argument::text(key, "key") }?;
+    let unknown = || Failure::new(Status::UnknownKey, format!("there is no statistic `{key}`"));
+    // SAFETY: the caller guarantees the same.
+    unsafe { argument::write(value, "value", stats.key(key).ok_or_else(unknown)?) }
 }
 
 #[unsafe(no_mangle)]

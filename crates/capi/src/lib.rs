@@ -20,29 +20,36 @@ mod config;
 mod create;
 mod device;
 mod environment;
+mod export;
 mod figures;
 mod fork;
 mod held;
 mod launch;
+mod pool;
 mod pressure;
 mod region;
 mod registry;
+mod rest;
 mod snapshot;
 mod status;
 mod stream;
+mod tag;
 mod watch;
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use cubeyard_memory::FlexAllocator;
-use cubeyard_memory::flex::{AllocateError, Compaction, Launch, Pin, PressureCallback, Program};
+use cubeyard_memory::flex::{
+    AllocateError, Compaction, Export, Launch, Pin, PressureCallback, Program,
+};
 
-pub use call::call;
+pub use call::{Detach, call, detach_calls};
 pub use create::microseconds;
 pub use environment::read as read_environment;
 pub use fork::{check as check_forks, watch as watch_forks};
 use held::Held;
+use pool::Pools;
 use pressure::PressureKey;
 pub use status::{Failure, Status};
 use watch::Watched;
@@ -51,7 +58,7 @@ use watch::Watched;
 pub const HEADER: &str = include_str!("../include/cubeyard.h");
 
 /// Version of the header: the major number in the upper half, the minor number in the lower half.
-const ABI_VERSION: u32 = 1 << 16 | 2;
+const ABI_VERSION: u32 = 1 << 16 | 3;
 
 /// Target of a `cubeyard_allocator *`.
 pub struct Front {
@@ -65,7 +72,9 @@ pub struct Front {
     programs: Held<Arc<Program>>,
     launches: Held<Launch>,
     plans: Held<Compaction>,
+    exports: Held<Export>,
     subscriptions: Held<Watched>,
+    pools: Pools,
     pressure: Mutex<Vec<(PressureKey, PressureCallback)>>,
 }
 
@@ -86,7 +95,9 @@ impl Front {
             programs: Held::new("program"),
             launches: Held::new("launch"),
             plans: Held::new("plan"),
+            exports: Held::new("export"),
             subscriptions: Held::new("subscription"),
+            pools: Pools::default(),
             pressure: Mutex::default(),
         }
     }
@@ -136,6 +147,8 @@ impl Front {
         self.plans.clear();
         self.programs.clear();
         self.pins.clear();
+        self.exports.clear();
+        self.pools.clear();
     }
 }
 

@@ -4,7 +4,8 @@ use std::ffi::{CStr, CString, c_char};
 use std::fmt;
 
 use cubeyard_memory::flex::{
-    AllocateError, BuildError, ConfigError, FreeError, LaunchError, OutOfMemory, Shortage,
+    AllocateError, BuildError, ConfigError, FreeError, LaunchError, OutOfMemory, ResizeError,
+    Shortage, TagError,
 };
 
 /// The enum `cubeyard_status` of the header.
@@ -47,10 +48,16 @@ pub enum Status {
     Forked = 16,
     /// The device has returned a region twice.
     Device = 17,
+    /// The hard budget of the request's tag refuses it.
+    Budget = 18,
+    /// The range behind a block that is to grow is taken.
+    NoRoom = 19,
+    /// The block is paused: it has no memory.
+    Paused = 20,
 }
 
 /// Names of the constants in the header, by their values.
-const NAMES: [&CStr; 18] = [
+const NAMES: [&CStr; 21] = [
     c"CUBEYARD_OK",
     c"CUBEYARD_ERROR_ARGUMENT",
     c"CUBEYARD_ERROR_CONFIG",
@@ -69,6 +76,9 @@ const NAMES: [&CStr; 18] = [
     c"CUBEYARD_ERROR_REENTRANT",
     c"CUBEYARD_ERROR_FORKED",
     c"CUBEYARD_ERROR_DEVICE",
+    c"CUBEYARD_ERROR_BUDGET",
+    c"CUBEYARD_ERROR_NO_ROOM",
+    c"CUBEYARD_ERROR_PAUSED",
 ];
 
 /// A failed call.
@@ -113,11 +123,41 @@ impl From<AllocateError> for Failure {
             }
             AllocateError::Reentrant => Self::new(Status::Reentrant, message),
             AllocateError::RepeatedRegion { .. } => Self::new(Status::Device, message),
+            AllocateError::UnknownPool(_) => Self::new(Status::Stale, message),
+            AllocateError::UnknownTag(_) => Self::new(Status::UnknownKey, message),
+            AllocateError::Budget(_) => Self::new(Status::Budget, message),
             AllocateError::OutOfMemory(report) => {
                 Self { status: status_of(&report), message, report: Some(report) }
             }
             _ => Self::new(Status::Internal, message),
         }
+    }
+}
+
+impl From<ResizeError> for Failure {
+    fn from(error: ResizeError) -> Self {
+        let status = match error {
+            ResizeError::ZeroBytes => Status::Argument,
+            ResizeError::NoRoom { .. } => Status::NoRoom,
+            ResizeError::NoMemory { .. } => Status::Full,
+            ResizeError::Pinned { .. } | ResizeError::Changed => Status::InUse,
+            ResizeError::Paused { .. } => Status::Paused,
+            ResizeError::Budget { .. } => Status::Budget,
+            ResizeError::Reentrant => Status::Reentrant,
+            ResizeError::Token(error) => return error.into(),
+            _ => Status::Internal,
+        };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<TagError> for Failure {
+    fn from(error: TagError) -> Self {
+        let status = match error {
+            TagError::Unknown(_) => Status::UnknownKey,
+            _ => Status::Full,
+        };
+        Self::new(status, error.to_string())
     }
 }
 
@@ -146,6 +186,9 @@ impl From<LaunchError> for Failure {
             LaunchError::BadToken { source, .. } => Self { message, ..Self::from(source) },
             LaunchError::ForeignProgram { .. } | LaunchError::UnknownSegment { .. } => {
                 Self::new(Status::Foreign, message)
+            }
+            LaunchError::PausedProgram { .. } | LaunchError::PausedOperand { .. } => {
+                Self::new(Status::Paused, message)
             }
             LaunchError::OperandCount { .. }
             | LaunchError::BadPart { .. }

@@ -30,6 +30,8 @@ pub(crate) struct CEvent {
     size: u64,
     requested: u64,
     device_free: u64,
+    pool: u32,
+    tag: u32,
 }
 
 impl From<&Event> for CEvent {
@@ -49,6 +51,8 @@ impl From<&Event> for CEvent {
             size: event.size.get(),
             requested: event.requested.get(),
             device_free: event.device_free.get(),
+            pool: event.pool.get(),
+            tag: event.tag.get().into(),
         }
     }
 }
@@ -69,6 +73,7 @@ fn number_of(action: Action) -> u32 {
         Action::StreamWait => 11,
         Action::OutOfMemory => 12,
         Action::Snapshot => 13,
+        Action::BudgetExceeded => 14,
         _ => 0,
     }
 }

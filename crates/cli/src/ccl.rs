@@ -21,7 +21,7 @@ use crate::grid::bytes;
 use crate::machine::MachineOptions;
 use crate::page::PageOptions;
 use crate::progress::Busy;
-use crate::record::{self, Recorded, StudyOptions, stamped};
+use crate::record::{self, LeverOptions, Recorded, StudyOptions, stamped};
 use crate::terminal::OutputOptions;
 use crate::{input, memory, output, terminal};
 
@@ -33,8 +33,9 @@ const EXHAUSTED: &str = "simulated memory or time has run out\n  help: ask for s
 /// Measure collectives over sizes and algorithms, as nccl-tests do
 ///
 /// Each size and algorithm is run on a fresh machine and compared with the bound of the fabric's links. Numbers are
-/// computed and checked for sizes up to 64 KiB, or for all sizes with --data. Ends with code 1 if a number is wrong, or
-/// differs between ranks with equal results, and with code 3 if simulated memory or time runs out for every size.
+/// computed and checked for sizes up to 64 KiB, or for all sizes with --data. `--levers` shows what to change: the time
+/// if each resource of the machine were twice as fast. Ends with code 1 if a number is wrong, or differs between ranks
+/// with equal results, and with code 3 if simulated memory or time runs out for every size.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// Operation: `all_reduce`, reduce, broadcast, `all_gather`, `reduce_scatter`, `all_to_all`, gather or
@@ -89,6 +90,8 @@ pub(crate) struct Arguments {
     pub(crate) plot: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) page: PageOptions,
+    #[command(flatten)]
+    pub(crate) levers: LeverOptions,
     #[command(flatten)]
     pub(crate) study: StudyOptions,
     #[command(flatten)]

@@ -9,7 +9,10 @@ mod ccl;
 mod code;
 mod compare;
 mod grid;
+mod guess;
+mod help;
 mod input;
+mod levers;
 mod list;
 mod machine;
 mod memory;
@@ -18,6 +21,7 @@ mod output;
 mod own;
 mod page;
 mod placement;
+mod points;
 mod probe;
 mod processor_time;
 mod progress;
@@ -49,7 +53,7 @@ pub use sweep::SweepRequest;
 use std::ffi::OsString;
 
 use anyhow::anyhow;
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand};
 use cubeyard_memory::Bytes;
 
 /// Simulate an AI accelerator: its memory, its fabric, and the kernels that run on it
@@ -102,9 +106,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Code {
 /// ```
 pub fn run_with(arguments: impl IntoIterator<Item = OsString>, front: &dyn OwnBenches) -> Code {
     let words: Vec<OsString> = arguments.into_iter().collect();
-    match Cli::try_parse_from(&words) {
+    let parsed = help::command().try_get_matches_from(&words).and_then(|found| {
+        Cli::from_arg_matches(&found).map_err(|error| error.format(&mut help::command()))
+    });
+    match parsed {
         Ok(cli) => execute(cli, &words, front),
-        Err(error) => refuse(&error),
+        Err(error) => refuse(&guess::with_option(error, &words)),
     }
 }
 
@@ -120,6 +127,7 @@ fn execute(Cli { command, memory }: Cli, words: &[OsString], front: &dyn OwnBenc
     let command = command.unwrap_or_else(|| Command::Run(run::Arguments::default()));
     let done = match simulating::Simulation::of(&command) {
         Some(it) if !it.study.vary.is_empty() => vary::run(&command, it, words, front),
+        Some(it) if it.levers => levers::run(&command, it, words, front),
         _ => alone(command, front),
     };
     match done {

@@ -21,7 +21,8 @@ pub(crate) struct MachineOptions {
     /// Topology file of the machine in YAML; the default machine if omitted
     #[arg(long, value_name = "FILE")]
     pub(crate) topology: Option<PathBuf>,
-    /// Topology key with a new value, such as `hbm.channel_bandwidth_gbs=64`; can be given several times
+    /// Topology key with a new value, such as `hbm.channel_bandwidth_gbs=64`, or group of keys with a factor, such as
+    /// `hbm.bandwidth=2x`; can be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = replacement)]
     pub(crate) with: Vec<(String, PlainValue)>,
 }

@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::machine::MachineOptions;
 use crate::page::PageOptions;
 use crate::progress::Progress;
-use crate::record::{self, Recorded, StudyOptions, stamped};
+use crate::record::{self, LeverOptions, Recorded, StudyOptions, stamped};
 use crate::terminal::OutputOptions;
 use crate::{input, memory, output};
 
@@ -29,8 +29,9 @@ const LIMIT: u64 = 1 << 20;
 
 /// Measure a step of a language model: time, tokens per second, memory of each PE
 ///
-/// Allocates all weights and caches over all SIPs, and simulates a step with one layer; all layers are alike. Ends
-/// with code 3 and the allocator's report if the model does not fit.
+/// Allocates all weights and caches over all SIPs, and simulates a step with one layer; all layers are alike.
+/// `--levers` shows what to change: the time if each resource of the machine were twice as fast. Ends with code 3
+/// and the allocator's report if the model does not fit.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// Model: llama-8b or llama-70b
@@ -79,6 +80,8 @@ pub(crate) struct Arguments {
     pub(crate) machine: MachineOptions,
     #[command(flatten)]
     pub(crate) page: PageOptions,
+    #[command(flatten)]
+    pub(crate) levers: LeverOptions,
     #[command(flatten)]
     pub(crate) study: StudyOptions,
     #[command(flatten)]

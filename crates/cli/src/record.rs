@@ -16,16 +16,17 @@ use crate::terminal::OutputOptions;
 /// Options of commands that simulate: a record, and a grid of inputs.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct StudyOptions {
-    /// Write a record for `cubeyard compare` as JSON: inputs, machine and figures; a line for each point of --vary
+    /// Write a record for `cubeyard compare` as JSON: inputs, machine and figures; a line for each point of --vary and
+    /// each machine of --levers
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
     /// Key with values to run in turn, such as m=256,512 or `hbm.channel_bandwidth_gbs=32,64`. The key is a parameter
     /// as with --set, an option of this command, or a topology key. Several keys form a grid. Values with commas are
     /// written in brackets
-    #[arg(long, value_name = "KEY=A,B,...")]
+    #[arg(long, value_name = "KEY=A,B,...", group = "points")]
     pub(crate) vary: Vec<String>,
-    /// Number of threads for the points of --vary; one for each core if omitted. Results do not depend on it
-    #[arg(long, value_name = "N", requires = "vary", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Number of threads for --vary and --levers; one for each core if omitted. Results do not depend on it
+    #[arg(long, value_name = "N", requires = "points", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// Write the table of --vary as CSV
     #[arg(long, value_name = "FILE", requires = "vary")]
@@ -33,6 +34,14 @@ pub(crate) struct StudyOptions {
     /// Plot the times of --vary to an .svg file, or with the table to an .html file
     #[arg(long, value_name = "FILE", requires = "vary")]
     pub(crate) chart: Option<PathBuf>,
+}
+
+/// Option of commands that measure a workload.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct LeverOptions {
+    /// Show what to change: the time if each resource of the machine were twice as fast, by simulation, ranked
+    #[arg(long, group = "points")]
+    pub(crate) levers: bool,
 }
 
 /// Record of a command that ran to completion.

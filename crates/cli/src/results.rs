@@ -12,9 +12,10 @@ use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
 use cubeyard_model::report::ModelReport;
 use cubeyard_study::collectives::Sweep;
+use cubeyard_study::levers::Levers;
 use cubeyard_validate::Row;
 
-use crate::{ccl, memory, model, probe, topology, validate};
+use crate::{ccl, levers, memory, model, probe, topology, validate};
 
 pub use crate::compare::{ComparedRecords, read_record};
 
@@ -46,6 +47,11 @@ pub fn model_text(report: &ModelReport) -> String {
 /// Returns the tables of `cubeyard ccl`.
 pub fn ccl_text(sweep: &Sweep) -> String {
     ccl::table::render(sweep, false)
+}
+
+/// Returns the verdict and the tables of `--levers`, for a workload with the given name.
+pub fn levers_text(measured: &Levers, title: &str) -> String {
+    levers::table::render(measured, title, false)
 }
 
 /// Returns the default memory limit of a run: three quarters of the free memory of the host or its control group.

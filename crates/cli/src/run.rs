@@ -24,7 +24,7 @@ use crate::output::{Files, Named};
 use crate::own::{self, OwnBenches};
 use crate::page::PageOptions;
 use crate::progress::Busy;
-use crate::record::{self, Recorded, StudyOptions};
+use crate::record::{self, LeverOptions, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
 use crate::{memory, output, terminal};
 
@@ -33,7 +33,8 @@ const PAGE: &str = "cubeyard-run.html";
 
 /// Run a bench on a simulated machine and show its bottleneck
 ///
-/// Without a name, runs a first example with data, and draws it to ./cubeyard-run.html. Ends with code 1 if a number
+/// Without a name, runs a first example with data, and draws it to ./cubeyard-run.html. `--levers` shows what to change:
+/// the time if each resource of the machine were twice as fast. Ends with code 1 if a number
 /// is wrong or a kernel has a fault, and with code 3 if simulated memory or time runs out.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Arguments {
@@ -62,6 +63,8 @@ pub(crate) struct Arguments {
     explain: bool,
     #[command(flatten)]
     pub(crate) page: PageOptions,
+    #[command(flatten)]
+    pub(crate) levers: LeverOptions,
     #[command(flatten)]
     pub(crate) study: StudyOptions,
     #[command(flatten)]

@@ -1,10 +1,10 @@
 //! `cubeyard completions` and `cubeyard man`: shell completions and manual pages.
 
 use anyhow::Result;
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use clap_complete::Shell;
 
-use crate::{Cli, terminal};
+use crate::{help, terminal};
 
 /// Print a script with which a shell completes commands and options
 ///
@@ -27,12 +27,12 @@ pub(crate) struct ManArguments {
 
 pub(crate) fn completions(arguments: &CompletionArguments) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Cli::command(), "cubeyard", &mut script);
+    clap_complete::generate(arguments.shell, &mut help::command(), "cubeyard", &mut script);
     terminal::print(&String::from_utf8(script)?)
 }
 
 pub(crate) fn man(arguments: &ManArguments) -> Result<()> {
-    let mut program = Cli::command();
+    let mut program = help::command();
     program.build();
     let page = match &arguments.command {
         None => program,

@@ -24,6 +24,8 @@ pub(crate) struct Simulation<'a> {
     pub(crate) machine: &'a MachineOptions,
     pub(crate) study: &'a StudyOptions,
     pub(crate) output: OutputOptions,
+    /// Whether the levers of the machine are measured.
+    pub(crate) levers: bool,
 }
 
 impl<'a> Simulation<'a> {
@@ -37,7 +39,13 @@ impl<'a> Simulation<'a> {
             Command::Validate(it) => ("validate", &it.machine, &it.study, it.output),
             _ => return None,
         };
-        Some(Self { name, machine, study, output })
+        let levers = match command {
+            Command::Run(it) => it.levers.levers,
+            Command::Ccl(it) => it.levers.levers,
+            Command::Model(it) => it.levers.levers,
+            _ => false,
+        };
+        Some(Self { name, machine, study, output, levers })
     }
 }
 
@@ -140,5 +148,16 @@ pub(crate) fn check_key(
         Command::Run(arguments) => run::check_parameter(&*run::named(arguments, front)?, key),
         _ => check_option(name, key),
     };
-    checked.map_err(|error| anyhow!("{option} {error}"))
+    checked.map_err(|error| anyhow!("{option} {error}{}", mapping_help(key)))
+}
+
+/// Returns help if a key is a mapping of the machine: the keys in it.
+fn mapping_help(key: &str) -> String {
+    match Topology::embedded().values().get(key) {
+        Some(PlainValue::Map(entries)) => {
+            let keys: Vec<_> = entries.iter().map(|(name, _)| format!("{key}.{name}")).collect();
+            format!("\n  help: keys of the machine are {}", keys.join(", "))
+        }
+        _ => String::new(),
+    }
 }

@@ -8,31 +8,27 @@ mod table;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::num::NonZeroUsize;
-use std::thread;
 
 use anyhow::{Result, bail};
 use cubeyard_bench::compare::Measured;
 use cubeyard_bench::record::{Record, VERSION};
-use cubeyard_study::{Grid, on_threads};
+use cubeyard_study::Grid;
 use serde_json::{Map, Value, json};
 
 use crate::code::Code;
 use crate::machine::MachineOptions;
 use crate::output::{self, Files};
-use crate::own::{BuiltIn, OwnBenches};
+use crate::own::OwnBenches;
+use crate::points::{self, Outcome};
 use crate::progress::Busy;
-use crate::record::{self, Recorded, StudyOptions};
-use crate::run::{self, is_built_in};
+use crate::record::{self, StudyOptions};
+use crate::run::foreseen;
 use crate::simulating::{self, Simulation};
 use crate::terminal::OutputOptions;
 use crate::{Command, terminal};
 
 /// Keys with their values at a point of the grid.
 type Point<'a> = Vec<(&'a str, &'a String)>;
-
-/// Result of a point: a record, or the text of its error.
-type Outcome = Result<Recorded, String>;
 
 /// Results of all points, in the order of the grid.
 struct Study {
@@ -55,7 +51,7 @@ pub(crate) fn run(
     words: &[OsString],
     front: &dyn OwnBenches,
 ) -> Result<Code> {
-    let Simulation { name, machine, study, output: options } = simulation;
+    let Simulation { name, machine, study, output: options, .. } = simulation;
     check(command, machine, study)?;
     let grid = grid::read(&study.vary)?;
     check_keys(command, &grid, front)?;
@@ -64,7 +60,10 @@ pub(crate) fn run(
     if !options.quiet {
         warn(&commands, options);
     }
-    let outcomes = all(command, &commands, study, front, &mut Told::new(&grid, options));
+    let mut told = Told::new(&grid, options);
+    let outcomes =
+        points::all(&commands, study, front, |place, outcome| told.point(place, outcome));
+    drop(told);
     let study_of = Study { title: title(name, words), grid, outcomes };
     let record = |place: usize| record_of(&study_of, place, &commands[place], front);
     write_files(&study_of, study, options, &record)?;
@@ -74,7 +73,7 @@ pub(crate) fn run(
 }
 
 /// Returns the name of a command, with the bench's name for `run`.
-fn title(name: &str, words: &[OsString]) -> String {
+pub(crate) fn title(name: &str, words: &[OsString]) -> String {
     let after = words.iter().skip_while(|word| **word != *name).nth(1);
     let bench = after.map(|word| word.to_string_lossy()).filter(|word| !word.starts_with('-'));
     bench.map_or_else(|| name.to_owned(), |bench| format!("{name} {bench}"))
@@ -123,36 +122,6 @@ fn parsed(command: &Command, words: &[OsString], point: &Point<'_>) -> Result<Co
         more.extend(simulating::assigned(command, key, value));
     }
     simulating::parsed(words, &more)
-}
-
-/// Runs all points, on several threads unless they need the front's own benches.
-fn all(
-    command: &Command,
-    commands: &[Command],
-    study: &StudyOptions,
-    front: &dyn OwnBenches,
-    told: &mut Told<'_>,
-) -> Vec<Outcome> {
-    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = study.threads.map_or(cores, usize::from).min(commands.len());
-    let on_any_thread = match command {
-        Command::Run(arguments) => is_built_in(arguments, front),
-        _ => true,
-    };
-    if threads > 1 && on_any_thread {
-        let each = |place, outcome: &Outcome| told.point(place, outcome);
-        return on_threads(commands, threads, |it| outcome(it, &BuiltIn), each);
-    }
-    let one = |(place, command)| {
-        let outcome = outcome(command, front);
-        told.point(place, &outcome);
-        outcome
-    };
-    commands.iter().enumerate().map(one).collect()
-}
-
-fn outcome(command: &Command, front: &dyn OwnBenches) -> Outcome {
-    simulating::of(command, front).map_err(|error| format!("{error:#}"))
 }
 
 /// Progress output on a terminal: a line for each point as it ends.
@@ -220,7 +189,7 @@ fn record_of(study: &Study, place: usize, command: &Command, front: &dyn OwnBenc
         Err(error) => Some(error.clone()),
     };
     let foreseen = match command {
-        Command::Run(arguments) => run::foreseen(arguments, front).ok(),
+        Command::Run(arguments) => foreseen(arguments, front).ok(),
         _ => None,
     };
     let values = || values(&study.grid.point(place));

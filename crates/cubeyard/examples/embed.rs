@@ -1,7 +1,8 @@
 //! A backend that embeds the allocator: its own device and streams, a cache that is evicted on demand, a launch, a
 //! request that fails, and a snapshot.
 //!
-//! `cargo run -p cubeyard --example embed -- [SNAPSHOT]`; `docs/memory.md` explains it.
+//! `cargo run -p cubeyard --example embed -- [SNAPSHOT]`; `docs/memory.md` and
+//! `docs/memory-rules.md` explain it.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -76,7 +76,7 @@
 //!
 //! | module | contents | page |
 //! |---|---|---|
-//! | [`memory`] | the Flex allocator, its configuration, and the trait of a device | `docs/memory.md` |
+//! | [`memory`] | the Flex allocator, its configuration, and the trait of a device | `docs/memory.md`, `docs/memory-rules.md` |
 //! | [`machine`] | topologies, machines, requests, times | `docs/machine.md`, `docs/topology.md` |
 //! | [`tensors`] | tensors, element types, placements | `docs/runtime.md`, `docs/placement.md` |
 //! | [`kernels`] | the kernel language, launches, ready-made kernels | `docs/kernels.md` |
@@ -91,12 +91,16 @@ pub mod memory {
     #[cfg(unix)]
     pub use cubeyard_memory::device::HostMemory;
     pub use cubeyard_memory::device::{
-        AddressMode, Card, CardSpec, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo,
+        AddressMode, Card, CardSpec, DeviceMemory, ExportHandle, MemoryInfo, RegionHandle,
+        RegionId, TableInfo,
     };
     pub use cubeyard_memory::flex::{
-        Acquire, Action, AllocateError, Allocation, ConfigError, Event, EventId, FlexAllocator,
-        FlexConfig, Growth, PressureCallback, Program, Refusal, Release, RmmLog, Sizes,
-        StreamEvents, Subscription, VirtualAddress,
+        Acquire, Action, AllocateError, Allocation, Budget, BudgetExceeded, Compaction,
+        ConfigError, Event, EventId, Export, ExportError, FlexAllocator, FlexConfig, Growth,
+        Obstacle, OutOfMemory, PauseError, Pool, PoolId, PoolReport, PoolSpec, Pooling,
+        PressureCallback, Program, Refusal, Release, Remedy, RemedyBasis, RemedyStep, ResizeError,
+        ResumeError, RmmLog, Shortage, Sizes, StreamEvents, Subscription, TagError, TagId,
+        TagReport, VirtualAddress,
     };
     pub use cubeyard_memory::policy::Request;
     pub use cubeyard_memory::{Bytes, PhysAddr};
@@ -186,5 +190,6 @@ pub mod command {
 #[doc = include_str!("../../../docs/kernels.md")]
 #[doc = include_str!("../../../docs/machine.md")]
 #[doc = include_str!("../../../docs/memory.md")]
+#[doc = include_str!("../../../docs/memory-rules.md")]
 #[doc = include_str!("../../../docs/replay.md")]
 struct Pages;

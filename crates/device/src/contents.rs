@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::shared_memory::DealtCube;
+
 /// Page size of this store, in bytes; it does not affect the simulated machine.
 const PAGE: usize = 4096;
 
@@ -14,11 +16,21 @@ pub struct Contents {
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
     /// End of each written range by its start; ranges neither touch nor overlap.
     written: BTreeMap<u64, u64>,
+    /// Memory of another owner that holds the contents instead of the pages.
+    shared: Option<DealtCube>,
 }
 
 impl Contents {
+    /// Makes memory of another owner the contents.
+    pub(crate) fn share(&mut self, memory: DealtCube) {
+        *self = Self { shared: Some(memory), ..Self::default() };
+    }
+
     /// Writes bytes at an address.
     pub fn write(&mut self, address: u64, bytes: &[u8]) {
+        if let Some(shared) = &self.shared {
+            return shared.write(address, bytes);
+        }
         let mut at = address;
         for piece in pieces(address, bytes.len()) {
             let page = self.pages.entry(at / PAGE as u64).or_insert_with(|| Box::new([0; PAGE]));
@@ -32,6 +44,9 @@ impl Contents {
 
     /// Returns the bytes of a range; bytes that were never written are zero.
     pub fn read(&self, address: u64, bytes: usize) -> Vec<u8> {
+        if let Some(shared) = &self.shared {
+            return shared.read(address, bytes);
+        }
         let mut read = Vec::with_capacity(bytes);
         let mut at = address;
         for piece in pieces(address, bytes) {
@@ -44,8 +59,12 @@ impl Contents {
         read
     }
 
-    /// Returns the first address in a range that was never written.
+    /// Returns the first address in a range that was never written. Shared memory counts as written, because its owner
+    /// writes it as well.
     pub fn unwritten(&self, address: u64, bytes: u64) -> Option<u64> {
+        if self.shared.is_some() {
+            return None;
+        }
         let end = address + bytes;
         let known = self.written.range(..=address).next_back();
         match known.map(|(_, &until)| until).filter(|&until| until > address) {

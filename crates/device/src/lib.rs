@@ -84,6 +84,7 @@ pub mod probe;
 pub mod race;
 pub mod request;
 pub mod serial;
+pub mod shared_memory;
 pub mod topology;
 pub mod trace;
 mod wiring;

@@ -13,9 +13,11 @@ pub use command::{CommandStage, CommandStages};
 pub use rehearsal::Rehearsal;
 pub use view::MachineView;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use cubeyard_memory::address::{PhysAddr, SipId};
 use cubeyard_memory::device::DeviceMemory;
@@ -27,7 +29,8 @@ use crate::model::Part;
 use crate::pe::{OpLog, Program, Shared};
 use crate::race::Races;
 use crate::request::{Completion, Envelope, Outcome, PeRef, Request, RequestError, Submission};
-use crate::topology::Topology;
+use crate::shared_memory::{Dealer, Dealt, DealtCube, SharedMemory};
+use crate::topology::{NodeKind, Topology};
 use command::LastMapping;
 
 /// A simulated accelerator system.
@@ -59,6 +62,8 @@ pub struct Machine<W = Log> {
     last_mapping: Option<LastMapping>,
     /// Device of each SIP, whose firmware translates the SIP's region ids.
     regions: BTreeMap<SipId, Weak<dyn DeviceMemory>>,
+    /// Memory that the machine shares with its owner.
+    dealt: Vec<Dealt>,
 }
 
 #[derive(Debug)]
@@ -152,6 +157,7 @@ impl<W: Watch> Machine<W> {
     /// If the machine has no such PE, or a custom component is its processor.
     pub fn load(&mut self, launch: RequestId, pe: PeRef, program: Box<dyn Program>) {
         let node = self.topology().pe_cpu(pe);
+        self.races(|races| races.parted((launch, node), program.parts()));
         match self.engine.component_mut(node) {
             Some(Part::PeCpu(cpu)) => cpu.load(launch, program),
             _ => panic!("{pe} has no processor of ours"),
@@ -228,6 +234,37 @@ impl<W: Watch> Machine<W> {
         {
             contents.forget(from, bytes);
         }
+    }
+
+    /// Makes memory of another owner the HBM of a SIP. PEs of all SIPs can access it by its addresses. The contents of the
+    /// HBM are replaced.
+    pub fn share(&mut self, sip: SipId, memory: Arc<dyn SharedMemory>) {
+        let dealer = Dealer::new(memory, self.topology().spec(), sip);
+        let dealt: Dealt = Rc::new(RefCell::new(dealer));
+        self.dealt.push(Rc::clone(&dealt));
+        let shared = Rc::clone(&self.shared);
+        for (index, node) in shared.wiring.topology().nodes().iter().enumerate() {
+            match self.engine.component_mut(NodeId::new(index)) {
+                Some(Part::PeDma(dma)) => {
+                    if let Some(pe) = node.place.pe_ref() {
+                        dma.mmu_mut().share(Rc::clone(&dealt), pe);
+                    }
+                }
+                Some(Part::Memory(memory)) if node.kind == NodeKind::Hbm => {
+                    let here = node.place.pe_ref().filter(|pe| pe.sip == sip);
+                    if let Some((pe, contents)) = here.zip(memory.contents_mut()) {
+                        contents.share(DealtCube { of: Rc::clone(&dealt), cube: pe.cube });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the addresses of all blocks of shared memory now, in order for each SIP. Programs that are launched later
+    /// may access them; blocks that are gone lose their places. No program may be running.
+    pub fn refresh_shared(&mut self) -> Vec<Range<u64>> {
+        self.dealt.iter().flat_map(|dealt| dealt.borrow_mut().refresh()).collect()
     }
 
     /// Sets the device whose firmware knows the regions of a SIP's memory. The device is not kept alive.

@@ -24,7 +24,7 @@ pub use chunks::Chunks;
 pub(crate) use core::{Core, Shared, command_of};
 pub use dependencies::Dependencies;
 pub use instruction::{
-    AnyOf, Command, HeldSlot, Instruction, Pipeline, PortMessage, SlotUse, Work,
+    AnyOf, Command, HeldSlot, Instruction, MemoryOrder, Pipeline, PortMessage, SlotUse, Work,
 };
 pub use ipcq::{PortError, PortSpec, SlotMemory, WaitMode};
 pub use log::{OpCause, OpLog, OpRecord, OpUnit, Reason, Stretch};
@@ -65,6 +65,11 @@ pub trait Program: fmt::Debug {
     /// is not called.
     fn instructions(&self) -> Option<Rc<Instructions>> {
         None
+    }
+    /// Returns the first command of each part that has no order with the other parts, as far as its author knows. A PE runs
+    /// the parts one after the other, but another schedule would not: accesses of different parts can race.
+    fn parts(&self) -> Vec<CommandId> {
+        Vec::new()
     }
     /// Returns whether the program needs the bytes of its loads and stores.
     fn has_data(&self) -> bool {

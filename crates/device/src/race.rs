@@ -1,7 +1,7 @@
 //! Data races: two accesses to the same bytes, at least one of them a write, with no order between them.
 //!
-//! Only messages order the PEs of one launch. Messages, events or the host order launches of different streams. The
-//! language orders the commands of one program. Accesses of the host come after launches whose end it has seen, and
+//! Only messages and atomic operations order the PEs of one launch. Messages, events or the host order launches of different streams. The
+//! language orders the commands of one program, unless its parts have no order ([`Program::parts`](crate::pe::Program::parts)). Accesses of the host come after launches whose end it has seen, and
 //! before launches that it makes later. Accesses are recorded after translation, so races through two virtual addresses
 //! of the same memory are found too.
 
@@ -35,6 +35,10 @@ pub struct Agent {
     pub command: CommandId,
     /// Direction of the data.
     pub direction: Direction,
+    /// Whether the access belongs to an atomic operation.
+    pub is_atomic: bool,
+    /// Part of the PE's program that makes the access; see [`Program::parts`](crate::pe::Program::parts).
+    pub part: u32,
 }
 
 /// Two accesses to the same bytes without an order between them.
@@ -54,9 +58,11 @@ pub struct Race {
 #[derive(Debug, Default)]
 pub struct Races {
     order: LaunchOrder,
-    /// Order established by messages between PEs.
+    /// Order established by messages between PEs, and by atomic operations.
     pub(crate) knowledge: Knowledge,
     books: BTreeMap<NodeId, Book>,
+    /// First commands of the parts of programs.
+    parts: BTreeMap<(RequestId, NodeId), Vec<CommandId>>,
     /// Memory and range of each race, by the two accesses.
     found: BTreeMap<(Agent, Agent), (NodeId, Range<u64>)>,
 }
@@ -83,6 +89,7 @@ impl Races {
     fn tidy(&mut self) {
         if self.order.is_quiet() {
             self.books.clear();
+            self.parts.clear();
             self.knowledge.clear();
         }
     }
@@ -100,18 +107,38 @@ impl Races {
         rows: Option<Rows>,
         by: Agent,
     ) {
+        let order = self.knowledge.atomic(by);
+        let by = Agent { is_atomic: order.is_some(), part: self.part(by), ..by };
         let rows = rows.unwrap_or(Rows { bytes, pitch: 0 });
         let book = self.books.entry(memory).or_default();
         for (offset, length) in rows.segments(0, bytes) {
             let from = address + offset;
-            let (order, knowledge) = (&self.order, &mut self.knowledge);
+            let (launches, knowledge) = (&self.order, &mut self.knowledge);
             let found = &mut self.found;
             book.access(from..from + length, by, &mut |range, earlier| {
-                if !order.orders(earlier, by) && !knowledge.orders(earlier, by) {
+                let atomics = earlier.is_atomic && by.is_atomic;
+                if !atomics && !launches.orders(earlier, by) && !knowledge.orders(earlier, by) {
                     note(found, memory, range, earlier, by);
                 }
             });
+            if let Some(order) = order {
+                self.knowledge.synchronized(order, by, memory, from..from + length);
+            }
         }
+    }
+
+    /// Sets the first commands of the parts of a program.
+    pub(crate) fn parted(&mut self, program: (RequestId, NodeId), parts: Vec<CommandId>) {
+        if parts.len() > 1 {
+            self.parts.insert(program, parts);
+        }
+    }
+
+    /// Returns the part of a program that makes an access.
+    fn part(&self, by: Agent) -> u32 {
+        let parts = by.pe.and_then(|pe| self.parts.get(&(by.launch, pe)));
+        let before = parts.map_or(0, |parts| parts.partition_point(|&first| first <= by.command));
+        u32::try_from(before).unwrap_or(u32::MAX)
     }
 
     /// Adds an access of the host, which waits for its end. Without launches in flight it cannot race.
@@ -127,7 +154,7 @@ impl Races {
             return;
         }
         let launch = self.order.host(request);
-        let by = Agent { launch, pe: None, command: 0, direction };
+        let by = Agent { launch, pe: None, command: 0, direction, is_atomic: false, part: 0 };
         self.access(memory, address, bytes, None, by);
     }
 

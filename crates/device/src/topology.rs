@@ -28,6 +28,7 @@
 //! ```
 
 mod build;
+mod groups;
 mod ids;
 mod layout;
 mod mesh;
@@ -41,10 +42,12 @@ mod resolve;
 mod route;
 mod sips;
 mod spec;
+mod suggest;
 mod summary;
 #[cfg(test)]
 mod tests;
 
+pub use groups::{GROUPS, KeyGroup, Scaled};
 pub use ids::{Link, LinkId, Node, NodeId, NodeKind, NodePlace, Position, Side};
 pub use names::NoSuchNode;
 pub use overrides::{OverrideError, TopologyHash};
@@ -54,9 +57,9 @@ pub use resolve::ResolveError;
 pub use route::RouteError;
 pub use sips::{SipGrid, SipsError, SipsOverlay};
 pub use spec::{
-    ComputeEngines, CoreSpec, CubesSpec, GemmSpec, HbmSpec, IoSpec, MCpuSpec, MathSpec, MmuSpec,
-    PcieSpec, PeSpec, RoutersSpec, SerialNodes, SipTopology, SipsSpec, Spec, SramSpec, UcieSpec,
-    WireSpec,
+    Atomics, ComputeEngines, CoreSpec, CubesSpec, DealOrder, GemmSpec, HbmSpec, IoSpec, MCpuSpec,
+    MathSpec, MmuSpec, PcieSpec, PeSpec, RoutersSpec, SerialNodes, SipTopology, SipsSpec, Spec,
+    SramSpec, UcieSpec, WireSpec,
 };
 pub use summary::Summary;
 

@@ -26,6 +26,7 @@
 //! assert!(page.starts_with("<!DOCTYPE html>"));
 //! ```
 
+pub mod activity;
 pub mod axis;
 pub mod chart;
 pub mod flame;

@@ -74,6 +74,16 @@ impl RegionHandle {
     }
 }
 
+/// A handle with which another process or another API can open memory of a device. Its bytes have a meaning for the
+/// device only: a handle of an operating system or a driver, for example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportHandle {
+    /// The handle of a piece of memory.
+    pub bytes: Vec<u8>,
+    /// Offset of the exported range in that piece of memory.
+    pub offset: Bytes,
+}
+
 /// Free and total memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
@@ -149,4 +159,11 @@ pub trait DeviceMemory: Send + Sync {
 
     /// Decommits a part of a reserved region; the whole part is committed.
     fn decommit(&self, _region: &RegionHandle, _offset: Bytes, _size: Bytes) {}
+
+    /// Returns a handle with which another process or API can open `offset .. offset + size` of a region; `None` if the
+    /// device has none. The range has memory, and keeps it and its place as long as the program keeps the
+    /// [`Export`](crate::flex::Export). This function may run at the same time as every other one.
+    fn export(&self, _region: &RegionHandle, _offset: Bytes, _size: Bytes) -> Option<ExportHandle> {
+        None
+    }
 }

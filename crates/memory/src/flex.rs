@@ -25,34 +25,47 @@
 //! time, or when the statistics are read or memory runs out. (Until then, peaks count such a block.) No lock is held
 //! while the device, a callback or the streams are called.
 //!
+//! **Pools and tags.** A [`Pool`] has regions of its own, with statistics and a limit. A tag
+//! ([`FlexAllocator::tag`]) counts the bytes of blocks by purpose, with a [`Budget`].
+//!
 //! **When memory runs out** the allocator frees blocks whose streams have passed, acquires another region, waits for
 //! streams, returns idle memory to the device (unless configured otherwise), and calls the callbacks
 //! ([`FlexAllocator::on_pressure`]), in this order. Then it tries once more, and reports a failure as [`OutOfMemory`].
 
 mod acquire;
 mod advice;
+mod budgets;
 mod builder;
 mod callbacks;
 mod capture;
+mod charge;
 mod compaction;
 mod config;
 mod error;
 mod event;
+mod export;
 mod granules;
 mod handle;
 mod history;
 mod journal;
 mod launch;
+mod live;
 mod moves;
 mod on_pressure;
+mod pass;
+mod pool;
+mod pools;
 mod pressure;
 mod region;
 mod registry;
 mod remedy;
+mod resize;
+mod rest;
 mod rmm_log;
 mod segments;
 mod slots;
 mod snapshot;
+mod steps;
 mod still;
 mod stream;
 mod tag;
@@ -62,20 +75,26 @@ mod watch;
 
 use std::fmt;
 
+pub use budgets::{Budget, BudgetExceeded, TagError, TagReport};
 pub use builder::{BuildError, Builder};
 pub use compaction::{Compaction, Move};
 pub use config::{
-    Acquire, ConfigError, FlexConfig, Growth, MAX_REGIONS, MIN_ALIGNMENT, PRESETS, Preset, Refusal,
-    Release, Sizes,
+    Acquire, ConfigError, FlexConfig, Growth, MAX_REGIONS, MIN_ALIGNMENT, PRESETS, Pooling, Preset,
+    Refusal, Release, Sizes,
 };
 pub use error::{AllocateError, FreeError, OutOfMemory, RegionLimit, RegionReport, Shortage};
 pub use event::{Action, Event};
+pub use export::{Export, ExportError};
 pub use handle::{Allocation, Pin};
 pub use history::HistoryEntry;
 pub use launch::{Argument, CorrectionBuffer, Launch, LaunchError, Operand, Program, Tiles};
 pub use on_pressure::PressureCallback;
+pub use pool::{Pool, PoolSpec};
+pub use pools::PoolReport;
 pub use registry::{AlreadyRegistered, DeviceIndex, Registry};
 pub use remedy::{Remedy, RemedyBasis, RemedyStep};
+pub use resize::{Obstacle, ResizeError};
+pub use rest::{PauseError, ResumeError};
 pub use rmm_log::{RmmLog, RmmRow};
 pub use segments::{Segment, SegmentId, SegmentTable};
 pub use snapshot::{BlockState, Frame, Snapshot, SnapshotBlock, SnapshotSegment};
@@ -86,9 +105,11 @@ pub use watch::Subscription;
 use crate::Bytes;
 use crate::device::{DeviceMemory, RegionId};
 use crate::policy::{First, RegionView, Request};
+pub use crate::policy::{PoolId, TagId};
 use crate::stats::Stats;
 use crate::sync::{Arc, lock, thread_number};
 use acquire::Acquired;
+use pools::Domain;
 use slots::{Shared, Slot, SlotBlock, Slots};
 
 /// An address in device memory: a region and an offset in it. It owns nothing.
@@ -142,18 +163,31 @@ impl FlexAllocator {
 
     /// Allocates a block for a request.
     pub fn allocate_for(&self, request: &Request) -> Result<Allocation, AllocateError> {
-        let outcome = self.find_room(request);
+        let plain = request.pool == PoolId::DEFAULT && request.tag == TagId::NONE;
+        let outcome = if plain && self.config().pools == Pooling::One {
+            self.find_room(request)
+        } else {
+            self.find_labelled(request)
+        };
         self.shared.deliver();
         outcome
     }
 
-    fn find_room(&self, request: &Request) -> Result<Allocation, AllocateError> {
+    /// Checks the numbers of a request.
+    #[inline]
+    fn check(request: &Request) -> Result<(), AllocateError> {
         if request.size.is_zero() {
             return Err(AllocateError::ZeroBytes);
         }
         if !request.alignment.get().is_power_of_two() {
             return Err(AllocateError::BadAlignment(request.alignment));
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn find_room(&self, request: &Request) -> Result<Allocation, AllocateError> {
+        Self::check(request)?;
         self.shared.journal.tick();
         match self.shared.streams.see(request.stream) {
             None => return Err(AllocateError::Reentrant),
@@ -272,13 +306,21 @@ impl FlexAllocator {
     }
 
     /// Tries the thread's own region, if it has one, then the strategy's first region, then all in its order.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a part of the path of every request")]
     fn search(&self, request: &Request) -> Option<Allocation> {
         if self.config().region.thread_home
+            && request.pool == PoolId::DEFAULT
             && let Some(allocation) = self.search_home(request)
         {
             return Some(allocation);
         }
-        if let First::Slot(slot) = self.shared.first_region(request.size)
+        let first = match self.shared.first_region(request) {
+            First::None => None,
+            First::Slot(slot) => Some(slot),
+            First::Tie(slot) => self.oldest_like(slot),
+        };
+        if let Some(slot) = first
             && let Some(block) = self.slots[slot].try_allocate(request)
         {
             return Some(Allocation::new(block));
@@ -286,6 +328,13 @@ impl FlexAllocator {
         self.search_in_order(request, Slot::try_allocate)
     }
 
+    /// Returns the slot of the oldest region with as many free bytes as the region of `slot`.
+    #[cold]
+    fn oldest_like(&self, slot: usize) -> Option<usize> {
+        self.shared.equals(slot).min_by_key(|&slot| self.slots[slot].since())
+    }
+
+    #[inline(never)]
     fn search_home(&self, request: &Request) -> Option<Allocation> {
         let home = &self.slots[thread_number() % self.slots.len()];
         if home.is_vacant() && !self.regions_locked() {
@@ -295,7 +344,7 @@ impl FlexAllocator {
                 return Some(allocation);
             }
         }
-        home.view(request.kind)?;
+        home.view(Domain::of(request, self.config()))?;
         home.try_allocate(request).map(Allocation::new)
     }
 
@@ -313,7 +362,8 @@ impl FlexAllocator {
         request: &Request,
         mut place: impl FnMut(&Arc<Slot>) -> Option<SlotBlock>,
     ) -> Option<SlotBlock> {
-        let views = self.slots.iter().filter_map(|slot| slot.view(request.kind));
+        let domain = Domain::of(request, self.config());
+        let views = self.slots.iter().filter_map(|slot| slot.view(domain));
         let mut views: Vec<_> = views.collect();
         // Slots are filled in order, so only a reused slot is out of order.
         let since = |view: &RegionView| self.slots[view.slot].since();

@@ -319,6 +319,7 @@ impl FreeIndex {
     ///
     /// First and last fit choose the lowest and the highest range that can hold the aligned block; best fit chooses the
     /// smallest such range. Returns `None` if no range fits or the alignment is not a power of two.
+    #[inline]
     pub fn allocate_aligned(
         &mut self,
         fit: Fit,
@@ -329,6 +330,18 @@ impl FreeIndex {
         if alignment <= self.granule() {
             return self.allocate(fit, size, tag);
         }
+        self.allocate_aligned_in(fit, size, alignment, tag)
+    }
+
+    /// Allocates with an alignment above the granule.
+    #[cold]
+    fn allocate_aligned_in(
+        &mut self,
+        fit: Fit,
+        size: Bytes,
+        alignment: Bytes,
+        tag: u32,
+    ) -> Option<Block> {
         let units = self.units_up(size)?;
         let hole = self.search(fit, units, alignment)?;
         let at = align(fit, hole, units, alignment.get() >> self.shift)?;
@@ -429,6 +442,14 @@ impl FreeIndex {
         self.get(key).ok_or(StaleBlock)?;
         self.blocks.set_tag(key.id(), tag);
         Ok(())
+    }
+
+    /// Changes the number of bytes requested for a live block, whose size stays the same.
+    pub(crate) fn set_requested(&mut self, key: BlockKey, requested: Bytes) -> Block {
+        let block = self.get(key).expect("a live block is changed");
+        debug_assert_eq!(self.units_up(requested).map(|units| self.bytes(units)), Some(block.size));
+        self.blocks.occupy(key.id(), requested.get(), key.serial(), block.tag);
+        Block { requested, ..block }
     }
 
     /// Splits a live block. The first `low` bytes keep the key; the rest becomes a live block with the same tag, which
@@ -600,7 +621,8 @@ impl FreeIndex {
         (self.blocks.requested(id).wrapping_add(last) >> self.shift).max(1)
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a block is passed in memory otherwise")]
     fn block(&self, id: Id) -> Block {
         let size = self.size(id);
         Block {

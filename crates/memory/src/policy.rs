@@ -7,6 +7,7 @@
 mod best_fit;
 mod fill_first;
 mod first_fit;
+mod labels;
 mod lifetime;
 mod load_balancing;
 mod quick_fit;
@@ -16,6 +17,7 @@ use std::fmt;
 
 pub use best_fit::BEST_FIT;
 pub use first_fit::FIRST_FIT;
+pub use labels::{PoolId, TagId};
 pub use lifetime::LIFETIME;
 pub use quick_fit::QUICK_FIT;
 
@@ -62,12 +64,18 @@ pub struct Request {
     pub stream: u32,
     /// Number of the call site in the program; 0 if unknown.
     pub site: u32,
+    /// Pool whose regions may hold the block.
+    pub pool: PoolId,
+    /// Tag that the block's bytes count for.
+    pub tag: TagId,
 }
 
 impl Request {
-    /// Creates a request for a tensor of `size` bytes on stream 0, with no site or alignment.
+    /// Creates a request for a tensor of `size` bytes on stream 0 from the default pool, with no site, tag or alignment.
     pub const fn new(size: Bytes) -> Self {
-        Self { size, alignment: Bytes::new(1), kind: Kind::Tensor, stream: 0, site: 0 }
+        let (alignment, kind) = (Bytes::new(1), Kind::Tensor);
+        let (pool, tag) = (PoolId::DEFAULT, TagId::NONE);
+        Self { size, alignment, kind, stream: 0, site: 0, pool, tag }
     }
 }
 
@@ -121,8 +129,8 @@ pub struct RegionPolicy {
     /// Moves the regions worth trying for `size` bytes to the front, in order, and returns their number. The regions
     /// are passed oldest first; ties stay in that order.
     pub order: fn(regions: &mut [RegionView], size: Bytes) -> usize,
-    /// Returns the first region of that order, from the free bytes of all slots; a slot without a region has none. It is
-    /// called for most requests, without the work of sorting.
+    /// Returns the first region of that order, from the free bytes of all slots in whole groups of [`GROUP`]; a slot
+    /// without a region has none. It is called for most requests, without the work of sorting.
     pub(crate) first: fn(free: &[AtomicU64], size: Bytes) -> First,
     /// Whether each thread has its own region, tried before the others. A block that a thread frees in another thread's
     /// region is then freed by the other thread.
@@ -136,9 +144,12 @@ pub(crate) enum First {
     None,
     /// This region comes first.
     Slot(usize),
-    /// Several regions have the same rank, and the oldest comes first.
-    Tie,
+    /// This region and others have the same rank, and therefore the same free bytes; the oldest comes first.
+    Tie(usize),
 }
+
+/// Number of slots that are compared at a time. The free bytes of all slots are stored for whole groups.
+pub(crate) const GROUP: usize = 8;
 
 /// Rank of a region that is not worth trying.
 const LAST: u64 = u64::MAX;
@@ -155,18 +166,23 @@ trait Rank {
     }
 
     fn first(free: &[AtomicU64], size: Bytes) -> First {
-        let (mut slot, mut lowest, mut ties) = (0, LAST, false);
-        for (number, free) in free.iter().enumerate() {
-            let rank = Self::rank(free.load(Ordering::Relaxed), size.get());
+        let rank = |free: &AtomicU64| Self::rank(free.load(Ordering::Relaxed), size.get());
+        let (groups, _) = free.as_chunks::<GROUP>();
+        let (mut group, mut lowest, mut ties) = (0, LAST, false);
+        for (number, free) in groups.iter().enumerate() {
+            let rank = free.iter().map(rank).fold(LAST, u64::min);
             if rank <= lowest {
                 ties = rank == lowest;
-                (slot, lowest) = (number, rank);
+                (group, lowest) = (number, rank);
             }
         }
-        match lowest {
-            LAST => First::None,
-            _ if ties => First::Tie,
-            _ => First::Slot(slot),
+        let ranks = groups[group].iter().map(rank).enumerate();
+        let mut slots = ranks.filter(|&(_, rank)| rank == lowest && rank != LAST);
+        match (slots.next(), slots.next()) {
+            // Another thread may have changed the free bytes in the meantime.
+            (None, _) => First::None,
+            (Some((slot, _)), None) if !ties => First::Slot(group * GROUP + slot),
+            (Some((slot, _)), _) => First::Tie(group * GROUP + slot),
         }
     }
 }

@@ -3,10 +3,14 @@
 //! Each quantity is counted for all allocations, and separately for small (below 1 MiB) and large ones. Each count has
 //! four figures: its current value, its peak, and the sums of its increases and decreases.
 
+mod tally;
+
 use std::fmt::Write as _;
 
 use crate::Bytes;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, lock};
+use tally::Share;
+pub(crate) use tally::Tally;
 
 /// Size from which allocations are large, in the sense of PyTorch's statistics.
 const LARGE: Bytes = Bytes::mib(1);
@@ -185,11 +189,20 @@ struct Count {
     ceiling: u64,
     /// The lower of peak and ceiling: most changes are compared with this alone.
     limit: u64,
+    /// Value that the sum over the regions contains, if the regions report their changes.
+    reported: u64,
 }
 
 impl Count {
-    const NEW: Self =
-        Self { current: 0, allocated: 0, at_reset: 0, peak: 0, ceiling: u64::MAX, limit: 0 };
+    const NEW: Self = Self {
+        current: 0,
+        allocated: 0,
+        at_reset: 0,
+        peak: 0,
+        ceiling: u64::MAX,
+        limit: 0,
+        reported: 0,
+    };
 
     fn freed(&self) -> u64 {
         self.at_reset + self.allocated - self.current
@@ -202,21 +215,30 @@ impl Count {
 }
 
 /// The counts of one region.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Counts {
-    counts: [Count; COUNTS],
+    by_place: [Count; COUNTS],
     /// Counts that have passed their ceilings since the last [`settle`].
     above: Places,
+    /// Whether the region reports its changes instead of staying below ceilings.
+    reports: bool,
+    /// Bytes of paused blocks, which count as nothing else.
+    pub(crate) paused: u64,
+    /// Share of the region in the counts of its pool; `None` in the default pool.
+    share: Option<Box<Share>>,
 }
 
 impl Counts {
     pub(crate) fn new() -> Self {
-        Self { counts: [Count::NEW; COUNTS], above: Places::default() }
+        let above = Places::default();
+        let by_place = [Count::NEW; COUNTS];
+        Self { by_place, above, reports: false, paused: 0, share: None }
     }
 
     /// Sets all ceilings to zero until the next [`settle`], because a region has been added to the sum.
     pub(crate) fn hold(&mut self) {
-        self.counts.iter_mut().for_each(|count| count.set_ceiling(0));
+        self.reports = false;
+        self.by_place.iter_mut().for_each(|count| count.set_ceiling(0));
     }
 
     #[inline]
@@ -229,7 +251,7 @@ impl Counts {
 
     #[inline]
     fn raise(&mut self, place: usize, amount: u64) {
-        let count = &mut self.counts[place];
+        let count = &mut self.by_place[place];
         count.current += amount;
         count.allocated += amount;
         if count.current > count.limit {
@@ -239,7 +261,7 @@ impl Counts {
 
     #[cold]
     fn exceed(&mut self, place: usize) {
-        let count = &mut self.counts[place];
+        let count = &mut self.by_place[place];
         count.peak = count.peak.max(count.current);
         let above = count.current > count.ceiling;
         count.set_ceiling(count.ceiling);
@@ -250,9 +272,9 @@ impl Counts {
 
     #[inline]
     pub(crate) fn take(&mut self, quantity: Quantity, pool: Pool, amount: u64) {
-        self.counts[place(quantity, Pool::All)].current -= amount;
+        self.by_place[place(quantity, Pool::All)].current -= amount;
         if !quantity.is_of_regions() {
-            self.counts[place(quantity, pool)].current -= amount;
+            self.by_place[place(quantity, pool)].current -= amount;
         }
     }
 
@@ -260,29 +282,49 @@ impl Counts {
     #[inline]
     pub(crate) fn set(&mut self, quantity: Quantity, value: u64) {
         let place = place(quantity, Pool::All);
-        let current = self.counts[place].current;
+        let current = self.by_place[place].current;
         if value > current {
             self.raise(place, value - current);
         } else {
-            self.counts[place].current = value;
+            self.by_place[place].current = value;
         }
     }
 
     pub(crate) fn current(&self, quantity: Quantity) -> u64 {
-        self.counts[place(quantity, Pool::All)].current
+        self.by_place[place(quantity, Pool::All)].current
     }
 
-    /// Returns whether a count has passed its ceiling since the last [`settle`].
-    pub(crate) fn is_above(&self) -> bool {
-        !self.above.is_empty()
+    /// Returns whether a sum may have passed its peak since the last [`settle`].
+    #[inline]
+    pub(crate) fn may_be_above(&mut self, slack: &Slack) -> bool {
+        match &slack.sums {
+            Some(sums) if self.reports => self.report(&mut lock(sums)),
+            _ => !self.above.is_empty(),
+        }
+    }
+
+    /// Adds the changes since the last report to the sums, and returns whether one is then above its peak. `left` has the
+    /// differences between the peaks and the sums.
+    #[inline(never)]
+    fn report(&mut self, left: &mut [i64; COUNTS]) -> bool {
+        let mut signs = 0;
+        for (count, left) in self.by_place.iter_mut().zip(left) {
+            *left -= count.current.wrapping_sub(count.reported).cast_signed();
+            count.reported = count.current;
+            signs |= *left;
+        }
+        signs < 0
     }
 
     /// Raises the exceeded ceilings by taking slack. If there was not enough slack, the caller has to [`settle`] the
     /// returned counts.
     pub(crate) fn raise_ceilings(&mut self, slack: &Slack) -> Places {
+        if self.reports {
+            return Places::ALL;
+        }
         let mut lacking = Places::default();
         for place in std::mem::take(&mut self.above).iter() {
-            let count = &mut self.counts[place];
+            let count = &mut self.by_place[place];
             let Some(more) = count.current.checked_sub(count.ceiling) else { continue };
             match slack.take(place, more) {
                 Some(taken) => count.set_ceiling(count.ceiling + taken),
@@ -292,32 +334,40 @@ impl Counts {
         lacking
     }
 
-    /// Notes that counts still exceed their ceilings.
-    pub(crate) fn lack(&mut self, places: Places) {
-        self.above = Places(self.above.0 | places.0);
-    }
-
-    /// Returns unused parts of the ceilings to the slack.
-    pub(crate) fn lower_ceilings(&mut self, slack: &Slack, places: Places) {
-        for place in places.iter() {
-            let count = &mut self.counts[place];
-            if count.ceiling > count.current && count.ceiling != u64::MAX {
-                slack.left[place].fetch_add(count.ceiling - count.current, Ordering::AcqRel);
-                count.set_ceiling(count.current);
-            }
-        }
-    }
-
     pub(crate) fn reset_peaks(&mut self) {
-        for count in &mut self.counts {
+        for count in &mut self.by_place {
             count.peak = count.current;
             count.set_ceiling(count.ceiling);
         }
     }
 
     pub(crate) fn reset_accumulated(&mut self) {
-        for count in &mut self.counts {
+        self.update_share();
+        for count in &mut self.by_place {
             (count.allocated, count.at_reset) = (0, count.current);
+        }
+        if let Some(share) = &mut self.share {
+            share.start_from(&self.by_place);
+        }
+    }
+
+    /// Adds all changes from now on to the counts of a pool, or of none.
+    pub(crate) fn join(&mut self, pool: Option<Arc<Tally>>) {
+        self.update_share();
+        self.share = pool.map(|tally| Box::new(Share::new(tally, &self.by_place)));
+    }
+
+    /// Returns whether the counts have a share in the counts of a pool.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.share.is_some()
+    }
+
+    /// Adds the changes since the last call to the counts of the pool.
+    #[cold]
+    pub(crate) fn update_share(&mut self) {
+        if let Some(share) = &mut self.share {
+            share.update(&self.by_place, self.paused);
         }
     }
 }
@@ -329,11 +379,16 @@ impl Counts {
 #[repr(align(128))]
 pub(crate) struct Slack {
     left: [AtomicU64; COUNTS],
+    /// Differences between the peaks and the sums, if regions report every change; `None` if threads have regions of
+    /// their own, which would contend for it.
+    sums: Option<Mutex<[i64; COUNTS]>>,
 }
 
 impl Slack {
-    pub(crate) fn new() -> Self {
-        Self { left: std::array::from_fn(|_| AtomicU64::new(0)) }
+    /// Creates the slack of regions that report every change, or stay below ceilings.
+    pub(crate) fn new(reports: bool) -> Self {
+        let sums = reports.then(|| Mutex::new([0; COUNTS]));
+        Self { left: std::array::from_fn(|_| AtomicU64::new(0)), sums }
     }
 
     /// Takes `needed` if there is enough slack, and half of the rest: a region that needs slack will soon need more.
@@ -359,7 +414,7 @@ impl Peaks {
 }
 
 fn sum(regions: &[&mut Counts], place: usize) -> u64 {
-    regions.iter().map(|counts| counts.counts[place].current).sum()
+    regions.iter().map(|counts| counts.by_place[place].current).sum()
 }
 
 /// Updates the peaks of some counts from the sums over the regions, and distributes the difference to the peaks as new
@@ -373,16 +428,19 @@ pub(crate) fn settle(
     places: Places,
 ) {
     let regions_len = regions.len() as u64;
+    if let Some(sums) = slack.sums.as_ref().filter(|_| regions_len > 1) {
+        return settle_sums(regions, peaks, &mut lock(sums));
+    }
     for place in places.iter() {
         let total = sum(regions, place);
-        let own = regions.iter().map(|counts| counts.counts[place].peak).max().unwrap_or(0);
+        let own = regions.iter().map(|counts| counts.by_place[place].peak).max().unwrap_or(0);
         let peak = peaks.0[place].max(total).max(own);
         peaks.0[place] = peak;
         // A quarter is distributed at once, the rest is slack. If one region has a share that it does not use, another
         // region may have to lock all of them.
         let share = (peak - total) / (4 * regions_len.max(1));
         for counts in regions.iter_mut() {
-            let count = &mut counts.counts[place];
+            let count = &mut counts.by_place[place];
             let ceiling = count.current + share;
             count.set_ceiling(if regions_len == 1 { u64::MAX } else { ceiling });
         }
@@ -390,6 +448,24 @@ pub(crate) fn settle(
     }
     if places == Places::ALL {
         regions.iter_mut().for_each(|counts| counts.above = Places::default());
+    }
+}
+
+/// Updates all peaks from the sums over regions that report their changes from now on.
+fn settle_sums(regions: &mut [&mut Counts], peaks: &mut Peaks, left: &mut [i64; COUNTS]) {
+    for (place, left) in left.iter_mut().enumerate() {
+        let total = sum(regions, place);
+        let own = regions.iter().map(|counts| counts.by_place[place].peak).max().unwrap_or(0);
+        let peak = &mut peaks.0[place];
+        *peak = total.max(own).max(*peak);
+        *left = (*peak - total).cast_signed();
+    }
+    for counts in regions {
+        (counts.above, counts.reports) = (Places::default(), true);
+        for count in &mut counts.by_place {
+            count.set_ceiling(u64::MAX);
+            count.reported = count.current;
+        }
     }
 }
 
@@ -421,8 +497,10 @@ pub struct Counters {
 /// assert_eq!(stats.key("requested_bytes.small_pool.peak"), Some(1000));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "they are the statistics, and the others are not")]
 pub struct Stats {
     stats: [Stat; COUNTS],
+    paused: u64,
     /// Events since the last reset.
     pub counters: Counters,
 }
@@ -432,14 +510,15 @@ impl Stats {
         let mut stats = [Stat::default(); COUNTS];
         for (place, stat) in stats.iter_mut().enumerate() {
             for counts in regions {
-                let own = &counts.counts[place];
+                let own = &counts.by_place[place];
                 stat.current += own.current;
                 stat.allocated += own.allocated;
                 stat.freed += own.freed();
             }
             stat.peak = peaks.0[place];
         }
-        Self { stats, counters }
+        let paused = regions.iter().map(|counts| counts.paused).sum();
+        Self { stats, paused, counters }
     }
 
     /// Returns the figures of one quantity in one pool.
@@ -458,6 +537,12 @@ impl Stats {
     /// Returns the bytes obtained from the device.
     pub fn reserved(&self) -> Bytes {
         Bytes::new(self.get(Quantity::ReservedBytes, Pool::All).current)
+    }
+
+    /// Returns the bytes of paused blocks, rounded up to the granule. They have no memory, and count neither as allocated
+    /// nor as active.
+    pub fn paused(&self) -> Bytes {
+        Bytes::new(self.paused)
     }
 
     /// Returns every key of `torch.accelerator.memory_stats` with its value, in PyTorch's order. The
@@ -551,7 +636,7 @@ mod tests {
             device_allocs: 1004,
             device_frees: 1005,
         };
-        Stats { stats: std::array::from_fn(stat), counters }
+        Stats { stats: std::array::from_fn(stat), paused: 0, counters }
     }
 
     #[test]

@@ -10,7 +10,10 @@
 fn the_model_checker_has_to_be_switched_on() {}
 
 #[cfg(cubeyard_shuttle)]
+#[path = "shuttle"]
 mod checked {
+    mod programs;
+
     use std::collections::BTreeMap;
 
     use cubeyard_memory::Bytes;
@@ -18,7 +21,8 @@ mod checked {
         AddressMode, Card, CardSpec, DeviceMemory, MemoryInfo, RegionHandle, RegionId,
     };
     use cubeyard_memory::flex::{
-        Action, Allocation, Event, EventId, FlexAllocator, FlexConfig, StreamEvents,
+        Action, AllocateError, Allocation, Budget, Event, EventId, FlexAllocator, FlexConfig,
+        PoolSpec, StreamEvents,
     };
     use cubeyard_memory::policy::Request;
     use cubeyard_memory::stats::{Pool, Quantity};
@@ -304,6 +308,71 @@ mod checked {
         });
     }
 
+    /// A thread compacts in steps, while others free, pin and resize the blocks.
+    #[test]
+    fn steps_of_compaction_against_frees_and_pins() {
+        check(|| {
+            let device = Strict::new(mib(64));
+            let allocator = allocator(&device, "fallback_sizes:[16MiB]");
+            let mut blocks: Vec<_> = (0..6).map(|_| allocator.allocate(mib(2)).unwrap()).collect();
+            let kept = blocks.split_off(3);
+            let stepper = allocator.clone();
+            run(vec![
+                Box::new(move || {
+                    for _ in 0..4 {
+                        let step = stepper.compact_step(mib(3));
+                        assert!(step.bytes() <= mib(3));
+                        step.commit();
+                    }
+                }),
+                Box::new(move || drop(blocks)),
+                Box::new(move || {
+                    let pin = kept[2].pin();
+                    assert_eq!(pin.address(), kept[2].address());
+                    let _ = kept[1].resize(mib(3));
+                    kept[1].resize(mib(1)).expect("nothing prevents it");
+                    drop(pin);
+                    drop(kept);
+                }),
+            ]);
+            all_is_free(allocator, &device);
+        });
+    }
+
+    /// A pool is paused and resumed, while a thread allocates in the same granules and another frees a paused block.
+    #[test]
+    fn rest_against_requests_and_frees() {
+        check(|| {
+            let device = Strict::new(mib(16));
+            let allocator = allocator(&device, "growth:growable(64MiB)");
+            let tag = allocator.tag("weights").unwrap();
+            let request = Request { tag, ..Request::new(mib(3)) };
+            let mut weights: Vec<_> =
+                (0..2).map(|_| allocator.allocate_for(&request).unwrap()).collect();
+            let (gone, address) = (weights.pop(), weights[0].address());
+            let (rester, guest) = (allocator.clone(), allocator.clone());
+            run(vec![
+                Box::new(move || {
+                    rester.pause_tag(tag).expect("nothing is pinned");
+                    rester.resume_tag(tag).expect("there is room for all");
+                }),
+                Box::new(move || {
+                    for _ in 0..2 {
+                        let block = guest.allocate(mib(1)).expect("there is room for all");
+                        assert!(!block.is_paused());
+                        let _ = block.resize(mib(3));
+                    }
+                }),
+                Box::new(move || drop(gone)),
+            ]);
+            assert!(!weights[0].is_paused());
+            assert_eq!(weights[0].address(), address);
+            assert_eq!(allocator.stats().paused(), Bytes::ZERO);
+            drop(weights);
+            all_is_free(allocator, &device);
+        });
+    }
+
     /// A pin and its allocation are dropped in either order, on one thread or two, while another thread compacts. (The
     /// last pin of a freed block released the pin under one lock and the block under another, and compaction could move
     /// the block in between.)
@@ -492,23 +561,26 @@ mod checked {
     /// timing.
     #[test]
     fn peaks_are_exact() {
-        check(|| {
-            let device = Strict::new(mib(64));
-            let allocator = allocator(&device, "fallback_sizes:[8MiB],region:thread-home");
-            let barrier = Arc::new(Barrier::new(2));
-            let work = |allocator: FlexAllocator, size| -> Box<dyn FnOnce() + Send> {
-                let barrier = Arc::clone(&barrier);
-                Box::new(move || {
-                    let block = allocator.allocate(size).unwrap();
-                    barrier.wait();
-                    drop(block);
-                })
-            };
-            run(vec![work(allocator.clone(), mib(2)), work(allocator.clone(), mib(3))]);
-            let peak = allocator.stats().get(Quantity::AllocatedBytes, Pool::All).peak;
-            assert_eq!(peak, 5 * MIB);
-            all_is_free(allocator, &device);
-        });
+        check(|| peaks_are_exact_with("region:thread-home"));
+        check(|| peaks_are_exact_with("region:load-balancing,acquire:eager(2)"));
+    }
+
+    fn peaks_are_exact_with(config: &str) {
+        let device = Strict::new(mib(64));
+        let allocator = allocator(&device, &format!("fallback_sizes:[8MiB],{config}"));
+        let barrier = Arc::new(Barrier::new(2));
+        let work = |allocator: FlexAllocator, size| -> Box<dyn FnOnce() + Send> {
+            let barrier = Arc::clone(&barrier);
+            Box::new(move || {
+                let block = allocator.allocate(size).unwrap();
+                barrier.wait();
+                drop(block);
+            })
+        };
+        run(vec![work(allocator.clone(), mib(2)), work(allocator.clone(), mib(3))]);
+        let peak = allocator.stats().get(Quantity::AllocatedBytes, Pool::All).peak;
+        assert_eq!(peak, 5 * MIB);
+        all_is_free(allocator, &device);
     }
 
     /// Streams that pass an event when a thread waits for it or queries it for the second time. All earlier events of
@@ -761,6 +833,39 @@ mod checked {
             ]);
             let info = device.info();
             assert_eq!(info.free, info.total, "the last one gave everything back");
+        });
+    }
+
+    /// Two threads allocate from one pool under one hard budget, which holds one block. Each drops its handle to the pool
+    /// while its block is live.
+    #[test]
+    fn a_budget_holds_and_a_dropped_pool_releases_its_region() {
+        check(|| {
+            let device = Strict::new(mib(8));
+            let allocator = allocator(&device, "fallback_sizes:[4MiB]");
+            let tag = allocator.tag("cache").unwrap();
+            let budget = Budget { hard: Some(mib(3)), soft: Some(mib(1)) };
+            allocator.set_budget(tag, budget).unwrap();
+            let pool = allocator.pool(PoolSpec::new("phase").limit(mib(4)));
+            let threads = [pool.clone(), pool].map(|pool| -> Box<dyn FnOnce() + Send> {
+                let allocator = allocator.clone();
+                Box::new(move || {
+                    let request = Request { tag, ..Request::new(mib(2)) };
+                    let block = pool.allocate_for(&request);
+                    let refused = matches!(block, Err(AllocateError::Budget(_)));
+                    assert!(block.is_ok() || refused, "{:?}", block.err());
+                    assert!(allocator.tag_report(tag).unwrap().allocated <= mib(3));
+                    drop(pool);
+                    drop(block);
+                })
+            });
+            run(threads.into());
+            let report = allocator.tag_report(tag).unwrap();
+            assert_eq!((report.allocated, report.blocks), (Bytes::ZERO, 0));
+            assert!(report.peak >= mib(2) && report.peak <= mib(3));
+            assert_eq!(device.info().free, mib(8), "the region was released");
+            assert_eq!(allocator.pools().len(), 1);
+            drop(allocator.allocate(mib(4)).expect("the default pool can have the memory"));
         });
     }
 }

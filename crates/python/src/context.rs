@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use cubeyard_memory::address::SipId;
 use cubeyard_memory::virtual_space::DeviceVa;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::{self as runtime, Addressing, ContextConfig, PeUsage};
@@ -49,6 +50,14 @@ impl Context {
         Self { shared }
     }
 
+    /// Makes the memory of a PyTorch device the HBM of the SIP with the same number.
+    #[cfg(target_os = "linux")]
+    fn share_torch(&self, py: Python<'_>, device: u32) -> PyResult<()> {
+        let memory = crate::torch::memory_of(device)?;
+        let sip = SipId::new(device).or_raise()?;
+        self.shared.with(py, move |session| session.context.share(sip, memory).or_raise())
+    }
+
     /// Returns the simulated time in picoseconds.
     fn now_ps(&self, py: Python<'_>) -> PyResult<u64> {
         self.shared.with(py, |session| Ok(session.context.now().ps()))
@@ -65,6 +74,11 @@ impl Context {
             let left = session.context.clone().close();
             Ok((left.tensors, left.regions, left.release_errors))
         })
+    }
+
+    /// Returns the bytes that programs have moved: those in the slices of their own PEs, and all.
+    fn moved(&self, py: Python<'_>) -> PyResult<[u64; 2]> {
+        self.shared.with(py, |session| Ok(session.context.moved()))
     }
 
     fn memory_stats(&self, py: Python<'_>) -> PyResult<Stats> {

@@ -89,6 +89,20 @@ fn launch_kernel(
     })
 }
 
+/// Returns the number of PEs of the targets, and the PE that holds each address, as an index among them; `None` if none or
+/// several do.
+#[pyfunction]
+fn holders(
+    py: Python<'_>,
+    context: &Bound<'_, Context>,
+    addresses: Vec<u64>,
+    targets: Vec<(u32, Vec<u32>, Vec<u32>)>,
+) -> PyResult<(usize, Vec<Option<usize>>)> {
+    let targets = targets.into_iter().map(|(sip, cubes, pes)| Target::new(sip, cubes, pes));
+    let targets = targets.collect::<PyResult<Vec<_>>>()?;
+    context.get().shared.with(py, move |session| launch::holders(session, &targets, &addresses))
+}
+
 /// Launches a kernel on several SIPs at the same time and waits for all launches. Each launch gets the position of its
 /// SIP as the last argument.
 #[pyfunction]
@@ -128,6 +142,7 @@ impl Program {
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<KernelKey>()?;
+    module.add_class::<launch::DeviceAddress>()?;
     module.add_class::<builtin::RustKernel>()?;
     module.add_class::<channels::Channels>()?;
     module.add_class::<math::TlMath>()?;
@@ -141,6 +156,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<wait::Done>()?;
     module.add_class::<wait::PendingValue>()?;
     module.add_function(wrap_pyfunction!(launch_kernel, module)?)?;
+    module.add_function(wrap_pyfunction!(holders, module)?)?;
     module.add_function(wrap_pyfunction!(launch_together, module)?)?;
     module.add_function(wrap_pyfunction!(builtin::launch_rust, module)?)?;
     module.add_function(wrap_pyfunction!(channels::connect, module)?)

@@ -15,6 +15,7 @@ use crate::tensor::Tensor;
 /// Argument of a kernel.
 pub(crate) enum Given {
     Tensor(Py<Tensor>),
+    Address(u64),
     Number(Scalar),
 }
 
@@ -23,6 +24,9 @@ impl Given {
     pub(crate) fn read(name: &str, of: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(tensor) = of.cast::<Tensor>() {
             return Ok(Self::Tensor(tensor.clone().unbind()));
+        }
+        if let Ok(address) = of.cast::<DeviceAddress>() {
+            return Ok(Self::Address(address.get().0));
         }
         let wrong = |what: &str| Kind::Input.error(format!("argument `{name}`: {what}"));
         match Scalar::read(of)? {
@@ -41,6 +45,18 @@ impl Given {
         arguments: &[Bound<'_, PyAny>],
     ) -> PyResult<Vec<Self>> {
         names.iter().zip(arguments).map(|(name, of)| Self::read(name.as_ref(), of)).collect()
+    }
+}
+
+/// Address in the memory of a PyTorch device, as an argument of a kernel.
+#[pyclass(frozen, module = "cubeyard._native")]
+pub(crate) struct DeviceAddress(u64);
+
+#[pymethods]
+impl DeviceAddress {
+    #[new]
+    fn new(address: u64) -> Self {
+        Self(address)
     }
 }
 
@@ -79,6 +95,17 @@ impl IntoPyErr for AddressError {
     }
 }
 
+/// Returns the number of PEs of the targets, and the PE that holds each address, as an index among them; `None` if none or
+/// several do.
+pub(crate) fn holders(
+    session: &Session,
+    targets: &[Target],
+    addresses: &[u64],
+) -> PyResult<(usize, Vec<Option<usize>>)> {
+    let launches: Vec<_> = targets.iter().map(|target| target.launch(Vec::new())).collect();
+    session.context.holders(&launches, addresses).or_raise()
+}
+
 /// Launches a kernel and waits for it. Called within [`Shared::run`](crate::session::Shared::run), which releases the
 /// GIL; a kernel that calls Python acquires it.
 pub(crate) fn run(
@@ -113,6 +140,7 @@ pub(crate) fn run_together(
 fn arguments<'a>(session: &'a Session, given: &[Given]) -> PyResult<Vec<Argument<'a>>> {
     let argument = |given: &Given| match given {
         Given::Tensor(tensor) => session.get(&tensor.get().owned).map(Argument::Tensor),
+        Given::Address(address) => Ok(Argument::Address(*address)),
         Given::Number(number) => Ok(Argument::Scalar(*number)),
     };
     given.iter().map(argument).collect()

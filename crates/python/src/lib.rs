@@ -18,6 +18,7 @@
 //! | [`probe`], [`study`] | measurements of the fabric, of models and of collectives |
 //! | [`licences`] | the licences of linked libraries |
 //! | [`memory`] | the Flex allocator |
+//! | [`operators`] | simulated times of tensor operators |
 //! | [`replay`] | replay of recorded allocations |
 //! | [`torch`] | devices of PyTorch, on Linux |
 
@@ -35,8 +36,10 @@ mod error;
 mod forks;
 mod kernel;
 mod launch;
+mod levers;
 mod licences;
 mod memory;
+mod operators;
 mod placement;
 mod plain;
 mod probe;
@@ -62,6 +65,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     bench::register(module)?;
     command::register(module)?;
+    levers::register(module)?;
     record::register(module)?;
     sweep::register(module)?;
     table::register(module)?;
@@ -78,6 +82,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     probe::register(module)?;
     study::register(module)?;
     memory::register(module)?;
+    operators::register(module)?;
     replay::register(module)?;
     #[cfg(target_os = "linux")]
     torch::register(module)?;

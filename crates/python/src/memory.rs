@@ -7,7 +7,7 @@
 
 mod address;
 mod allocator;
-mod arguments;
+pub(crate) mod arguments;
 mod block;
 pub(crate) mod calls;
 mod compaction;
@@ -15,14 +15,17 @@ mod device;
 mod failure;
 pub(crate) mod figures;
 mod history;
-mod hooks;
+pub(crate) mod hooks;
+pub(crate) mod labels;
 mod launch;
 mod native_device;
-mod owner;
-mod pressure;
+pub(crate) mod owner;
+pub(crate) mod pool;
+pub(crate) mod pressure;
 mod streams;
+pub(crate) mod tag;
 mod token;
-mod watch;
+pub(crate) mod watch;
 
 use pyo3::prelude::*;
 
@@ -36,10 +39,13 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<block::Allocation>()?;
     module.add_class::<block::Pin>()?;
     module.add_class::<compaction::Compaction>()?;
+    module.add_class::<failure::MemoryReport>()?;
     module.add_class::<history::HistoryEntry>()?;
     module.add_class::<launch::Program>()?;
     module.add_class::<launch::Launch>()?;
     module.add_class::<launch::Operand>()?;
+    module.add_class::<pool::Pool>()?;
+    module.add_class::<tag::Tag>()?;
     module.add_class::<token::AllocationToken>()?;
     module.add_class::<token::TokenBlock>()?;
     module.add_class::<watch::Event>()?;

@@ -1,5 +1,7 @@
 //! Placements and layouts.
 
+use cubeyard_device::shared_memory::{BlockPart, BlockParts};
+use cubeyard_device::topology as device;
 use cubeyard_memory::address::SipId;
 use cubeyard_runtime::placement::{self, Split};
 use cubeyard_runtime::shape::Shape;
@@ -32,6 +34,28 @@ fn layout<'py>(
         Ok((layout, text, picture))
     })?;
     Ok((plain::report(py, &layout)?, text, picture))
+}
+
+/// Returns the parts of a tensor that PEs hold under a placement, as parts of its memory.
+pub(crate) fn parts(
+    distribution: Distribution,
+    shape: &[u64],
+    dtype_name: &str,
+    topology: &device::Topology,
+) -> PyResult<BlockParts> {
+    let (placement, dtype) = (placed(distribution)?, dtype(dtype_name)?);
+    let shape = Shape::new(shape).map_err(cubeyard_runtime::RuntimeError::from).or_raise()?;
+    let layout = placement.resolve(shape, dtype, topology);
+    let layout = layout.map_err(cubeyard_runtime::RuntimeError::from).or_raise()?;
+    let (_, columns) = layout.shape().matrix();
+    let part = |copies: &[placement::Shard]| {
+        let bytes = copies[0].columns.start * dtype.size()..copies[0].columns.end * dtype.size();
+        let pes = copies.iter().map(|copy| copy.at).collect();
+        BlockPart { rows: copies[0].rows.clone(), bytes, pes }
+    };
+    let mut parts: Vec<_> = layout.parts().map(part).collect();
+    parts.sort_by_key(|part| (part.rows.start, part.bytes.start));
+    Ok(BlockParts { row: columns * dtype.size(), parts })
 }
 
 /// Converts a placement given by Python.

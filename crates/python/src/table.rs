@@ -80,9 +80,9 @@ fn table_page(
 }
 
 /// Text of a cell, and whether the cell is a number.
-type Cell = (String, bool);
+pub(crate) type Cell = (String, bool);
 
-fn table(names: &[String], rows: &[Vec<Cell>]) -> String {
+pub(crate) fn table(names: &[String], rows: &[Vec<Cell>]) -> String {
     let is_number =
         |column: usize| rows.iter().any(|row| row.get(column).is_some_and(|cell| cell.1));
     let head = names.iter().enumerate().map(|(column, name)| {

@@ -3,17 +3,26 @@
 //! The C++ shim calls the functions of `cubeyard.h` and `cubeyard_torch.h`, which this library exports. This module
 //! provides Python access to the same devices.
 
+mod clock;
 mod device;
+mod hooks;
+mod operators;
+mod page;
 mod program;
 mod sites;
 
+use std::sync::Arc;
+
+use cubeyard_device::shared_memory::SharedMemory;
 use cubeyard_memory::{VirtualAddress, flex};
-use cubeyard_torch::{Device, devices, settings, streams};
+use cubeyard_torch::{Device, devices, settings};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::Kind;
+use crate::forks;
 use crate::memory::calls;
+use crate::placement::{self, Distribution};
 use crate::topology::Topology;
 
 /// Returns the headers that the shim is compiled with, by name.
@@ -29,30 +38,6 @@ fn torch_headers(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 #[pyfunction]
 fn torch_device_count() -> PyResult<u32> {
     Ok(devices().map_err(refused)?.count())
-}
-
-/// Returns the host's clock, in picoseconds.
-#[pyfunction]
-fn torch_now() -> u64 {
-    streams::now()
-}
-
-/// Advances the host's clock to a time; does nothing if the clock is later.
-#[pyfunction]
-fn torch_wait(time: u64) {
-    streams::wait(time);
-}
-
-/// Returns the time at which a stream completes its work, in picoseconds.
-#[pyfunction]
-fn torch_stream_time(device: u32, stream: u32) -> u64 {
-    cubeyard_torch::devices::stream_time(device, stream)
-}
-
-/// Lets the work that follows on a stream begin at a time at the earliest.
-#[pyfunction]
-fn torch_stream_wait(device: u32, stream: u32, time: u64) {
-    cubeyard_torch::devices::stream_wait(device, stream, time);
 }
 
 /// Returns the distance from a pointer of the devices to the same byte for the host; a sum with it wraps.
@@ -93,21 +78,51 @@ impl Place {
     }
 }
 
+/// Returns the memory of a device, to share with a machine.
+pub(crate) fn memory_of(number: u32) -> PyResult<Arc<dyn SharedMemory>> {
+    let device: &'static Device = cubeyard_torch::device(number).map_err(refused)?;
+    Ok(Arc::new(device))
+}
+
+/// Places the block at an address of a device over PEs, as a tensor of the given shape; without a placement, its pages are
+/// dealt again.
+#[pyfunction]
+fn torch_place(
+    py: Python<'_>,
+    device: u32,
+    address: u64,
+    shape: Vec<u64>,
+    dtype_name: &str,
+    distribution: Option<Distribution>,
+) -> PyResult<()> {
+    let device_memory = cubeyard_torch::device(device).map_err(refused)?;
+    let parts = match distribution {
+        None => None,
+        Some(distribution) => {
+            let topology = devices().map_err(refused)?.settings.topology.clone();
+            Some(placement::parts(distribution, &shape, dtype_name, &topology)?)
+        }
+    };
+    let placed = calls::call(py, forks::count(), || device_memory.place(address, parts))?;
+    placed.map_err(refused)
+}
+
 fn refused(failure: cubeyard_capi::Failure) -> PyErr {
     Kind::Input.error(failure.to_string())
 }
 
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     cubeyard_torch::set_site(sites::here);
+    clock::register(module)?;
+    operators::register(module)?;
+    page::register(module)?;
+    cubeyard_torch::set_labels(hooks::labels);
     module.add_class::<device::TorchDevice>()?;
     module.add_class::<program::TorchProgram>()?;
     module.add_class::<program::TorchLaunch>()?;
     module.add_function(wrap_pyfunction!(torch_headers, module)?)?;
     module.add_function(wrap_pyfunction!(torch_device_count, module)?)?;
-    module.add_function(wrap_pyfunction!(torch_now, module)?)?;
-    module.add_function(wrap_pyfunction!(torch_wait, module)?)?;
-    module.add_function(wrap_pyfunction!(torch_stream_time, module)?)?;
-    module.add_function(wrap_pyfunction!(torch_stream_wait, module)?)?;
     module.add_function(wrap_pyfunction!(torch_distance, module)?)?;
+    module.add_function(wrap_pyfunction!(torch_place, module)?)?;
     module.add_function(wrap_pyfunction!(torch_topology, module)?)
 }

@@ -1,6 +1,6 @@
 //! Traces of slices recorded by Python code.
 
-use cubeyard_perfetto::{Arg, Lanes, TraceError, TraceEvent, TraceWriter};
+use cubeyard_perfetto::{Arg, CounterUnit, Lanes, TraceError, TraceEvent, TraceWriter};
 use cubeyard_sim::Time;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -26,15 +26,24 @@ impl Detail {
 /// Slice: its track, start and end in picoseconds, name and details.
 type Slice = (String, u64, u64, String, Vec<(String, Detail)>);
 
-/// Returns a trace of slices. Tracks are in the order of their names; slices that overlap get lanes of their own.
+/// Number of bytes over time: its track, and times in picoseconds with the bytes from each time on.
+type Counter = (String, Vec<(u64, i64)>);
+
+/// Returns a trace of slices and counters. Tracks are in the order of their names, slices before counters; slices that
+/// overlap get lanes of their own.
 #[pyfunction]
-fn trace_of_slices(py: Python<'_>, slices: Vec<Slice>) -> PyResult<Bound<'_, PyBytes>> {
-    let trace = py.detach(|| encode(slices));
+#[pyo3(signature = (slices, counters=Vec::new()))]
+fn trace_of_slices(
+    py: Python<'_>,
+    slices: Vec<Slice>,
+    counters: Vec<Counter>,
+) -> PyResult<Bound<'_, PyBytes>> {
+    let trace = py.detach(|| encode(slices, counters));
     let trace = trace.map_err(|error| Kind::Internal.error(error.to_string()))?;
     Ok(PyBytes::new(py, &trace))
 }
 
-fn encode(mut slices: Vec<Slice>) -> Result<Vec<u8>, TraceError> {
+fn encode(mut slices: Vec<Slice>, mut counters: Vec<Counter>) -> Result<Vec<u8>, TraceError> {
     slices.sort_by(|a, b| (&a.0, a.1, a.2).cmp(&(&b.0, b.1, b.2)));
     let mut trace = TraceWriter::new(Vec::new());
     for track in slices.chunk_by(|a, b| a.0 == b.0) {
@@ -45,6 +54,13 @@ fn encode(mut slices: Vec<Slice>) -> Result<Vec<u8>, TraceError> {
             let args: Vec<_> =
                 details.iter().map(|(key, value)| (key.as_str(), value.arg())).collect();
             trace.slice(lane, start, end, TraceEvent::new(name).args(&args))?;
+        }
+    }
+    counters.sort();
+    for (name, values) in &counters {
+        let counter = trace.counter_track(name, CounterUnit::Bytes, None)?;
+        for (at, value) in values {
+            trace.counter(counter, Time::from_ps(*at), *value)?;
         }
     }
     trace.finish()

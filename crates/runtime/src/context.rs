@@ -107,6 +107,8 @@ pub(crate) struct Inner {
     pub(crate) in_flight: RefCell<BTreeMap<RequestId, InFlight>>,
     /// Memory of the SIPs that are managed in regions, as long as an allocator or a block uses it.
     pub(crate) regions: RefCell<BTreeMap<SipId, sync::Weak<SipMemory>>>,
+    /// SIPs whose memory is shared with its owner.
+    pub(crate) shared: RefCell<BTreeSet<SipId>>,
     closed: Cell<bool>,
     /// Errors of failed releases.
     release_errors: RefCell<Vec<String>>,
@@ -147,6 +149,7 @@ impl Context {
             deployed: Cell::new(0),
             in_flight: RefCell::default(),
             regions: RefCell::default(),
+            shared: RefCell::default(),
             closed: Cell::new(false),
             release_errors: RefCell::default(),
             deferred: Deferred::default(),

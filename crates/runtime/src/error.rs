@@ -138,6 +138,9 @@ pub enum RuntimeError {
     /// Tensors or rings are in the SIP's HBM, so it cannot be managed in regions. Drop them first.
     #[error("slices of PEs of {0} are in use, so its memory cannot be managed in regions now")]
     TakenBySlices(SipId),
+    /// The memory of the SIP is shared with its owner, such as PyTorch. Use another SIP or another context.
+    #[error("the memory of {0} is shared with its owner, so nothing else can be placed there")]
+    TakenByOwner(SipId),
     /// An operand and its launch are on different SIPs. Launch on the SIP of the operand.
     #[error("the operand is in the memory of {operand}, but the launch is on {launch}")]
     OtherSip {

@@ -72,12 +72,12 @@ impl Context {
 }
 
 impl Inner {
-    /// Refuses slices of a SIP's HBM while its memory is managed in regions.
+    /// Refuses slices of a SIP's HBM while its memory is managed in regions, or shared with its owner.
     pub(crate) fn check_slices(&self, sip: SipId) -> Result<(), RuntimeError> {
         if self.regions_of(sip).is_some() {
             return Err(RuntimeError::TakenByRegions(sip));
         }
-        Ok(())
+        self.check_unshared(sip)
     }
 
     /// Returns the memory of a SIP while it is managed in regions.

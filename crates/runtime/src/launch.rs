@@ -32,6 +32,9 @@ pub enum Argument<'a> {
     Tensor(&'a Tensor),
     /// An array in a block of a region; the kernel gets its flat address.
     Operand(FlexOperand),
+    /// An address in memory that the machine [shares](Context::share) with its owner; the kernel gets a tensor of one byte
+    /// there.
+    Address(u64),
     /// A number, passed by value.
     Scalar(Scalar),
 }
@@ -154,7 +157,7 @@ impl Stream {
         let uses = context.uses(launch)?;
         let on = context.grid(launch);
         let mut made = Vec::new();
-        for site in context.sites(&on, context.live_for(launch)) {
+        for site in context.sites(&on, context.live_for(launch)?) {
             let bind = |argument: &Argument<'_>| argument.bind(site.pe, context.addressing);
             let bound: Vec<_> = launch.arguments.iter().map(bind).collect();
             made.push((site.pe, programs(&site, &bound)?));
@@ -214,24 +217,26 @@ impl Inner {
             match argument {
                 Argument::Tensor(tensor) => uses.push(tensor.storage_of(self)?),
                 Argument::Operand(operand) => uses.push(operand.uses(self, launch.sip)?),
-                Argument::Scalar(_) => {}
+                // Its owner keeps the memory.
+                Argument::Address(_) | Argument::Scalar(_) => {}
             }
         }
         Ok(uses)
     }
 
     /// Returns the addresses that programs of a launch may access, in order.
-    fn live_for(&self, launch: &Launch<'_>) -> Vec<Range<u64>> {
+    fn live_for(&self, launch: &Launch<'_>) -> Result<Vec<Range<u64>>, RuntimeError> {
         let mut live = self.live_ranges();
         let tensors = live.len();
         live.extend(launch.arguments.iter().filter_map(|argument| match argument {
             Argument::Operand(operand) => Some(operand.range()),
-            Argument::Tensor(_) | Argument::Scalar(_) => None,
+            Argument::Tensor(_) | Argument::Address(_) | Argument::Scalar(_) => None,
         }));
+        live.extend(self.shared_blocks()?);
         if live.len() > tensors {
             live.sort_by_key(|range| range.start);
         }
-        live
+        Ok(live)
     }
 
     /// Returns the physical addresses that programs of a launch may access: its blocks, and with physical addressing
@@ -245,7 +250,7 @@ impl Inner {
                     given.extend(shards.iter().map(DeployedShard::addresses));
                 }
                 Argument::Operand(operand) => given.push(operand.range()),
-                Argument::Tensor(_) | Argument::Scalar(_) => {}
+                Argument::Tensor(_) | Argument::Address(_) | Argument::Scalar(_) => {}
             }
         }
         given
@@ -278,7 +283,7 @@ impl Inner {
     }
 
     /// Returns the PEs of a launch.
-    fn grid(&self, launch: &Launch<'_>) -> PeGrid {
+    pub(crate) fn grid(&self, launch: &Launch<'_>) -> PeGrid {
         let mut on = self.machine.borrow().topology().grid(launch.sip);
         if !launch.cubes.is_empty() {
             on.cubes.clone_from(&launch.cubes);
@@ -290,7 +295,11 @@ impl Inner {
     }
 
     fn sites(&self, on: &PeGrid, live: Vec<Range<u64>>) -> Vec<Site> {
-        let core = Rc::new(self.machine.borrow().topology().spec().pe.core.clone());
+        let (core, hbm) = {
+            let machine = self.machine.borrow();
+            let spec = machine.topology().spec();
+            (Rc::new(spec.pe.core.clone()), spec.hbm)
+        };
         let live = Rc::new(live);
         let count = [on.pes.len(), on.cubes.len()];
         let site = |(index, pe)| Site {
@@ -300,6 +309,7 @@ impl Inner {
             has_data: self.data,
             group: 0,
             core: Rc::clone(&core),
+            hbm,
             live: Rc::clone(&live),
         };
         on.all().enumerate().map(site).collect()

@@ -4,7 +4,8 @@
 //! [`on_threads`], or in processes and clusters of another language. [`Records`] keeps a
 //! [`Record`](cubeyard_bench::record::Record) of each point, by the [key](cubeyard_bench::record::Record::key) of its
 //! inputs. It writes each record to a file at once, so that an interrupted study can be resumed. A [`SweepFile`]
-//! specifies all of this in YAML. [`collectives`] measures collectives over sizes and algorithms.
+//! specifies all of this in YAML. [`levers`] ranks the resources of a machine by the time that a faster one saves.
+//! [`collectives`] measures collectives over sizes and algorithms.
 //!
 //! ```
 //! use cubeyard_bench::record::Record;
@@ -32,6 +33,7 @@
 
 pub mod collectives;
 mod grid;
+pub mod levers;
 mod records;
 mod sweep_file;
 mod threads;

@@ -213,6 +213,11 @@ impl Lazy {
         &self.node.ty
     }
 
+    /// Returns the tile of an expression without an operation, for which there is nothing to compute.
+    pub fn as_tile(&self) -> Option<&Tile> {
+        if let LazyKind::Tile(tile) = &self.node.kind { Some(tile) } else { None }
+    }
+
     /// Returns `self * y + z`, rounded once.
     #[track_caller]
     #[must_use]

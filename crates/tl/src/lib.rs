@@ -30,6 +30,7 @@
 //! assert_eq!(kernel.name(), "double");
 //! ```
 
+mod along;
 mod composite;
 mod dot;
 mod fail;
@@ -61,7 +62,7 @@ mod value;
 
 pub(crate) use composite::PlanRun;
 pub use composite::{Composite, Epilogue, Handle, Plan, Source, TileGrid};
-pub use cubeyard_device::pe::Instruction;
+pub use cubeyard_device::pe::{Instruction, MemoryOrder};
 pub use dot::Dot;
 pub use fuse::Lazy;
 pub use input::{Input, ValueId};
@@ -186,6 +187,18 @@ impl Tl {
     pub fn strip_elements(&self) -> u64 {
         self.count();
         self.state.site.core.math.strip.into()
+    }
+
+    /// Returns whether the matrix engine has a rate for factors of an element type.
+    #[track_caller]
+    pub fn has_gemm(&self, dtype: DType) -> bool {
+        self.state.site.core.gemm.rates.contains_key(dtype.name())
+    }
+
+    /// Returns the setting `pe.core.atomics` of the topology, by name.
+    #[track_caller]
+    pub fn atomics(&self) -> &'static str {
+        self.state.site.core.atomics.name()
     }
 
     /// Returns a reference to contiguous elements in memory, starting at `address`. Moves no data.

@@ -39,6 +39,18 @@ impl Mask {
         Self::new(shape, |index| index.iter().zip(limits).all(|(at, limit)| at < limit))
     }
 
+    /// Returns the mask of the tile whose dimension `i` is dimension `axes[i]` of this one.
+    pub(super) fn permuted(&self, axes: &[usize]) -> Self {
+        let shape: Vec<u64> = axes.iter().map(|&axis| self.shape[axis]).collect();
+        let mut steps = vec![1; self.shape.len()];
+        for axis in (1..steps.len()).rev() {
+            steps[axis - 1] = steps[axis] * self.shape[axis];
+        }
+        Self::new(&shape, |index| {
+            self.touches(index.iter().zip(axes).map(|(at, &axis)| at * steps[axis]).sum())
+        })
+    }
+
     /// Returns the shape of the masked tile.
     pub fn shape(&self) -> &[u64] {
         &self.shape

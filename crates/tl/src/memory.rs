@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use cubeyard_device::message::Direction;
-use cubeyard_device::pe::{Dma, Pipeline, Strips, Work};
+use cubeyard_device::pe::{Dma, MemoryOrder, Pipeline, Strips, Work};
 use cubeyard_runtime::Scalar;
 
 use super::order::TileUse;
@@ -15,7 +15,7 @@ impl Tl {
     /// Loads a tile into the TCM.
     #[track_caller]
     pub fn load(&self, from: &Ref) -> Tile {
-        self.load_with(from, None)
+        self.load_with(from, None, None)
     }
 
     /// Loads the elements that a mask selects; the others are set to `other`.
@@ -23,42 +23,71 @@ impl Tl {
     pub fn load_masked(&self, from: &Ref, mask: &Mask, other: impl Into<Scalar>) -> Tile {
         self.checked(mask.check(from.ty()));
         let other = self.checked(Constant::new(other, from.ty().dtype));
-        self.load_with(from, Some(Rc::new((mask.clone(), other))))
+        self.load_with(from, Some(Rc::new((mask.clone(), other))), None)
+    }
+
+    /// Loads the elements that a mask selects as a part of an atomic operation; the others are set to 0.
+    #[track_caller]
+    pub fn load_atomic(&self, from: &Ref, mask: Option<&Mask>, order: MemoryOrder) -> Tile {
+        let Some(mask) = mask else { return self.load_with(from, None, Some(order)) };
+        self.checked(mask.check(from.ty()));
+        let zero = self.checked(Constant::new(0, from.ty().dtype));
+        self.load_with(from, Some(Rc::new((mask.clone(), zero))), Some(order))
     }
 
     #[track_caller]
-    fn load_with(&self, from: &Ref, mask: Option<Rc<(Mask, Constant)>>) -> Tile {
+    fn load_with(
+        &self,
+        from: &Ref,
+        mask: Option<Rc<(Mask, Constant)>>,
+        atomic: Option<MemoryOrder>,
+    ) -> Tile {
         let ty = self.checked(TileType::new(from.ty().dtype, &from.ty().shape));
         let accesses = from.accesses(Direction::Read, mask.as_ref().map(|of| &of.0));
         self.check_live(&accesses);
         let tile = self.tile(ty.clone());
         let effect = Effect::Load { value: tile.value(), ty, mask };
-        self.order(dma_work(accesses), effect, [TileUse::Write(&tile)]);
+        self.order_with(atomic, dma_work(accesses), effect, [TileUse::Write(&tile)]);
         tile
     }
 
     /// Stores a tile from the TCM to memory.
     #[track_caller]
     pub fn store(&self, to: &Ref, tile: &Tile) {
-        self.store_with(to, tile, None);
+        self.store_with(to, tile, None, None);
     }
 
     /// Stores the elements that a mask selects.
     #[track_caller]
     pub fn store_masked(&self, to: &Ref, tile: &Tile, mask: &Mask) {
         self.checked(mask.check(tile.ty()));
-        self.store_with(to, tile, Some(Rc::new(mask.clone())));
+        self.store_with(to, tile, Some(Rc::new(mask.clone())), None);
+    }
+
+    /// Stores the elements that a mask selects as a part of an atomic operation.
+    #[track_caller]
+    pub fn store_atomic(&self, to: &Ref, tile: &Tile, mask: Option<&Mask>, order: MemoryOrder) {
+        if let Some(mask) = mask {
+            self.checked(mask.check(tile.ty()));
+        }
+        self.store_with(to, tile, mask.cloned().map(Rc::new), Some(order));
     }
 
     #[track_caller]
-    fn store_with(&self, to: &Ref, tile: &Tile, mask: Option<Rc<Mask>>) {
+    fn store_with(
+        &self,
+        to: &Ref,
+        tile: &Tile,
+        mask: Option<Rc<Mask>>,
+        atomic: Option<MemoryOrder>,
+    ) {
         if to.ty() != tile.ty() {
             self.fail(format!("store of {} to {}: they must be equal", tile.ty(), to.ty()));
         }
         let accesses = to.accesses(Direction::Write, mask.as_deref());
         self.check_live(&accesses);
         let effect = Effect::Store { input: tile.input(), mask };
-        self.order(dma_work(accesses), effect, [TileUse::Read(tile)]);
+        self.order_with(atomic, dma_work(accesses), effect, [TileUse::Read(tile)]);
     }
 }
 

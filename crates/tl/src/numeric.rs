@@ -15,7 +15,7 @@
 //!   first NaN in [`Reduce::Argmax`] and [`Reduce::Argmin`], as in NumPy. Of two zeros the first one is kept.
 //! - **Types** of the operands of one operation are the same; a kernel casts explicitly. Bools have logic, order and
 //!   equality, but no arithmetic. Numbers are [`Constant`]s of their [common type](promoted) with the tile.
-//! - **Shapes** of operands broadcast as in NumPy. A tile has at most four dimensions.
+//! - **Shapes** of operands broadcast as in NumPy. A tile has at most 24 dimensions.
 //!
 //! ```
 //! use cubeyard_tl::numeric::{Array, Binary, TileType, binary, dot};

@@ -1,7 +1,7 @@
 //! Issue of commands. One function derives the dependencies of a command, so that no kind of command can omit any:
 //! memory accesses follow from its work, and TCM ranges from the tiles that it uses.
 
-use cubeyard_device::pe::{Command, CommandId, Instruction, Work};
+use cubeyard_device::pe::{Command, CommandId, Instruction, MemoryOrder, Work};
 
 use smallvec::SmallVec;
 
@@ -54,6 +54,18 @@ impl Tl {
         effect: Effect,
         uses: impl IntoIterator<Item = TileUse<'a>>,
     ) -> CommandId {
+        self.order_with(None, work, effect, uses)
+    }
+
+    /// Issues a command like [`order`](Self::order). `atomic` is its order as a part of an atomic operation.
+    #[track_caller]
+    pub(crate) fn order_with<'a>(
+        &self,
+        atomic: Option<MemoryOrder>,
+        work: Work,
+        effect: Effect,
+        uses: impl IntoIterator<Item = TileUse<'a>>,
+    ) -> CommandId {
         let uses: SmallVec<[_; 4]> = uses.into_iter().collect();
         // Not in a closure: `track_caller` would report the closure as the line of the kernel.
         for of in &uses {
@@ -71,7 +83,7 @@ impl Tl {
             let apart = computes && of.is_computed();
             self.users(id, *of, if apart { &mut computes_after } else { &mut after });
         }
-        self.push(id, work, effect, [after, computes_after]);
+        self.push(atomic, work, effect, (id, [after, computes_after]));
         for of in &uses {
             if let TileUse::Write(tile) = of {
                 tile.made_by(id);
@@ -91,7 +103,13 @@ impl Tl {
     }
 
     #[track_caller]
-    fn push(&self, id: CommandId, work: Work, effect: Effect, waits: [After; 2]) {
+    fn push(
+        &self,
+        atomic: Option<MemoryOrder>,
+        work: Work,
+        effect: Effect,
+        (id, waits): (CommandId, [After; 2]),
+    ) {
         for input in effect.inputs() {
             self.state.use_value(input.value);
         }
@@ -103,12 +121,21 @@ impl Tl {
         });
         let place = self.here();
         let mut tape = self.state.tape.borrow_mut();
-        let command = match work {
+        let mut command = match work {
             Work::Pipeline(pipeline) => Command::pipeline(pipeline, after, computes_after),
             work => Command::new(work, after),
         };
+        command.atomic = atomic;
         let step = tape.push(Instruction::Command(command));
         tape.orders.push(Order::new(step, effect, place));
+    }
+
+    /// Begins a part of the kernel that has no order with the parts before, such as another program of a grid on the same
+    /// PE. The PE runs the parts one after the other; accesses of different parts to the same bytes are races.
+    #[track_caller]
+    pub fn begin_part(&self) {
+        let next = self.next_command();
+        self.state.tape.borrow_mut().parts.push(next);
     }
 
     fn window(&self) -> u32 {

@@ -216,6 +216,10 @@ impl Program for KernelProgram {
         self.has_data
     }
 
+    fn parts(&self) -> Vec<CommandId> {
+        self.tape.borrow().parts.clone()
+    }
+
     fn loaded(
         &mut self,
         command: CommandId,

@@ -66,7 +66,8 @@ pub(crate) fn notice_finding(notice: &Notice, machine: &Machine, ran: &Ran) -> O
         Noticed::Unreceived { .. } => Direction::Write,
     };
     let Notice { launch, pe: node, command, what } = notice;
-    let agent = Agent { launch: *launch, pe: Some(*node), command: *command, direction };
+    let (launch, pe_cpu, is_atomic) = (*launch, Some(*node), false);
+    let agent = Agent { launch, pe: pe_cpu, command: *command, direction, is_atomic, part: 0 };
     let Side { kernel, place, what: effect, verb, .. } = Side::new(agent, pe, ran)?;
     let what = match what {
         Noticed::Stray { range, .. } => format!(

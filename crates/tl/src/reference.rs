@@ -96,6 +96,45 @@ impl Ref {
         this
     }
 
+    /// Returns the same memory with its dimensions permuted: dimension `axes[i]` becomes dimension `i`. The memory must
+    /// have strides.
+    pub(super) fn permuted(&self, axes: &[usize]) -> Self {
+        let (mut this, Layout::Strided(strides)) = (self.clone(), &self.layout) else {
+            unreachable!("only strides have an order");
+        };
+        this.ty.shape = axes.iter().map(|&axis| self.ty.shape[axis]).collect();
+        this.layout = Layout::Strided(axes.iter().map(|&axis| strides[axis]).collect());
+        this
+    }
+
+    /// Returns orders of the dimensions in which the last one is the fast axis of memory: one for each dimension that
+    /// can come before it. Empty if the fast axis is the last one already, or if there are no strides. Empty also if
+    /// elements of a store overlap, since the last of them stays.
+    pub(super) fn orders_along_memory(&self, direction: Direction) -> Vec<Vec<usize>> {
+        let Layout::Strided(strides) = &self.layout else { return Vec::new() };
+        let mut axes: Vec<usize> =
+            (0..strides.len()).filter(|&axis| self.ty.shape[axis] != 1).collect();
+        axes.sort_by_key(|&axis| (strides[axis] != 0, std::cmp::Reverse(strides[axis])));
+        let Some((&fast, slow)) = axes.split_last() else { return Vec::new() };
+        let is_last = axes.iter().all(|&axis| axis <= fast);
+        if is_last || direction == Direction::Write && self.overlaps(&axes) {
+            return Vec::new();
+        }
+        let order = |&before: &usize| {
+            let others = (0..strides.len()).filter(|&axis| axis != before && axis != fast);
+            others.chain([before, fast]).collect()
+        };
+        slow.iter().map(order).collect()
+    }
+
+    /// Returns whether two elements may have the same address, given the dimensions by falling stride.
+    fn overlaps(&self, axes: &[usize]) -> bool {
+        let Layout::Strided(strides) = &self.layout else { return true };
+        let extent = |axis: usize| strides[axis].saturating_mul(self.ty.shape[axis]);
+        let is_apart = |pair: &[usize]| strides[pair[0]] >= extent(pair[1]);
+        axes.iter().any(|&axis| strides[axis] == 0) || !axes.windows(2).all(is_apart)
+    }
+
     /// Returns the same memory without a dimension, at its index 0; `None` if there is no such dimension, or if the
     /// matrix is [packed](Self::packed).
     pub fn without(&self, axis: usize) -> Option<Self> {
@@ -232,6 +271,26 @@ mod tests {
         assert_eq!(rows(&column, None), [(1010, 256, Some((2, 512)))]);
         assert_eq!(row.without(1), None);
         assert_eq!(Ref::packed(0, [64, 64], DType::F16, [32, 32]).without(0), None);
+    }
+
+    #[test]
+    fn a_tile_across_the_fast_axis_has_an_order_for_each_axis_before_it() {
+        let orders = |shape: &[u64], strides: &[u64], direction| {
+            Ref::new(0, shape, DType::F32).strided(strides).orders_along_memory(direction)
+        };
+        let (read, write) = (Direction::Read, Direction::Write);
+        assert_eq!(orders(&[8, 4], &[1, 8], read), [[1, 0]]);
+        assert!(orders(&[8, 4], &[4, 1], read).is_empty());
+        assert!(orders(&[8, 1], &[1, 8], read).is_empty());
+        assert_eq!(orders(&[4, 4, 32], &[65, 1, 321], write), [[0, 2, 1], [2, 0, 1]]);
+        // Rows that overlap: a store must keep the order of the elements.
+        assert_eq!(orders(&[8, 4], &[1, 2], read), [[1, 0]]);
+        assert!(orders(&[8, 4], &[1, 2], write).is_empty());
+        assert_eq!(orders(&[8, 4], &[1, 0], read), [[1, 0]]);
+        assert!(orders(&[8, 4], &[1, 0], write).is_empty());
+        let turned = Ref::new(0, &[4, 4, 32], DType::I64).strided(&[65, 1, 321]);
+        let count = |axes: &[usize]| turned.permuted(axes).accesses(write, None).len();
+        assert_eq!([&[0, 1, 2], &[0, 2, 1], &[2, 0, 1]].map(|axes| count(axes)), [16, 4, 32]);
     }
 
     #[test]

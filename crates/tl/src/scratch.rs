@@ -43,6 +43,17 @@ impl Scratch {
         }
     }
 
+    /// Returns whether two ranges of this size fit, once all released ranges are free.
+    pub(super) fn has_room_for_two(&self, bytes: u64) -> bool {
+        let size = Bytes::new(bytes.max(1).next_multiple_of(LINE));
+        let mut free = self.free.clone();
+        for place in &self.resting {
+            let released = Bytes::new(place.end - place.start);
+            free.free(Bytes::new(place.start), released).expect("it was allocated");
+        }
+        (0..2).all(|_| free.allocate(size).is_ok())
+    }
+
     /// Returns a separate range for a tile in a message slot, which does not count towards the memory of the kernel's
     /// tiles.
     pub(super) fn slot(&mut self) -> Range<u64> {

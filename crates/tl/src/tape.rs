@@ -140,6 +140,8 @@ pub struct Tape {
     flop: u64,
     /// Lines of a kernel that is not written in Rust, as far as it has run.
     pub(super) lines: Vec<ScriptLine>,
+    /// First command of each part that has no order with the others.
+    pub(super) parts: Vec<CommandId>,
 }
 
 impl Order {

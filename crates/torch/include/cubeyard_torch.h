@@ -6,9 +6,9 @@
  * access rights, so that a stray access faults. The same byte can be read and written through the second mapping, at a
  * fixed distance.
  *
- * Time is simulated, in picoseconds. The host has a clock, and each stream has a time up to which it is busy. Operators
- * that PyTorch computes on the CPU take no simulated time; simulated work (cubeyard_torch_work) keeps its stream busy.
- * An event is the time at which its stream will have passed it.
+ * Time is simulated, in picoseconds. The host has a clock, and each stream has a time up to which it is busy. The CPU
+ * computes operators at once; their simulated time keeps their stream busy, as other simulated work does. An event is
+ * the time at which its stream will have passed it.
  *
  * This is not a public interface: it changes with every version, and the shim is compiled for one version.
  */
@@ -46,6 +46,9 @@ uint64_t cubeyard_torch_pointer(uint32_t device, cubeyard_address address);
  * recorded. */
 uint32_t cubeyard_torch_site(void);
 
+/* Returns the pool and the tag that this thread's allocations on a device go to; 0 for none. */
+cubeyard_status cubeyard_torch_labels(uint32_t device, uint32_t *pool, uint32_t *tag);
+
 /* ---- Streams ---------------------------------------------------------------------------------- */
 
 /* Creates a stream; 0 is the default stream of every device. */
@@ -68,6 +71,35 @@ void cubeyard_torch_wait(uint64_t time);
 
 /* Returns the time at which all streams of a device will have finished their work. */
 uint64_t cubeyard_torch_idle(uint32_t device);
+
+/* ---- Operators and copies ---------------------------------------------------------------------- */
+
+/* Returns nonzero if operators and copies take time. */
+int cubeyard_torch_is_timed(void);
+
+/* Cost of an operator. */
+typedef struct cubeyard_torch_cost {
+    uint64_t picoseconds; /* on all PEs of a SIP, without the host's launch */
+    uint32_t id;          /* number under which operators of this cost are counted */
+    uint32_t is_free;     /* nonzero for an operator that takes no time, such as a view */
+} cubeyard_torch_cost;
+
+/* Returns the cost of an operator from its name with overload, and words that describe its arguments and results
+ * (python/cubeyard/torch/_costs.py reads them). It may run a simulation: callers remember the cost. */
+cubeyard_status cubeyard_torch_get_cost(
+    const char *name, const uint64_t *words, size_t count, cubeyard_torch_cost *cost);
+
+/* Adds an operator to a stream. It takes all PEs of the device's SIP. */
+cubeyard_status cubeyard_torch_operator(uint32_t device, uint32_t stream, cubeyard_torch_cost cost);
+
+/* End of a copy: a stream of a device, or the host. */
+typedef struct cubeyard_torch_place {
+    int64_t device; /* negative for the host */
+    uint32_t stream;
+} cubeyard_torch_place;
+
+/* Adds a copy of `bytes` over the PCIe links of the devices at its ends. */
+cubeyard_status cubeyard_torch_copy(cubeyard_torch_place from, cubeyard_torch_place to, uint64_t bytes);
 
 #ifdef __cplusplus
 }

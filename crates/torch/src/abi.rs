@@ -1,6 +1,6 @@
 //! Functions for the C++ shim; their contract is `include/cubeyard_torch.h`.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,9 @@ use cubeyard_capi::{Failure, Front, Status, call};
 use cubeyard_memory::Bytes;
 use cubeyard_memory::device::RegionId;
 
+use crate::copies::{self, Place};
 use crate::devices;
+use crate::operators::{self, Cost};
 use crate::streams;
 
 /// Text of the header `cubeyard_torch.h`.
@@ -26,6 +28,14 @@ pub fn set_site(site: fn() -> u32) {
 /// Sets whether the call site of each allocation is recorded.
 pub fn record_sites(wanted: bool) {
     RECORDS_SITES.store(wanted, Ordering::Relaxed);
+}
+
+/// The function that returns the numbers of this thread's pool and tag on a device; 0 for none.
+static LABELS: OnceLock<fn(u32) -> (u32, u32)> = OnceLock::new();
+
+/// Sets the function that returns this thread's pool and tag on a device. Only the first call has an effect.
+pub fn set_labels(labels: fn(u32) -> (u32, u32)) {
+    let _ = LABELS.set(labels);
 }
 
 /// The struct `cubeyard_torch_space` of the header.
@@ -82,6 +92,18 @@ extern "C" fn cubeyard_torch_site() -> u32 {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_torch_labels(device: u32, pool: *mut u32, tag: *mut u32) -> Status {
+    call(|| {
+        let labels = LABELS.get().map_or((0, 0), |labels| labels(device));
+        // SAFETY: the header requires writable pointers.
+        unsafe {
+            write(pool, labels.0)?;
+            write(tag, labels.1)
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn cubeyard_torch_stream_new(
     device: u32,
     _priority: i32,
@@ -125,6 +147,67 @@ extern "C" fn cubeyard_torch_wait(time: u64) {
 #[unsafe(no_mangle)]
 extern "C" fn cubeyard_torch_idle(device: u32) -> u64 {
     devices::made(device).map_or_else(streams::now, |device| device.streams.idle())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_is_timed() -> c_int {
+    c_int::from(operators::is_timed())
+}
+
+/// The struct `cubeyard_torch_cost` of the header.
+#[repr(C)]
+struct CCost {
+    picoseconds: u64,
+    id: u32,
+    is_free: u32,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cubeyard_torch_get_cost(
+    name: *const c_char,
+    words: *const u64,
+    count: usize,
+    cost: *mut CCost,
+) -> Status {
+    call(|| {
+        if name.is_null() || words.is_null() {
+            return Err(Failure::new(Status::Argument, "the operator is NULL"));
+        }
+        // SAFETY: the header requires a string, and so many words.
+        let (name, words) =
+            unsafe { (CStr::from_ptr(name), std::slice::from_raw_parts(words, count)) };
+        let found = operators::cost(&name.to_string_lossy(), words)?;
+        let free = CCost { picoseconds: 0, id: 0, is_free: 1 };
+        let given = |Cost { picoseconds, id }| CCost { picoseconds, id, is_free: 0 };
+        // SAFETY: the header requires a writable pointer.
+        unsafe { write(cost, found.map_or(free, given)) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_operator(device: u32, stream: u32, cost: CCost) -> Status {
+    let CCost { picoseconds, id, .. } = cost;
+    call(|| operators::add(device, stream, Cost { picoseconds, id }))
+}
+
+/// The struct `cubeyard_torch_place` of the header.
+#[repr(C)]
+struct CPlace {
+    device: i64,
+    stream: u32,
+}
+
+impl CPlace {
+    /// Returns the stream; `None` for the host.
+    fn read(&self) -> Option<Place> {
+        let device = u32::try_from(self.device).ok()?;
+        Some(Place { device, stream: self.stream })
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cubeyard_torch_copy(from: CPlace, to: CPlace, bytes: u64) -> Status {
+    call(|| copies::add(from.read(), to.read(), bytes).map(|_| ()))
 }
 
 /// # Safety

@@ -3,11 +3,13 @@
 use std::sync::{Arc, OnceLock};
 
 use cubeyard_capi::{Failure, Front, Status};
+use cubeyard_device::topology::Summary;
 use cubeyard_memory::device::AddressMode;
 use cubeyard_memory::flex::StreamEvents;
 use cubeyard_memory::{Bytes, FlexAllocator, FlexConfig};
 
 use crate::memory::SipMemory;
+use crate::placements::Placements;
 use crate::settings::{self, Settings};
 use crate::space::Space;
 use crate::streams::{self, Streams};
@@ -28,6 +30,8 @@ fn fallback_sizes(capacity: Bytes) -> Vec<Bytes> {
 pub struct Devices {
     /// Settings from the environment.
     pub settings: Settings,
+    /// Counts and bandwidths of the machine.
+    pub summary: Summary,
     space: OnceLock<Result<Reserved, String>>,
     config: FlexConfig,
     mode: AddressMode,
@@ -50,6 +54,7 @@ pub struct Device {
     pub streams: Arc<Streams>,
     /// Allocator of the device's blocks.
     pub allocator: FlexAllocator,
+    pub(crate) placements: Placements,
     front: Pointer,
 }
 
@@ -72,7 +77,7 @@ impl Device {
 impl Devices {
     /// Returns the number of devices.
     pub fn count(&self) -> u32 {
-        self.settings.topology.summary().sips
+        self.summary.sips
     }
 
     /// Returns the addresses of the devices' memory, which are reserved on the first call. A forked child does not
@@ -120,7 +125,8 @@ impl Devices {
             .events(events)
             .build()?;
         let front = Pointer(Front::hand_out(allocator.clone())?);
-        Ok(Device { memory, streams, allocator, front })
+        let placements = Placements::default();
+        Ok(Device { memory, streams, allocator, placements, front })
     }
 }
 
@@ -137,8 +143,9 @@ fn make() -> Result<Devices, Failure> {
     let mut config = FlexConfig::default();
     config.fallback_sizes = fallback_sizes(settings.capacity);
     let (config, mode) = cubeyard_capi::read_environment(config)?;
-    let places = (0..settings.topology.summary().sips).map(|_| OnceLock::new()).collect();
-    Ok(Devices { settings, space: OnceLock::new(), config, mode, made: places })
+    let summary = settings.topology.summary();
+    let places = (0..summary.sips).map(|_| OnceLock::new()).collect();
+    Ok(Devices { settings, summary, space: OnceLock::new(), config, mode, made: places })
 }
 
 fn reserve(devices: u32) -> Result<Reserved, Failure> {

@@ -89,6 +89,16 @@ impl SipMemory {
         }
     }
 
+    /// Reads bytes at a pointer of the device.
+    pub(crate) fn copy_out(&self, pointer: u64, into: &mut [u8]) {
+        self.space.read(self.device, pointer - self.space.pointer(self.device, 0), into);
+    }
+
+    /// Writes bytes at a pointer of the device.
+    pub(crate) fn copy_in(&self, pointer: u64, bytes: &[u8]) {
+        self.space.write(self.device, pointer - self.space.pointer(self.device, 0), bytes);
+    }
+
     /// Sets the maximum memory of all regions together.
     pub fn set_limit(&self, limit: Bytes) {
         self.limit.store(limit.min(self.total).get(), Ordering::Relaxed);

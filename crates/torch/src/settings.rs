@@ -23,6 +23,8 @@ pub struct Settings {
     pub capacity: Bytes,
     /// Reason for the capacity, as text.
     pub bound: String,
+    /// Whether operators and copies take simulated time.
+    pub timed: bool,
 }
 
 /// An invalid setting.
@@ -33,7 +35,7 @@ pub struct SettingsError {
     problem: String,
 }
 
-/// Reads the environment: `CUBEYARD_TOPOLOGY`, `CUBEYARD_SIPS` and `CUBEYARD_DEVICE_MEMORY`.
+/// Reads the environment: `CUBEYARD_TOPOLOGY`, `CUBEYARD_SIPS`, `CUBEYARD_DEVICE_MEMORY` and `CUBEYARD_TIME`.
 pub fn read() -> Result<Settings, SettingsError> {
     let topology = topology()?;
     let summary = topology.summary();
@@ -41,7 +43,17 @@ pub fn read() -> Result<Settings, SettingsError> {
     let hbm = Bytes::new(summary.hbm_per_pe.get().saturating_mul(pes));
     let (share, words) = share(u64::from(summary.sips))?;
     let bound = if hbm <= share { format!("the HBM of a SIP, {hbm}") } else { words };
-    Ok(Settings { topology, capacity: hbm.min(share), bound })
+    Ok(Settings { topology, capacity: hbm.min(share), bound, timed: timed()? })
+}
+
+/// Reads `CUBEYARD_TIME`. Operators take time by default.
+fn timed() -> Result<bool, SettingsError> {
+    const NAME: &str = "CUBEYARD_TIME";
+    match variable(NAME)?.as_str() {
+        "" | "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(wrong(NAME, format!("`{other}`: expected on or off"))),
+    }
 }
 
 /// Reads `CUBEYARD_TOPOLOGY` and `CUBEYARD_SIPS`.

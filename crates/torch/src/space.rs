@@ -96,14 +96,30 @@ impl Space {
     /// # Panics
     /// If the bytes extend beyond the addresses of the device.
     pub(crate) fn write(&self, device: u32, address: u64, bytes: &[u8]) {
-        let end = address.checked_add(bytes.len() as u64);
+        self.check(device, address, bytes.len());
+        // SAFETY: the host's view covers all addresses of the device, readable and writable, and the caller's bytes are
+        // not among them.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.host(device, address), bytes.len()) }
+    }
+
+    /// Reads bytes at a physical address of a device.
+    ///
+    /// # Panics
+    /// If the bytes extend beyond the addresses of the device.
+    pub(crate) fn read(&self, device: u32, address: u64, into: &mut [u8]) {
+        self.check(device, address, into.len());
+        // SAFETY: as for `write`.
+        unsafe {
+            ptr::copy_nonoverlapping(self.host(device, address), into.as_mut_ptr(), into.len());
+        }
+    }
+
+    fn check(&self, device: u32, address: u64, bytes: usize) {
+        let end = address.checked_add(bytes as u64);
         assert!(
             device < self.devices && end.is_some_and(|end| end <= self.span),
             "the place is on the device"
         );
-        // SAFETY: the host's view covers all addresses of the device, readable and writable, and the caller's bytes are
-        // not among them.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.host(device, address), bytes.len()) }
     }
 
     /// Returns the pages of a range to the system; they read as zeros afterwards.

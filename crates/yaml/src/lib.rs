@@ -30,6 +30,6 @@ mod tree;
 
 pub use document::{Document, LONGEST, text, text_up_to};
 pub use error::{InputError, InputProblem};
-pub use nearest::{NoSuchName, nearest};
+pub use nearest::{NoSuchName, meant, nearest};
 pub use plain::PlainValue;
 pub use reader::{Field, Map};

@@ -1,15 +1,64 @@
 //! Errors for unknown names, with the most similar known name.
 
+use std::cmp::Reverse;
+
 use thiserror::Error;
 
 /// Number of characters of the given name that are compared; no known name is longer.
 const LONGEST: usize = 80;
 
-/// Returns the name with the smallest edit distance from `found`, ignoring ASCII case; the first one if several are
-/// equal.
+/// Words of equal meaning, for guesses that share no letters with the known name.
+const SYNONYMS: [&[&str]; 14] = [
+    &["bandwidth", "throughput", "speed", "rate", "gbs"],
+    &["latency", "delay", "overhead"],
+    &["count", "number", "num"],
+    &["chips", "devices", "gpus", "accelerators", "sips"],
+    &["dies", "chiplets", "clusters", "cubes"],
+    &["cores", "sms", "pes"],
+    &["matmul", "matrix", "tensorcore", "mma", "gemm"],
+    &["simd", "alu", "elementwise", "vector", "math"],
+    &["scratchpad", "smem", "shared", "tcm"],
+    &["dram", "memory", "vram", "hbm"],
+    &["noc", "network", "mesh", "routers"],
+    &["sequence", "seq", "seqlen", "length", "tokens", "prompt", "context"],
+    &["precision", "type", "dtype"],
+    &["size", "bytes", "sizes"],
+];
+
+/// Returns the name that `found` most likely means, ignoring ASCII case; the first one if several are equal. A name
+/// that differs by a slip comes first, then the name that shares most words or meanings, then the name with the
+/// smallest edit distance.
 pub fn nearest<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let found: String = found.chars().take(LONGEST).collect::<String>().to_ascii_lowercase();
-    names.min_by_key(|name| strsim::levenshtein(&found, &name.to_ascii_lowercase()))
+    names.min_by_key(|name| {
+        let name = name.to_ascii_lowercase();
+        let distance = strsim::levenshtein(&found, &name);
+        let is_slip = 3 * distance <= found.chars().count();
+        (!is_slip, Reverse(shared(&found, &name)), distance)
+    })
+}
+
+/// Returns the name that `found` most likely means, as [`nearest`] does. `None` if no name shares a word or a meaning
+/// with it.
+pub fn meant<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = |text: &str| text.to_ascii_lowercase();
+    nearest(found, names.filter(|name| shared(&lower(found), &lower(name)) > 0))
+}
+
+/// Returns the number of words of `found` that are part of `name`, contain a word of it, or mean the same as one.
+fn shared(found: &str, name: &str) -> usize {
+    let is_same = |one: &str, other: &str| {
+        SYNONYMS.iter().any(|set| set.contains(&one) && set.contains(&other))
+    };
+    let is_shared = |word: &&str| {
+        name.contains(word) || words(name).any(|own| word.contains(own) || is_same(word, own))
+    };
+    words(found).filter(is_shared).count()
+}
+
+/// Returns the words of a name that are long enough to have a meaning.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|character: char| !character.is_alphanumeric()).filter(|word| word.len() >= 3)
 }
 
 /// Error for a name that is not allowed. Use the nearest or another allowed name.
@@ -55,5 +104,18 @@ mod tests {
         assert_eq!(nearest("b", ["a", "c"].into_iter()), Some("a"));
         assert_eq!(nearest("b", [].into_iter()), None);
         assert_eq!(nearest("SITTING", ["flaw", "kitten"].into_iter()), Some("kitten"));
+    }
+
+    #[test]
+    fn a_slip_counts_before_a_word_and_a_word_before_the_distance() {
+        let near = |found, names: &[&'static str]| nearest(found, names.iter().copied()).unwrap();
+        assert_eq!(near("burst", &["rows", "burst_bytes"]), "burst_bytes");
+        assert_eq!(near("conext", &["batch", "context"]), "context");
+        assert_eq!(near("sequence", &["spec", "experts", "context"]), "context");
+        assert_eq!(near("hbm.speed", &["hbm.rows", "hbm.bandwidth"]), "hbm.bandwidth");
+        assert_eq!(near("batc", &["batch", "batc_of_all"]), "batch");
+        assert_eq!(near("", &["rows", "pe"]), "pe");
+        assert_eq!(meant("sequence", ["batch", "context"].into_iter()), Some("context"));
+        assert_eq!(meant("sequence", ["batch", "chunk"].into_iter()), None);
     }
 }

@@ -95,6 +95,21 @@ impl PlainValue {
         }
     }
 
+    /// Lays another value over this one: mappings are merged key by key, other values are replaced.
+    pub fn overlay(&mut self, other: &Self) {
+        match (&mut *self, other) {
+            (Self::Map(entries), Self::Map(others)) => {
+                for (key, value) in others {
+                    match entries.iter_mut().find(|(name, _)| name == key) {
+                        Some((_, known)) => known.overlay(value),
+                        None => entries.push((key.clone(), value.clone())),
+                    }
+                }
+            }
+            _ => *self = other.clone(),
+        }
+    }
+
     /// Returns the value in normal form: with keys in alphabetical order and without keys that are `none`. Files with
     /// the same content have the same normal form.
     #[must_use]

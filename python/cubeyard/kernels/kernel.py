@@ -233,7 +233,7 @@ def launch(
             raise InputError(f"launch({kernel!r}): expected a function after the kernel's name")
         name, (kernel, *rest) = kernel, arguments
         arguments = tuple(rest)
-    target = (_numbers("sip", sip)[0], _numbers("cubes", cubes), _numbers("pes", pes))
+    target = (numbers("sip", sip)[0], numbers("cubes", cubes), numbers("pes", pes))
     if isinstance(kernel, RustKernel):
         return _launch_rust(context, kernel, arguments, target)
     of = _kernel(kernel, name)
@@ -245,7 +245,7 @@ def launch_together(
     context: _native.Context, kernel: Kernel, tensors: list[_native.Tensor], sips: tuple[int, ...], cubes: Any, pes: Any
 ) -> LaunchReport:
     """Launches a kernel on several SIPs at once. The kernel's last argument is the index of its SIP in `sips`."""
-    targets = [(sip, _numbers("cubes", cubes), _numbers("pes", pes)) for sip in sips]
+    targets = [(sip, numbers("cubes", cubes), numbers("pes", pes)) for sip in sips]
     program = kernel._program(len(tensors) + 1)
     times = _native.launch_together(context, program, tensors, targets)
     made, started, done, _, longest, pes_of = zip(*times, strict=True)
@@ -314,12 +314,12 @@ def _bind(kernel: Kernel, arguments: int) -> list[str]:
     return names
 
 
-def _numbers(name: str, of: int | Iterable[int] | None) -> list[int]:
+def numbers(name: str, of: int | Iterable[int] | None) -> list[int]:
     """Returns the given numbers of cubes or PEs as a list. An empty list selects all."""
-    numbers = [] if of is None else [of] if isinstance(of, int) else list(of)
-    for number in numbers:
+    found = [] if of is None else [of] if isinstance(of, int) else list(of)
+    for number in found:
         if not isinstance(number, int) or not 0 <= number < 2**32:
             raise InputError(f"{name}={of!r}: expected one number or several, each 0 or more")
-    if of is not None and not numbers:
+    if of is not None and not found:
         raise InputError(f"{name}={of!r}: expected at least one number, or None for all")
-    return numbers
+    return found

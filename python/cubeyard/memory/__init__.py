@@ -37,7 +37,17 @@ The configuration selects policies, growth and limits. It is given by keywords o
 | `history` | maximum number of events in a snapshot | 0 |
 | `sizes` | `listed`, `fitted` (a larger request has a region of its own; the rest is used), `all` | `listed` |
 | `refusal` | after a refused region: `ask` the device again, `lock` | `ask` |
+| `pools` | pools of requests that name none: `one`, `stream` (a pool for each stream) | `one` |
 | `preset` | a named configuration, which the other keys change: `rfc`, `grow`, `card` | none |
+
+A pool has regions of its own, and a tag counts bytes and limits them. Inside `with`, both apply to the allocations of this
+thread; `allocate` takes them as arguments, too:
+
+>>> weights, cache = allocator.pool("weights"), allocator.tag("cache", hard=1 << 30)
+>>> with weights, cache:
+...     block = allocator.allocate(1 << 20)
+>>> [(pool.name, pool.allocated) for pool in allocator.pools()], cache.allocated
+([('default', 1024), ('weights', 1048576)], 1048576)
 
 When memory runs out, functions registered with `on_pressure` may free some. If that fails, the text and the `details` of
 `OutOfMemory` distinguish full memory, fragmented memory, and requests that are too large in any case.
@@ -79,11 +89,13 @@ from cubeyard._native import (
     Launch,
     Operand,
     Pin,
+    Pool,
     Program,
     Subscription,
+    Tag,
     TokenBlock,
 )
-from cubeyard.memory._allocator import FlexAllocator, Region, Segment, Snapshot
+from cubeyard.memory._allocator import FlexAllocator, PoolFigures, Region, Segment, Snapshot
 from cubeyard.memory._device import Card, Device, HostMemory, MemoryInfo, Streams, TableInfo
 from cubeyard.memory._statistics import PoolStatistics, Stat, Statistics
 
@@ -102,6 +114,8 @@ __all__ = [
     "MemoryInfo",
     "Operand",
     "Pin",
+    "Pool",
+    "PoolFigures",
     "PoolStatistics",
     "Program",
     "Region",
@@ -112,5 +126,6 @@ __all__ = [
     "Streams",
     "Subscription",
     "TableInfo",
+    "Tag",
     "TokenBlock",
 ]

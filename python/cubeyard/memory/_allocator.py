@@ -51,6 +51,34 @@ class Region:
 
 
 @dataclass(frozen=True)
+class PoolFigures:
+    """Figures of one pool, in bytes."""
+
+    id: int
+    """Number of the pool; 0 for the allocator's own."""
+    name: str
+    """Name of the pool; "default" for the allocator's own."""
+    limit: int | None
+    """Maximum number of bytes of its regions; `None` without a limit."""
+    is_closed: bool
+    """Whether the last reference to the pool is gone while blocks were live."""
+    blocks: int
+    """Number of live allocations."""
+    regions: int
+    """Number of regions."""
+    allocated: int
+    """Bytes of live allocations, in whole blocks."""
+    reserved: int
+    """Bytes of the regions or, if they are growable, of their committed memory."""
+    active: int
+    """Bytes of live allocations, and of freed blocks that a stream may still access."""
+    requested: int
+    """Bytes of active blocks as requested."""
+    paused: int
+    """Bytes of paused blocks, which count as nothing else."""
+
+
+@dataclass(frozen=True)
 class Segment:
     """Entry of the segment table, through which programs find a region."""
 
@@ -127,6 +155,10 @@ class FlexAllocator(_native.FlexAllocator):
     def regions(self) -> list[Region]:
         """Returns the sizes of the regions, oldest first."""
         return [Region(**figures) for figures in self._region_figures()]
+
+    def pools(self) -> list[PoolFigures]:
+        """Returns the figures of all pools at one moment, the allocator's own first. Their sums are its statistics."""
+        return [PoolFigures(**figures) for figures in self._pool_figures()]
 
     def segment_table(self) -> tuple[Segment | None, ...]:
         """Returns the segment table, with `None` for each empty entry."""

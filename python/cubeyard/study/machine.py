@@ -9,6 +9,7 @@ from cubeyard.collectives import sweep as _collectives
 from cubeyard.machine import probe as _probe
 from cubeyard.machine import validate as _validate
 from cubeyard.machine.topology import Topology, TopologyLike, resolve
+from cubeyard.study import levers as _levers
 from cubeyard.study import run as _run
 from cubeyard.tensors.context import Context
 
@@ -53,6 +54,10 @@ class Machine:
     def run(self, bench: Any, **parameters: Any) -> _run.Run:
         """Runs a bench with the given parameters; see `cubeyard.run`."""
         return _run.run(bench, topology=self._topology, **parameters)
+
+    def levers(self, bench: Any, **parameters: Any) -> _levers.Levers:
+        """Measures which resource of the machine to make faster; see `cubeyard.levers`."""
+        return _levers.levers(bench, topology=self._topology, **parameters)
 
     def context(self, **named: Any) -> Context:
         """Returns a context on a new machine with this topology; see `cubeyard.Context`."""

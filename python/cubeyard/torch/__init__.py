@@ -15,7 +15,8 @@ True
 True
 
 Every SIP of the machine is a device. The CPU computes the operators in the memory of the device, immediately and in
-program order. Time is simulated, and only simulated work takes time: see `Stream`.
+program order. Time is simulated: operators, copies, launches of Triton kernels, collectives and sleeps take time of their
+stream. See `Stream`. With CUBEYARD_TIME=off in the environment, operators and copies take none.
 
 The device is compiled when `import torch` first finds it, and kept in the user's cache. `python -m cubeyard.torch build`
 compiles it beforehand. If compilation fails, `import torch` still succeeds, and the first use of the device gives the
@@ -26,6 +27,7 @@ CUBEYARD_TORCH_DEVICE gives the device another name, such as `spyre`.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from cubeyard.torch import _loader
 
@@ -40,7 +42,9 @@ def _autoload() -> None:
 
 def _register(name: str) -> None:
     """Registers a loaded device with the parts of PyTorch that keep lists of devices."""
-    _compile.register(name, sys.modules[__name__])
+    inductor.register(name, sys.modules[__name__])
+    _costs.register()
+    _kineto.register()
     _random.register()
     memory._refuse_sharing(name)
     # PyTorch looks up an accelerator's backend by this name. Only PyTorch 2.15 and later look up its entry point.
@@ -61,8 +65,8 @@ except ModuleNotFoundError as error:
         "cubeyard.torch needs PyTorch 2.11 to 2.15, which is not installed: pip install 'cubeyard[torch]'", name="torch"
     ) from None
 
-from cubeyard.torch import _compile, _random, amp, distributed, memory, programs
-from cubeyard.torch._compile import NoInductor as Scheduling
+from cubeyard.torch import _costs, _kineto, _random, amp, distributed, inductor, memory, programs
+from cubeyard.torch._costs import OperatorRow, OperatorTimes, operator_times, record_operators
 from cubeyard.torch._device import (
     DeviceProperties,
     _exchange_device,
@@ -85,6 +89,8 @@ from cubeyard.torch._device import (
     set_device,
     synchronize,
 )
+from cubeyard.torch._place import PlacementWarning, place
+from cubeyard.torch._pools import MemPool, memory_tag, use_mem_pool
 from cubeyard.torch._random import (
     default_generators,
     get_rng_state,
@@ -110,6 +116,7 @@ from cubeyard.torch._streams import (
     set_stream,
     stream,
 )
+from cubeyard.torch._timeline import Timeline, TimelineSpan, record_timeline
 from cubeyard.torch.memory import (
     caching_allocator_alloc,
     caching_allocator_delete,
@@ -132,17 +139,31 @@ from cubeyard.torch.memory import (
     reset_max_memory_reserved,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
+    subscribe,
+    subscribe_rmm_log,
+    unlock_regions,
 )
 from cubeyard.torch.programs import Launch, Operand, Program, load_program
+
+if TYPE_CHECKING:
+    from cubeyard.torch.profiling import Profile, Simulation, profile, simulate
 
 __all__ = [
     "DeviceProperties",
     "Event",
     "Launch",
+    "MemPool",
     "Operand",
+    "OperatorRow",
+    "OperatorTimes",
+    "PlacementWarning",
+    "Profile",
     "Program",
+    "Simulation",
     "Stream",
     "StreamContext",
+    "Timeline",
+    "TimelineSpan",
     "amp",
     "caching_allocator_alloc",
     "caching_allocator_delete",
@@ -183,8 +204,14 @@ __all__ = [
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "memory_tag",
     "on_pressure",
+    "operator_times",
+    "place",
+    "profile",
     "programs",
+    "record_operators",
+    "record_timeline",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_reserved",
@@ -196,8 +223,13 @@ __all__ = [
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
+    "simulate",
     "stream",
+    "subscribe",
+    "subscribe_rmm_log",
     "synchronize",
+    "unlock_regions",
+    "use_mem_pool",
 ]
 
 
@@ -205,11 +237,23 @@ def __getattr__(name: str) -> object:
     # torch.utils.checkpoint reads this attribute, and saves the random state of a device that has been used.
     if name == "_initialized":
         return is_initialized()
+    # Before PyTorch 2.15, Inductor looks up code generators by these names.
+    if name in ("Scheduling", "PythonWrapperCodegen", "CppWrapperCodegen", "WrapperFxCodegen"):
+        return inductor.generator(name)
+    # Reports need parts of PyTorch that `import torch` must not load.
+    if name in ("Profile", "Simulation", "profile", "simulate"):
+        from cubeyard.torch import profiling
+
+        return getattr(profiling, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# Names under which Inductor looks up code generators.
-PythonWrapperCodegen = CppWrapperCodegen = WrapperFxCodegen = Scheduling
+def _inductor_backend_init() -> None:
+    """Registers the device with Inductor, which calls this before it compiles."""
+    from cubeyard.torch.inductor import registration
+
+    registration.register(_loader.name)
+
 
 _complete = True
 if _explicit:

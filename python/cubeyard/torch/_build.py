@@ -39,7 +39,7 @@ SEAL = b"cubeyard shim sha256 "
 """Marker between a shim's library and the library's digest. Loaders ignore the bytes after the library."""
 
 SECONDS = 60
-"""Expected duration of a compilation, measured on two cores."""
+"""Expected duration of a compilation."""
 
 
 @dataclass(frozen=True)
@@ -236,32 +236,22 @@ def _compile(target: Target, shim: Path, again: bool) -> None:
 
 
 def build(target: Target, command: Sequence[str], folder: Path, log: Path) -> Path | None:
-    """Compiles in a folder, with one process per file. Returns the shim, or `None` on failure; the log has the reason."""
-    from concurrent.futures import ThreadPoolExecutor
+    """Compiles in a folder. Returns the shim, or `None` on failure; the log has the reason.
 
+    All files are one unit: PyTorch's headers take most of the time, and are read once.
+    """
     for name, text in target.headers.items():
         (folder / name).write_text(text)
+    sources = [path.name for path in target.files() if path.suffix == ".cpp"]
+    unit, library = folder / "all.cpp", folder / NAME
+    unit.write_text("".join(f'#include "{name}"\n' for name in sources))
     include = target.torch / "include"
     flags = [*target.flags, f"-I{folder}", f"-I{target.sources}"]
-    flags += [f"-isystem{path}" for path in (include, include / "torch" / "csrc" / "api" / "include")]
-    sources = [path for path in target.files() if path.suffix == ".cpp"]
-    objects = [folder / f"{source.stem}.o" for source in sources]
-    compiles = [
-        [*command, *flags, "-c", str(source), "-o", str(out)] for source, out in zip(sources, objects, strict=True)
-    ]
-    library = folder / NAME
-    link = [*command, "-shared", "-o", str(library), *map(str, objects), f"-L{target.torch / 'lib'}", "-Wl,--no-as-needed"]
-    link += [f"-l{name}" for name in LIBRARIES]
-    with open(log, "w") as out, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        good = True
-        for code, text in pool.map(_run, compiles):
-            out.write(text)
-            good &= code == 0
-        if good:
-            code, text = _run(link)
-            out.write(text)
-            good = code == 0
-    return library if good else None
+    flags += [f"-isystem{path}" for path in (include, include / "torch" / "csrc" / "api" / "include", include / "kineto")]
+    link = [f"-L{target.torch / 'lib'}", "-Wl,--no-as-needed", *(f"-l{name}" for name in LIBRARIES)]
+    code, text = _run([*command, *flags, "-shared", str(unit), "-o", str(library), *link])
+    log.write_text(text)
+    return library if code == 0 else None
 
 
 def _run(command: Sequence[str]) -> tuple[int, str]:

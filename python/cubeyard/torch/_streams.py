@@ -1,8 +1,8 @@
 """Streams and events in simulated time.
 
-Operators on any stream compute immediately, in program order, and take no simulated time. Simulated work, such as
-`_sleep`, keeps its stream busy. An event is complete when the host's clock has passed the end of all earlier work on its
-stream. Waiting for an event advances the clock to that time.
+Operators on any stream compute immediately, in program order. Their simulated time keeps their stream busy, as that of
+Triton kernels, copies and sleeps does. An event is complete when the host's clock has passed the end of all earlier work
+on its stream. Waiting for an event advances the clock to that time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from cubeyard.errors import InputError
-from cubeyard.torch import _device, _loader
+from cubeyard.torch import _device, _loader, _timeline
 from cubeyard.torch._device import Device
 
 
@@ -120,6 +120,17 @@ def _sleep(nanoseconds: float) -> None:
         raise InputError(f"nanoseconds is {nanoseconds!r}: expected a number from 0 to {(1 << 50) - 1}")
     _device._lazy_init()
     torch.ops.ahbm._sleep(round(nanoseconds * 1000))
+    _note_sleep(round(nanoseconds * 1000))
+
+
+def _note_sleep(picoseconds: int) -> None:
+    """Adds the sleep that was just submitted to the active timelines."""
+    from cubeyard import _native
+
+    device = _device.current_device()
+    stream = _get_current_raw_stream(device)
+    end = _native.torch_stream_time(device, stream)
+    _timeline.note("sleep", "sleep", device, stream, (end - picoseconds, end))
 
 
 def clock() -> float:
@@ -128,4 +139,5 @@ def clock() -> float:
     # Imported here: `import torch` imports this module even without the native module. The line above reports that error.
     from cubeyard import _native
 
+    torch.ops.ahbm._warn_if_untimed()
     return _native.torch_now() / 1000

@@ -16,9 +16,10 @@ Statistics are exact and consistent. A device is a `torch.device`, a string or a
 from __future__ import annotations
 
 import functools
+import os
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,6 +29,9 @@ from cubeyard.torch._device import Device
 from cubeyard.torch._history import _dump_snapshot as _dump_snapshot
 from cubeyard.torch._history import _record_memory_history as _record_memory_history
 from cubeyard.torch._history import _snapshot as _snapshot
+
+if TYPE_CHECKING:
+    from cubeyard.memory import Event, Subscription
 
 __all__ = [
     "caching_allocator_alloc",
@@ -51,6 +55,9 @@ __all__ = [
     "reset_max_memory_reserved",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
+    "subscribe",
+    "subscribe_rmm_log",
+    "unlock_regions",
 ]
 
 _raw: dict[int, torch.Tensor] = {}
@@ -138,9 +145,10 @@ def reset_accumulated_memory_stats(device: Device = None) -> None:
 
 
 def empty_cache() -> None:
-    """Returns all completely free memory to the devices."""
+    """Waits for the work of the devices, and returns all completely free memory to them."""
     _device._lazy_init()
     for index in range(_device.device_count()):
+        _device.synchronize(index)
         _native(index).trim()
 
 
@@ -175,20 +183,59 @@ def get_per_process_memory_fraction(device: Device = None) -> float:
     return float(native.limit() / native.info()[1])
 
 
-def on_pressure(callback: Callable[[Any], object], device: Device = None) -> None:
+def unlock_regions(device: Device = None) -> None:
+    """Lets the allocator forget that the device refused a region, so that the device is asked again."""
+    _native(device).unlock_regions()
+
+
+def on_pressure(callback: Callable[[Any], object], device: Device = None) -> Subscription:
     """Registers a callback for when memory runs out, before `OutOfMemoryError` is raised.
 
     The callback may drop tensors; the request is then tried once more. Callbacks run in order of registration, on the
     allocating thread, without a lock of the allocator. Python's garbage collector is the first callback. An exception is
-    reported through `sys.unraisablehook`.
+    reported through `sys.unraisablehook`. `unsubscribe()` of the result takes the callback back.
 
     Args:
         callback: The function. Its argument is the report: a `cubeyard.errors.OutOfMemory` that was not raised.
         device: The device; the current device by default.
     """
-    if not callable(callback):
-        raise InputError(f"callback is {callback!r}: expected a function")
-    _native(device).on_pressure(callback)
+    subscription: Subscription = _native(device).on_pressure(callback)
+    return subscription
+
+
+def subscribe(callback: Callable[[Event], object], device: Device = None) -> Subscription:
+    """Registers a function to be called with every `cubeyard.memory.Event` of the allocator, until the subscription ends.
+
+    Events arrive one at a time, in one order for all threads, before the call that caused them returns. The function must not
+    wait for another thread that uses the device. An exception is reported through `sys.unraisablehook`. From the first
+    subscription on, calls of the allocator release the GIL.
+
+    Args:
+        callback: The function.
+        device: The device; the current device by default.
+
+    >>> import torch
+    >>> sizes = []
+    >>> with torch.ahbm.subscribe(lambda event: sizes.append(event.requested) if event.action == "alloc" else None):
+    ...     x = torch.empty(1000, device="ahbm")
+    >>> sizes
+    [4000]
+    """
+    subscription: Subscription = _native(device).subscribe(callback)
+    return subscription
+
+
+def subscribe_rmm_log(path: str | os.PathLike[str], device: Device = None) -> Subscription:
+    """Writes allocations and frees to a file, as RAPIDS RMM's logs are written, until the subscription ends.
+
+    `cubeyard.replay` reads such a file.
+
+    Args:
+        path: The file, which is created anew.
+        device: The device; the current device by default.
+    """
+    subscription: Subscription = _native(device).subscribe_rmm_log(path)
+    return subscription
 
 
 def caching_allocator_alloc(size: int, device: Device = None, stream: torch.Stream | None = None) -> int:

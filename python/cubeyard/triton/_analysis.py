@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cubeyard.triton import _index
 from cubeyard.triton._frame import Builder, Frame, Step, lowers
-from cubeyard.triton._ir import Block, Kernel, Operation
+from cubeyard.triton._ir import Block, Kernel, Operation, Type
+from cubeyard.triton._tiles import names
 from cubeyard.triton._values import Node
 
 __all__ = ["Facts", "facts", "recognized"]
 
-_LOADED = ("tt.load", "tt.atomic_rmw", "tt.atomic_cas", "tt.dot", "tt.descriptor_load", "tt.reduce", "tt.scan",
-           "ahbm.softmax")  # fmt: skip
-_ATOMICS = ("tt.atomic_rmw", "tt.atomic_cas")
-_WRITES = ("tt.store", "tt.descriptor_store", *_ATOMICS)
+_LOADED = ("tt.load", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.dot", "tt.descriptor_load", "tt.reduce", "tt.scan",
+           "ahbm.softmax", "tt.gather", "tt.histogram", "tt.map_elementwise")  # fmt: skip
+_ATOMICS = ("tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_store", "tt.atomic_poll")
+_ELEMENTWISE = frozenset(names())
+_FLOWS = ("scf.", "tt.call")
+"""First letters of the operations whose regions are part of the program."""
+_WRITES = ("tt.store", "tt.descriptor_store", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store")
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ def facts(kernel: Kernel) -> Facts:
     """Returns the facts of a kernel."""
     all_of = list(_operations(kernel.body))
     sources = _sources(all_of)
-    loaded = _loaded(all_of, sources)
+    loaded = _loaded([one for one in all_of if one.name in _LOADED or _is_computed(one, kernel.types)], sources)
     deciding = [(one, value) for one in all_of for value in _decides(one) if value in loaded]
     atomics = [one for one in all_of if one.name in _ATOMICS]
     reason = ""
@@ -49,6 +54,8 @@ def facts(kernel: Kernel) -> Facts:
         reason = f"{deciding[0][0].line}: {deciding[0][0].name} depends on loaded values"
     elif asserting := [one for one in all_of if one.name == "tt.assert" and one.operands[0] in loaded]:
         reason = f"{asserting[0].line}: tl.device_assert depends on loaded values"
+    elif printing := [one for one in all_of if one.name == "tt.print"]:
+        reason = f"{printing[0].line}: tl.device_print prints while the kernel runs"
     elif atomics:
         reason = f"{atomics[0].line}: {atomics[0].name} depends on the order of programs"
     wanted = _behind({value for _, value in deciding}, sources)
@@ -67,9 +74,11 @@ def _decides(operation: Operation) -> list[int]:
     of = operation.operands
     if operation.name == "scf.for":
         return of[:3]
-    if operation.name in ("scf.if", "scf.condition", "tt.atomic_cas"):
+    if operation.name in ("scf.if", "scf.condition", "tt.atomic_cas", "tt.atomic_poll"):
         return of[:1]
-    if operation.name == "tt.atomic_rmw":
+    if operation.name == "tt.atomic_load":
+        return of
+    if operation.name in ("tt.atomic_rmw", "tt.atomic_store"):
         return [of[0], *of[2:3]]
     if operation.name in ("tt.load", "tt.store"):
         return [of[0], *(of[1:2] if operation.name == "tt.load" else of[2:3])]
@@ -86,7 +95,7 @@ def _sources(operations: list[Operation]) -> dict[int, set[int]]:
     for operation in operations:
         for result in operation.results:
             made.setdefault(result, set()).update(operation.operands)
-        if operation.regions and operation.name.startswith("scf."):
+        if operation.regions and operation.name.startswith(_FLOWS):
             _handed_on(operation, made)
     return made
 
@@ -98,6 +107,8 @@ def _handed_on(operation: Operation, made: dict[int, set[int]]) -> None:
     if operation.name == "scf.for":
         made.setdefault(arguments[0], set()).update(operation.operands[:3])
         pairs = [(arguments[1:], operation.operands[3:]), (arguments[1:], ends[0]), (operation.results, ends[0])]
+    elif operation.name == "tt.call":
+        pairs = [(arguments, operation.operands), (operation.results, ends[0])]
     elif operation.name == "scf.if":
         pairs = [(operation.results, end) for end in ends]
     elif operation.name == "scf.while":
@@ -110,9 +121,17 @@ def _handed_on(operation: Operation, made: dict[int, set[int]]) -> None:
             made.setdefault(one, set()).add(other)
 
 
+def _is_computed(operation: Operation, types: list[Type]) -> bool:
+    """Returns whether only the machine can perform an operation, even on known tensors."""
+    if operation.name not in _ELEMENTWISE or not types[operation.results[0]].shape:
+        return False
+    of, source = types[operation.results[0]], types[operation.operands[0]]
+    return _index.vector(operation.name, of.element, operation.attributes.get("words", []), source.element) is None
+
+
 def _loaded(operations: list[Operation], sources: dict[int, set[int]]) -> set[int]:
-    """Returns the values that depend on memory."""
-    found = {result for one in operations if one.name in _LOADED for result in one.results}
+    """Returns the values that depend on the results of the given operations."""
+    found = {result for one in operations for result in one.results}
     grown = True
     while grown:
         grown = False
@@ -184,7 +203,7 @@ def recognized(block: Block, uses: dict[int, int]) -> Block:
             gone |= {id(one) for one in replaced}
     operations = [made.get(id(one), one) for one in block.operations if id(one) not in gone]
     for one in operations:
-        if one.name.startswith("scf."):
+        if one.name.startswith(_FLOWS):
             one.regions = [recognized(region, uses) for region in one.regions]
     return Block(block.arguments, operations)
 

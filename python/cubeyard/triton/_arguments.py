@@ -11,7 +11,7 @@ from cubeyard.errors import InputError
 from cubeyard.tensors.placement import Placement
 from cubeyard.tensors.tensor import Tensor
 
-__all__ = ["ROWS", "ElementType", "Placed", "is_descriptor", "is_tensor", "memory", "of_torch", "place", "specialized", "triton_type"]
+__all__ = ["ROWS", "ElementType", "OnDevice", "Placed", "is_descriptor", "is_tensor", "memory", "of_torch", "place", "specialized", "triton_type"]
 
 ROWS = Placement(cube="row_wise", pe="row_wise")
 """Default placement of arrays: rows over all PEs of the SIP."""
@@ -22,8 +22,13 @@ _TYPES = {
     "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "i1",
     "f16": "fp16", "f32": "fp32", "f64": "fp64", "bf16": "bf16", "fp8_e4m3": "fp8e4nv", "fp8_e5m2": "fp8e5",
     "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u8": "u8", "u16": "u16", "u32": "u32", "u64": "u64",
+    "fp16": "fp16", "fp32": "fp32", "fp64": "fp64", "fp8e4nv": "fp8e4nv", "fp8e5": "fp8e5", "int1": "i1",
 }  # fmt: skip
-"""Triton's element type names, by the names of NumPy and of this package."""
+"""Triton's element type names, by the names of NumPy and PyTorch, of this package, and of `triton.language`."""
+
+_PYTORCH = {triton: name for name, triton in reversed(_TYPES.items()) if name.rstrip("0123456789") in ("float", "bfloat", "int", "uint")}
+_PYTORCH |= {"fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "i1": "bool"}
+"""PyTorch's element type names, by Triton's."""
 
 _BITS = {"bf16": ("uint16", "bf16"), "fp8e4nv": ("uint8", "fp8_e4m3"), "fp8e5": ("uint8", "fp8_e5m2")}
 """NumPy type for the bits of elements that NumPy lacks, and this package's name of the element type."""
@@ -73,6 +78,21 @@ class Placed:
         return 0
 
 
+@dataclass(frozen=True)
+class OnDevice:
+    """Tensor of PyTorch's device. Its memory is the HBM of a SIP, so a launch uses it where it is."""
+
+    tensor: Any
+    """The tensor, or an object with a tensor's storage. It keeps the memory until the launch has ended."""
+    device: int
+    """Number of the device and of its SIP."""
+
+    @property
+    def address(self) -> int:
+        """Address of the first element on the device."""
+        return int(self.tensor.data_ptr())
+
+
 def place(array: np.ndarray[Any, Any], placement: Placement | None = None) -> Placed:
     """Returns an array that a launch places as given, instead of by rows over all PEs.
 
@@ -103,23 +123,33 @@ def is_descriptor(argument: Any) -> bool:
 
 
 def _is_of_torch(argument: Any) -> bool:
-    return hasattr(argument, "data_ptr") and hasattr(argument, "untyped_storage")
+    return hasattr(argument, "data_ptr") and hasattr(argument, "dtype")
 
 
-def of_torch(tensor: Any) -> Placed:
-    """Returns an array that shares the memory of a PyTorch tensor on `ahbm` or the CPU."""
+def of_torch(name: str, tensor: Any) -> Placed | OnDevice:
+    """Returns the memory of a PyTorch tensor: where it is on `ahbm`, or an array that shares it on the CPU."""
     import torch
 
     from cubeyard.torch import _loader
-    from cubeyard.torch._alias import on_host
 
-    tensor = tensor if isinstance(tensor, torch.Tensor) else _pointed(tensor)
-    if tensor.device.type not in ("cpu", _loader.name):
-        raise InputError(f"a tensor on {tensor.device}: expected a tensor on {_loader.name} or on the CPU")
+    plain = tensor if isinstance(tensor, torch.Tensor) else _pointed(tensor)
+    if plain.device.type not in ("cpu", _loader.name):
+        raise InputError(f"argument {name}: a tensor on {plain.device}, expected a tensor on {_loader.name} or on the CPU")
+    if plain.is_conj() or plain.is_neg():
+        raise InputError(f"argument {name}: a view with lazy conjugation or negation, expected memory as it is: call resolve_conj() or resolve_neg()")
+    if plain.device.type == _loader.name:
+        return OnDevice(tensor, plain.device.index)
+    return _on_host(plain)
+
+
+def _on_host(tensor: Any) -> Placed:
+    """Returns an array that shares the memory of a CPU tensor."""
+    import torch
+
     bits, dtype = _BITS.get(triton_type(tensor), (None, None))
     if not tensor.numel():
         tensor = torch.empty(tensor.shape, dtype=tensor.dtype)
-    shared = on_host(tensor.detach())
+    shared = tensor.detach()
     shared = shared if bits is None else shared.view(getattr(torch, bits))
     length = shared.untyped_storage().nbytes() // shared.element_size()
     whole = shared.as_strided((length,), (1,), 0).numpy() if shared.numel() < length else None
@@ -130,11 +160,23 @@ def _pointed(argument: Any) -> Any:
     """Returns the element at the pointer of an object that is not a tensor but has a tensor's storage."""
     import torch
 
-    storage = argument.untyped_storage()
+    storage = _storage(argument)
     if not isinstance(storage, torch.UntypedStorage):
-        raise InputError(f"an argument of {type(argument).__name__}: expected a tensor, or an object with its storage")
-    offset = (argument.data_ptr() - storage.data_ptr()) // argument.dtype.itemsize
-    return torch.empty(0, dtype=argument.dtype, device=storage.device).set_(storage, offset, (1,), (1,))
+        raise InputError(
+            f"an argument of {type(argument).__name__}: expected a tensor, or an object with a tensor's storage or a tensor as `base`"
+        )
+    dtype = getattr(torch, _PYTORCH[triton_type(argument)])
+    offset, rest = divmod(argument.data_ptr() - storage.data_ptr(), dtype.itemsize)
+    if rest or not 0 <= offset * dtype.itemsize < storage.nbytes():
+        raise InputError(f"an argument of {type(argument).__name__}: its pointer is at no element of {dtype} of its storage")
+    return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, (1,), (1,))
+
+
+def _storage(argument: Any) -> Any:
+    """Returns the storage of an object, or of the object that it wraps, as `triton.reinterpret` does. Returns None if there is none."""
+    while argument is not None and not hasattr(argument, "untyped_storage"):
+        argument = getattr(argument, "base", None)
+    return None if argument is None else argument.untyped_storage()
 
 
 def triton_type(argument: Any) -> str:

@@ -1,7 +1,8 @@
-"""Atomic operations.
+"""Atomic operations that change memory.
 
 The machine has no atomic unit. A PE reserves the addresses of an atomic operation, reads the elements, writes the new ones,
-and reads them back to ensure that they are in memory. Then another PE may reserve the addresses. A PE that finds them
+and reads them back to ensure that they are in memory, or waits for the acknowledgement of the write, as the key
+`pe.core.atomics` of the topology says. Then another PE may reserve the addresses. A PE that finds them
 reserved reads them again. Lanes of one tile with the same address take turns in row-major order. Each turn has its own
 read, write and read-back. Without data, no PE waits; only the time of a read and a write per turn is counted.
 """
@@ -16,12 +17,12 @@ import numpy as np
 from cubeyard.triton._chains import tile_of
 from cubeyard.triton._elements import SIZES, UNSIGNED, Array, bits_of, is_float
 from cubeyard.triton._frame import Builder, Flow, Frame, Step, lowers
-from cubeyard.triton._ir import Operation
+from cubeyard.triton._ir import Operation, Type
 from cubeyard.triton._memory import Box, boxes, known, load_boxes, store_boxes
 from cubeyard.triton._tiles import unsigned_operand
 from cubeyard.triton._values import Node, Uniform, array_of, of_elements
 
-__all__: list[str] = []
+__all__ = ["read_atomic"]
 
 _NOTE = "an atomic operation is a read, a write and a read back, one PE at a time: the machine has no atomic unit"
 _TURNS = "lanes of a tile that have the same address take turns: an atomic operation for each turn"
@@ -55,6 +56,13 @@ def modified(build: Builder, operation: Operation) -> Step:
     return _Atomic(build, operation, [value], mask, combine).flow
 
 
+@lowers("tt.atomic_store")
+def stored(build: Builder, operation: Operation) -> Step:
+    """Lowers an atomic store: an exchange without a result, since another PE may be changing the element."""
+    _, value, *mask = operation.operands
+    return _Atomic(build, operation, [value], mask, lambda frame, old, given: tile_of(given[0], frame.tl)).flow
+
+
 @lowers("tt.atomic_cas")
 def exchanged(build: Builder, operation: Operation) -> Step:
     """Lowers an atomic compare-and-swap, which compares elements bit by bit."""
@@ -79,8 +87,11 @@ class _Atomic:
     ) -> None:
         self.pointer, self.values, self.masks = operation.operands[0], values, masks
         self.combine, self.compared = combine, compared
-        self.of, self.result = build.types[operation.results[0]], operation.results[0]
-        self.relaxed = "relaxed" in operation.attributes["words"]
+        self.of, self.results = build.types[values[-1]], operation.results
+        words = operation.attributes["words"]
+        self.relaxed = "relaxed" in words
+        self.acquires = "acquire" if {"acquire", "acq_rel"} & {*words} else "relaxed"
+        self.releases = "release" if {"release", "acq_rel"} & {*words} else "relaxed"
 
     def flow(self, frame: Frame) -> Flow:
         """Runs the operation."""
@@ -90,7 +101,7 @@ class _Atomic:
         mask = None if isinstance(mask, bool | int) and mask else mask
         addresses, chosen = _lanes(at, mask, self.of.shape)
         if not chosen.any():
-            frame.env[self.result] = Uniform(self.of.shape, self.of.element, 0) if self.of.shape else 0
+            self.found(frame, Uniform(self.of.shape, self.of.element, 0) if self.of.shape else 0)
             return
         if not self.relaxed:
             # Earlier stores must be in memory before another PE sees the result.
@@ -103,50 +114,73 @@ class _Atomic:
         else:
             self.without_data(frame, turns)
 
+    def found(self, frame: Frame, value: Any) -> None:
+        """Sets the result, if the operation has one."""
+        for result in self.results:
+            frame.env[result] = value
+
     def boxes(self, frame: Frame, at: Any, mask: Any) -> list[Box]:
         """Returns the boxes of the tile that one turn changes."""
         return list(boxes(frame, self.of.element, self.of.shape, at, mask, shared=False))
 
     def in_turn(self, frame: Frame, turns: list[list[Box]], places: set[int]) -> Flow:
         """Waits for the PE's turn, then changes memory once per turn of its lanes."""
-        turn = _in_turn(frame.reserved, places, lambda: self.read(frame, turns[0]))
+        turn = _in_turn(frame.reserved, places, lambda: self.read(frame, turns[0], "relaxed"))
         yield from turn.wait()
         tile = None
         for parts in turns:
-            tile, frame.env[self.result] = yield from self.change(frame, parts, tile)
+            tile, elements = yield from self.change(frame, parts, tile)
+            self.found(frame, elements)
         turn.end()
 
     def without_data(self, frame: Frame, turns: list[list[Box]]) -> None:
         """Reads and writes once per turn, without waiting."""
         tile = None
         for parts in turns:
-            old = self.read(frame, parts, tile)
+            old = self.read(frame, parts, self.acquires, tile)
             self.write(frame, parts, old)
-            tile, frame.env[self.result] = old.tile, old
+            tile = old.tile
+            self.found(frame, old)
 
     def change(self, frame: Frame, parts: list[Box], into: Any) -> Any:
-        """Reads, waits for the elements, writes, and reads back. Returns the old tile and its elements."""
-        old = self.read(frame, parts, into)
+        """Reads, waits for the elements, writes, and waits for the write. Returns the old tile and its elements."""
+        old = self.read(frame, parts, self.acquires, into)
         elements = yield from known(old)
         if self.compared is not None and not self.of.shape:
             wanted = yield from known(frame.env[self.compared])
             if bits_of(elements, self.of.element) != bits_of(wanted, self.of.element):
                 return old.tile, elements
         self.write(frame, parts, old)
-        yield self.read(frame, parts)
+        if frame.tl.atomics() == "acknowledged":
+            frame.tl.fence()
+            yield old
+        else:
+            yield self.read(frame, parts, "relaxed")
         return old.tile, elements
 
-    def read(self, frame: Frame, parts: list[Box], into: Any = None) -> Node:
+    def read(self, frame: Frame, parts: list[Box], order: str, into: Any = None) -> Node:
         """Reads boxes into the given tile, or into a new one."""
-        tile = load_boxes(frame, parts, self.of.shape, self.of.element, 0, into)
-        return Node(self.of.shape, self.of.element, tile=tile)
+        return read_atomic(frame, parts, self.of, order, into)
 
     def write(self, frame: Frame, parts: list[Box], old: Node) -> None:
         """Computes the new elements of boxes from the old ones, and writes them."""
         shape, element = self.of.shape, self.of.element
         new = self.combine(frame, frame.whole(old, shape, element), [frame.env[one] for one in self.values])
         node = new if isinstance(new, int | float) else Node(shape, element, tile=new)
-        store_boxes(frame, parts, frame.whole(node, shape, element))
+
+        def store_box(tl: Any, box: Box, part: Any) -> None:
+            tl.store_atomic(box.reference, part, self.releases, box.mask)
+
+        store_boxes(frame, parts, frame.whole(node, shape, element), store_box)
+
+
+def read_atomic(frame: Frame, parts: list[Box], of: Type, order: str, into: Any = None) -> Node:
+    """Reads boxes as a part of an atomic operation, into the given tile or into a new one."""
+
+    def load_box(tl: Any, box: Box, fill: float) -> Any:
+        return tl.load_atomic(box.reference, order, box.mask)
+
+    return Node(of.shape, of.element, tile=load_boxes(frame, parts, of.shape, of.element, 0, into, load_box))
 
 
 class _Turn:
@@ -180,6 +214,10 @@ def _lanes(pointer: Any, mask: Any, shape: tuple[int, ...]) -> tuple[Array, Arra
 
 def _turns(addresses: Array, chosen: Array, mask: Any) -> Iterator[Any]:
     """Yields one mask per turn. Turn n has the n-th lane of each address, in row-major order."""
+    if addresses.size == 1:
+        # A lock or a counter, which loops of kernels ask often.
+        yield mask
+        return
     lanes = np.flatnonzero(chosen)
     _, places = np.unique(addresses.ravel()[lanes], return_inverse=True)
     order = np.argsort(places, kind="stable")

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from cubeyard.triton._ir import SIZES
+
 __all__ = ["BITCASTS", "COMPARISONS", "DTYPES", "NUMPY", "SIZES", "UNSIGNED", "Array", "is_float", "number", "rounded", "scalar", "wrapped"]
 
 Array = np.ndarray[Any, Any]
@@ -22,10 +24,6 @@ DTYPES = {
 
 UNSIGNED = {"i1": "bool", "i8": "u8", "i16": "u16", "i32": "u32", "i64": "u64"}
 """Names of the unsigned types of the same width."""
-
-SIZES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "f8E4M3FN": 1,
-         "f8E5M2": 1, "ptr": 8}  # fmt: skip
-"""Size of an element in memory, in bytes."""
 
 NUMPY: dict[str, type] = {
     "i1": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "ptr": np.int64,
@@ -164,6 +162,7 @@ _FLOATS: dict[str, Callable[..., float]] = {
     "arith.mulf": lambda x, y: x * y,
     "arith.divf": _float_divided,
     "tt.precise_divf": _float_divided,
+    "tt.approx_divf": _float_divided,
     "arith.remf": lambda x, y: math.fmod(x, y) if math.isfinite(x) and y != 0 else math.nan,
     "arith.maxnumf": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else max(x, y),
     "arith.minnumf": lambda x, y: y if math.isnan(x) else x if math.isnan(y) else min(x, y),

@@ -7,6 +7,7 @@ from typing import Any
 from cubeyard.errors import CubeyardError
 from cubeyard.triton import _index
 from cubeyard.triton._chains import tile_of
+from cubeyard.triton._composed import on_numbers
 from cubeyard.triton._elements import SIZES, scalar
 from cubeyard.triton._frame import Builder, Frame, Step, lowers
 from cubeyard.triton._ir import Line, Operation
@@ -38,6 +39,8 @@ class Elementwise:
         self.name, self.shape, self.element = operation.name, of.shape, of.element
         self.relation = words[0] if operation.name == "arith.cmpi" else ""
         self.scalar, self.vector, self.tiles = scalar(*given), _index.vector(*given), tiles(*given)
+        if self.scalar is None and self.name.startswith("ahbm."):
+            self.scalar = on_numbers(self.name, self.element, source.element)
         self.line, self.uses = build.line(operation), build.uses.get(operation.results[0], 0)
         if self.tiles is None and self.scalar is None:
             raise build.unsupported(operation)
@@ -122,16 +125,30 @@ def moved_pointer(build: Builder, operation: Operation) -> Step:
     """Lowers pointer arithmetic. Offsets count elements, addresses count bytes."""
     of = build.types[operation.results[0]]
     size, (pointer, offset), result = SIZES[of.pointee], operation.operands, operation.results[0]
-    line = build.line(operation)
+    line, shape = build.line(operation), of.shape
+    strides: dict[Any, Any] = {}
 
     def step(frame: Frame) -> None:
-        base, by = frame.env[pointer], frame.env[offset]
+        env = frame.env
+        base, by = env[pointer], env[offset]
         if type(base) is int and not isinstance(by, Node):
-            frame.env[result] = base + size * int(by)
-            return
-        frame.env[result] = _moved(base, by, of.shape, size, line)
+            env[result] = base + size * int(by)
+        elif type(by) is Index and by.is_affine and (type(base) is Uniform or (type(base) is Index and base.is_affine)):
+            # Programs and iterations differ in their first addresses, and seldom in their strides.
+            start, before = (int(base.value), None) if isinstance(base, Uniform) else (base.base, base.axes)
+            axes = strides.get((before, by.axes))
+            if axes is None:
+                axes = strides[before, by.axes] = _strides(before, by.axes, size)
+            env[result] = Index(shape, "ptr", start + size * by.base, axes)
+        else:
+            env[result] = _moved(base, by, shape, size, line)
 
     return step
+
+
+def _strides(before: tuple[int, ...] | None, offsets: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Returns the strides of addresses, from the strides of a base in bytes and of offsets in elements."""
+    return tuple(own + size * more for own, more in zip(before or (0,) * len(offsets), offsets, strict=True))
 
 
 def _moved(base: Any, by: Any, shape: tuple[int, ...], size: int, line: Line) -> Any:

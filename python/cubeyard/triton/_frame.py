@@ -9,9 +9,10 @@ from cubeyard.errors import CubeyardError
 from cubeyard.triton._chains import pending, term_of, tile_of, tiles_of
 from cubeyard.triton._elements import DTYPES, SIZES
 from cubeyard.triton._ir import Block, Kernel, Line, Operation
+from cubeyard.triton._recall import addresses, recalled
 from cubeyard.triton._values import Node
 
-__all__ = ["Builder", "Frame", "LOWERINGS", "Step", "Steps", "UnsupportedError", "lowers", "run", "run_plain", "uses_of"]
+__all__ = ["Builder", "Frame", "LOWERINGS", "Step", "Steps", "UnsupportedError", "full_tile", "lowers", "run", "run_plain", "uses_of"]
 
 
 class UnsupportedError(CubeyardError):
@@ -65,10 +66,14 @@ class Frame:
 
     def whole(self, value: Any, shape: Any, element: str) -> Any:
         """Returns a value as a tile of the full shape, without broadcasting."""
-        tile = tile_of(value, self.tl)
-        if isinstance(tile, int | float):
-            return self.tl.full(shape, tile, DTYPES[element])
-        return tile if tuple(tile.shape) == tuple(shape) else self.tl.broadcast_to(tile, shape)
+        return full_tile(self.tl, tile_of(value, self.tl), shape, element)
+
+
+def full_tile(tl: Any, tile: Any, shape: Any, element: str) -> Any:
+    """Returns a tile of the full shape, from a number or from a tile that broadcasts to it."""
+    if isinstance(tile, int | float):
+        return tl.full(shape, tile, DTYPES[element])
+    return tile if tuple(tile.shape) == tuple(shape) else tl.broadcast_to(tile, shape)
 
 
 Flow = Generator[Any, Any, None]
@@ -85,7 +90,8 @@ class Steps:
 
     def __init__(self, arguments: list[int], results: list[int]) -> None:
         self.arguments, self.results = arguments, results
-        self.steps: list[tuple[Line, Step, tuple[int, ...]]] = []
+        self.steps: list[tuple[Line | None, Step, tuple[int, ...]]] = []
+        """No line for steps that give the machine no command and never fail."""
         self.own_results: tuple[int, ...] = ()
         self.plain = True
 
@@ -94,7 +100,8 @@ def run(block: Steps, frame: Frame) -> Flow:
     """Runs a block."""
     env, tl = frame.env, frame.tl
     for line, step, dead in block.steps:
-        tl.place = line
+        if line is not None:
+            tl.place = line
         flow = step(frame)
         if flow is not None:
             yield from flow
@@ -106,8 +113,10 @@ def run_plain(block: Steps, frame: Frame) -> None:
     """Runs a block whose steps never wait."""
     env, tl = frame.env, frame.tl
     for line, step, dead in block.steps:
-        tl.place = line
-        step(frame)
+        if line is not None:
+            tl.place = line
+        if step(frame) is not None:
+            raise CubeyardError(f"{line}: expected addresses, masks and conditions that are known before the kernel runs")
         for value in dead:
             env[value] = None
 
@@ -127,9 +136,11 @@ def lowers(*names: str) -> Callable[[Callable[[Builder, Operation], Step]], Call
     return register
 
 
-_TERMINATORS = ("scf.yield", "scf.condition", "tt.return", "tt.reduce.return", "tt.scan.return")
-_FLOWS = ("scf.for", "scf.if", "scf.while", "tt.atomic_rmw", "tt.atomic_cas", "tt.make_tensor_descriptor",
-          "tt.descriptor_load", "tt.descriptor_store", "tt.assert")  # fmt: skip
+_TERMINATORS = ("scf.yield", "scf.condition", "tt.return", "tt.reduce.return", "tt.scan.return", "tt.map_elementwise.return")
+_QUIET = ("arith.constant", "tt.get_program_id", "tt.make_range")
+_FLOWS = ("scf.for", "scf.if", "scf.while", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load",
+          "tt.atomic_store", "tt.atomic_poll", "tt.make_tensor_descriptor",
+          "tt.descriptor_load", "tt.descriptor_store", "tt.assert", "tt.print", "tt.call")  # fmt: skip
 
 
 class Builder:
@@ -139,6 +150,7 @@ class Builder:
         self.kernel, self.types, self.live, self.wanted = kernel, kernel.types, live, wanted
         self.uses = uses_of(kernel.body)
         self.escaping = _escaping(kernel.body)
+        self.addresses = addresses(kernel)
 
     def line(self, operation: Operation) -> Line:
         """Returns the source line of an operation, or the kernel's line if the operation has none."""
@@ -160,7 +172,8 @@ class Builder:
         made.own_results = tuple(set(results) & set(defined))
         dead = _last_uses(body, defined, set(results))
         for operation, gone in zip(body, dead, strict=True):
-            made.steps.append((self.line(operation), self.step(operation), gone))
+            quiet = operation.name in _QUIET or not self.addresses.isdisjoint(operation.results)
+            made.steps.append((None if quiet else self.line(operation), self.step(operation), gone))
             made.plain = made.plain and not self.live and operation.name not in _FLOWS
         return made
 
@@ -169,7 +182,8 @@ class Builder:
         make = LOWERINGS.get(operation.name)
         if make is None:
             raise self.unsupported(operation)
-        return make(self, operation)
+        step = make(self, operation)
+        return recalled(step, operation) if operation.results and operation.results[0] in self.addresses else step
 
 
 def _all_operands(operation: Operation) -> set[int]:

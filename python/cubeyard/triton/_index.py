@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cubeyard.triton._composed import on_arrays
 from cubeyard.triton._elements import BITCASTS, COMPARISONS, NUMPY, SIZES, Array
 from cubeyard.triton._values import Bools, Index, Uniform, of_vector
 
@@ -154,7 +155,7 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "arith.xori": np.bitwise_xor, "arith.shli": np.left_shift, "arith.shrsi": np.right_shift,
     "arith.minsi": np.minimum, "arith.maxsi": np.maximum, "math.absi": np.abs,
     "arith.floordivsi": np.floor_divide, "arith.ceildivsi": lambda x, y: -(-x // y),
-    "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply, "arith.divf": np.divide,
+    "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply, "arith.divf": np.divide, "tt.approx_divf": np.divide,
     "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin, "math.floor": np.floor, "math.ceil": np.ceil,
     "math.sqrt": np.sqrt, "math.absf": np.abs, "arith.negf": np.negative, "arith.select": np.where,
 }  # fmt: skip
@@ -177,9 +178,13 @@ def vector(name: str, element: str, words: list[str], source: str) -> Callable[.
         return lambda x, y: np.asarray(natural(x.astype(kind), y.astype(kind))).astype(into)
     if name == "arith.cmpi":
         return _comparison(words[0], source)
+    if name == "arith.cmpf":
+        return _float_comparison(words[0])
     if name == "tt.mulhiui":
         bits, kind = 8 * SIZES[source], _UNSIGNED[source]
         return lambda x, y: (x.astype(kind).astype(object) * y.astype(kind).astype(object) >> bits).astype(kind).astype(into)
+    if name.startswith("ahbm."):
+        return on_arrays(name, element, source)
     return _conversion(name, into, source)
 
 
@@ -189,6 +194,13 @@ def _comparison(relation: str, source: str) -> Callable[..., Array]:
         kind = _UNSIGNED.get(source, np.uint64)
         return lambda x, y: np.asarray(compare(x.astype(kind), y.astype(kind)))
     return lambda x, y: np.asarray(compare(x, y))
+
+
+def _float_comparison(relation: str) -> Callable[..., Array]:
+    if relation in ("ord", "uno"):
+        return lambda x, y: np.asarray((np.isnan(x) | np.isnan(y)) == (relation == "uno"))
+    compare, unordered = COMPARISONS[relation[1:]], relation[0] == "u"
+    return lambda x, y: np.where(np.isnan(x) | np.isnan(y), unordered, compare(x, y))
 
 
 def _conversion(name: str, into: type, source: str) -> Callable[..., Array] | None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["FORMAT", "Block", "Kernel", "Line", "Operation", "Type"]
+__all__ = ["FORMAT", "SIZES", "Block", "Kernel", "Line", "Operation", "Type"]
 
-FORMAT = 5
+FORMAT = 10
 """Version of these classes, increased with every change. Triton's cache stores pickled kernels."""
+
+
+SIZES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "f8E4M3FN": 1,
+         "f8E5M2": 1, "ptr": 8}  # fmt: skip
+"""Size of an element in memory, in bytes."""
 
 
 @dataclass(frozen=True)

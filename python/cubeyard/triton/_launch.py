@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from cubeyard import _native
 from cubeyard.errors import InputError
-from cubeyard.kernels.kernel import LaunchReport, launch_together
+from cubeyard.kernels.kernel import LaunchReport, launch, launch_together, numbers
 from cubeyard.tensors.context import Context
 from cubeyard.tensors.placement import Placement
 from cubeyard.tensors.tensor import Tensor
-from cubeyard.triton._arguments import ROWS, Placed, is_descriptor, is_tensor, of_torch
+from cubeyard.triton._arguments import ROWS, OnDevice, Placed, is_descriptor, is_tensor, of_torch
 from cubeyard.triton._elements import number
-from cubeyard.triton._program import Description, Notes, Program, Schedule, Work, find_schedule
+from cubeyard.triton._homes import shares
+from cubeyard.triton._program import Description, LaunchedKernel, Notes, Program, Schedule, Shares, Work, find_schedule
 from cubeyard.triton._sharing import Memory, memories
 
 __all__ = ["Launch", "Settings", "prepared"]
@@ -29,7 +31,7 @@ class Settings:
     """Settings of launches, given to `cubeyard.triton.record`."""
 
     topology: Any = None
-    schedule: str | Schedule = "waves"
+    schedule: str | Schedule = "homes"
     data: bool = True
     placement: Placement = ROWS
     cubes: Any = None
@@ -47,7 +49,7 @@ class Launch:
     values: dict[int, Any]
     pointers: list[int]
     tensors: list[Any]
-    """Placed arrays and tensors of this package, in the order of `pointers`."""
+    """Placed arrays, tensors of PyTorch's device and tensors of this package, in the order of `pointers`."""
     names: list[str] = field(default_factory=list)
     """Argument names of `tensors`."""
     described: dict[int, Description] = field(default_factory=dict)
@@ -60,27 +62,84 @@ class Launch:
             raise InputError(f"kernel {self.program.name}: expected tensors of one context, found {len(found)} contexts")
         return next(iter(found.values()), None)
 
+    def device(self) -> int | None:
+        """Returns the number of PyTorch's device that holds the memory of the launch, or None.
+
+        Raises:
+            InputError: An argument is elsewhere.
+        """
+        found = [(name, one) for name, one in zip(self.names, self.tensors, strict=True) if isinstance(one, OnDevice)]
+        if not found:
+            return None
+        first, device = found[0][0], found[0][1].device
+        for name, one in zip(self.names, self.tensors, strict=True):
+            if not isinstance(one, OnDevice):
+                raise InputError(f"argument {name}: it is not on the device of argument {first}, ahbm:{device}: expected one device")
+            if one.device != device:
+                raise InputError(f"argument {name}: it is on ahbm:{one.device}, and argument {first} on ahbm:{device}: expected one device")
+        return device
+
     def run(self, context: Context, notes: Notes) -> LaunchReport:
-        """Runs the launch on a context: places arrays, launches the kernel, and reads written arrays back."""
-        shared, places = memories(self.names, self.tensors)
-        kernel = self.program.kernel_of(self._work(places))
+        """Runs the launch on a context. Arrays are placed there, and written arrays are read back."""
+        device = self.device()
+        return self._run_placed(context, notes) if device is None else self._run_shared(context, notes, device)
+
+    def _run_shared(self, context: Context, notes: Notes, device: int) -> LaunchReport:
+        """Runs the launch on memory that PyTorch's device shares with the machine."""
+        context._native.share_torch(device)
+        addresses = [_native.DeviceAddress(one.address) for one in self.tensors]
+        sips = (device,) if self.settings.sips == (0,) else self.settings.sips
+        shares = self._shares(context, [one.address for one in self.tensors], sips)
+        kernel = self._kernel([(number, 0) for number in range(len(addresses))], shares)
+        report = self._launched(context, kernel, addresses, sips)
+        notes |= kernel.work.notes
+        return report
+
+    def _shares(self, context: Context, addresses: list[int | None], sips: tuple[int, ...]) -> Shares | None:
+        """Returns the programs of each PE by their homes. None for other schedules, and if the homes are not known."""
+        of = self.settings
+        offsets = self.program.offsets(self.values, self.grid) if of.schedule == "homes" else None
+        if offsets is None:
+            return None
+        base = addresses[self.pointers.index(offsets[0])]
+        if base is None:
+            return None
+        targets = [(sip, numbers("cubes", of.cubes), numbers("pes", of.pes)) for sip in sips]
+        pes, homes = _native.holders(context._native, [base + one for one in offsets[1]], targets)
+        if not any(one is not None for one in homes):
+            return None
+        return shares(tuple(homes), pes, self.program.is_long)
+
+    def _kernel(self, places: list[tuple[int, int]], shares: Shares | None) -> LaunchedKernel:
+        kernel = self.program.kernel_of(self._work(places, shares))
         self._check(kernel.work.live)
+        return kernel
+
+    def _launched(self, context: Context, kernel: LaunchedKernel, arguments: list[Any], sips: tuple[int, ...]) -> LaunchReport:
+        of = self.settings
+        if len(sips) == 1:
+            return launch(context._native, kernel, *arguments, sip=sips[0], cubes=of.cubes, pes=of.pes)
+        return launch_together(context._native, kernel, arguments, sips, of.cubes, of.pes)
+
+    def _run_placed(self, context: Context, notes: Notes) -> LaunchReport:
+        """Runs the launch on arrays and tensors of this package: places arrays and reads written ones back."""
+        shared, places = memories(self.names, self.tensors)
         of = self.settings
         tensors = [one.deployed(context, of.data, _spread(one.placement() or of.placement, of.sips)) for one in shared]
-        if len(of.sips) == 1:
-            report = context.launch(kernel, *tensors, sip=of.sips[0], cubes=of.cubes, pes=of.pes)
-        else:
-            report = launch_together(context._native, kernel, [one._native for one in tensors], of.sips, of.cubes, of.pes)
+        bases = [tensors[number].va_base for number, _ in places]
+        addresses = [None if base is None else base + offset for base, (_, offset) in zip(bases, places, strict=True)]
+        kernel = self._kernel(places, self._shares(context, addresses, of.sips))
+        report = self._launched(context, kernel, [one._native for one in tensors], of.sips)
         notes |= kernel.work.notes
         if self.settings.data:
             self._read_back(shared, tensors)
         return report
 
-    def _work(self, places: list[tuple[int, int]]) -> Work:
+    def _work(self, places: list[tuple[int, int]], shares: Shares | None) -> Work:
         of = self.settings
         live, named = bool(self.program.facts.live) and of.data, of.schedule if isinstance(of.schedule, str) else None
         given = (self.values, self.pointers, places, self.described)
-        return Work(*given, self.grid, find_schedule(of.schedule), live, named, len(of.sips))
+        return Work(*given, self.grid, find_schedule(of.schedule, shares), live, named, shares, len(of.sips))
 
     def _check(self, live: bool) -> None:
         if self.program.facts.decided and not live:
@@ -118,7 +177,7 @@ def _point(launch: Launch, name: str, value: int, argument: Any) -> None:
     if not is_tensor(argument):
         raise InputError(f"argument {name}: expected an array or a tensor, found {type(argument).__name__}")
     launch.pointers.append(value)
-    launch.tensors.append(_placed(argument))
+    launch.tensors.append(_placed(name, argument))
     launch.names.append(name)
 
 
@@ -140,10 +199,10 @@ def _spread(placement: Placement, sips: tuple[int, ...]) -> Placement:
     return replace(placement, sip=rows, sips=sips)
 
 
-def _placed(argument: Any) -> Any:
+def _placed(name: str, argument: Any) -> Any:
     if isinstance(argument, Placed | Tensor):
         return argument
-    return Placed(argument, None) if isinstance(argument, np.ndarray) else of_torch(argument)
+    return Placed(argument, None) if isinstance(argument, np.ndarray) else of_torch(name, argument)
 
 
 def _number(name: str, argument: Any, element: str) -> Any:

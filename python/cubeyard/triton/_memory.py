@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from cubeyard.errors import CubeyardError
 from cubeyard.triton import _pieces
+from cubeyard.triton._along import fast_axis, with_last
 from cubeyard.triton._chains import tile_of
 from cubeyard.triton._elements import DTYPES, SIZES
 from cubeyard.triton._frame import Builder, Flow, Frame, Step, lowers
@@ -25,9 +26,14 @@ def loaded(build: Builder, operation: Operation) -> Step:
     of, result = build.types[operation.results[0]], operation.results[0]
     element = build.types[operation.operands[0]].pointee
     operands, wanted = operation.operands, build.live and result in build.wanted
+    patterns = Patterns(element, of.shape, True)
 
     def step(frame: Frame) -> Flow | None:
         given = [frame.env[one] for one in operands]
+        whole = None if wanted else patterns.whole(frame, given[0], given[1] if len(given) > 1 else None)
+        if whole is not None:
+            frame.env[result] = Node(of.shape, element, tile=_load_whole(frame.tl, whole))
+            return None
         if wanted or not (_is_plain(given[0]) and (len(given) == 1 or _is_plain(given[1]))):
             return waiting(frame, given)
         frame.env[result] = load(frame, element, of.shape, *given)
@@ -47,9 +53,14 @@ def stored(build: Builder, operation: Operation) -> Step:
     """Lowers a store."""
     pointer = build.types[operation.operands[0]]
     operands = operation.operands
+    patterns = Patterns(pointer.pointee, pointer.shape, False)
 
     def step(frame: Frame) -> Flow | None:
         given = [frame.env[one] for one in operands]
+        whole = patterns.whole(frame, given[0], given[2] if len(given) > 2 else None)
+        if whole is not None:
+            _store_whole(frame.tl, whole, frame.whole(given[1], pointer.shape, pointer.pointee))
+            return None
         if not all(_is_plain(one) for one in (given[0], *given[2:])):
             return waiting(frame, given)
         store(frame, pointer.pointee, pointer.shape, *given)
@@ -62,6 +73,38 @@ def stored(build: Builder, operation: Operation) -> Step:
         store(frame, pointer.pointee, pointer.shape, *given)
 
     return step
+
+
+class Patterns:
+    """Strided patterns of an access that one command moves as a whole, which is the most common case."""
+
+    def __init__(self, element: str, shape: tuple[int, ...], shared: bool) -> None:
+        self.element, self.shape, self.shared = element, shape, shared
+        self.size = SIZES.get(element, 1)
+        self.found: dict[tuple[int, ...], Any] = {}
+
+    def whole(self, frame: Frame, pointer: Any, mask: Any) -> Any:
+        """Returns the reference of an access to all elements by one command, or None for another access."""
+        if type(pointer) is not Index or not pointer.is_affine or not (mask is None or (type(mask) is Uniform and mask.value)):
+            return None
+        if pointer.axes not in self.found:
+            parts = _pieces.of_axes(self.shape, pointer.axes, (None,) * len(self.shape), self.size, self.shared)
+            one = parts[0] if len(parts) == 1 and parts[0][4] is None else None
+            self.found[pointer.axes] = None if one is None or (not self.shared and one[1] != self.shape) else one[1:4]
+        pattern = self.found[pointer.axes]
+        if pattern is None:
+            return None
+        lengths, offset, strides = pattern
+        reference = _reference(frame, self.element, pointer.base + offset, lengths)
+        return reference if strides == (1,) else reference.strided(strides)
+
+
+def _load_whole(tl: Any, reference: Any) -> Any:
+    return tl.load_along(reference)
+
+
+def _store_whole(tl: Any, reference: Any, tile: Any) -> None:
+    tl.store_along(reference, tile)
 
 
 def _is_plain(value: Any) -> bool:
@@ -95,10 +138,24 @@ def load(frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, mask:
     fill, instead = (0, other) if isinstance(other, Node) else (_number(other, element), None)
     if is_never(mask):
         return Uniform(shape, element, fill) if instead is None and shape else _filled(frame, shape, element, fill, other)
-    tile = load_boxes(frame, list(boxes(frame, element, shape, pointer, mask)), shape, element, fill)
+    tile = _loaded(frame, element, shape, pointer, mask, fill)
     if instead is not None and mask is not None:
         tile = frame.tl.where(tile_of(mask, frame.tl), tile, tile_of(instead, frame.tl))
     return Node(shape, element, tile=tile)
+
+
+def _loaded(frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, mask: Any, fill: float) -> Any:
+    """Loads boxes. Addresses without a strided pattern are loaded along the axis with the fewest runs, then permuted."""
+    if len(shape) > 1 and (_mask_axes(mask, shape) is None or not isinstance(pointer, Index | Uniform)):
+        addresses = np.broadcast_to(array_of(pointer), shape)
+        chosen = np.broadcast_to(True if mask is None else array_of(mask), shape)
+        order = with_last(len(shape), fast_axis(addresses, chosen))
+        if order != sorted(order):
+            pointer, mask = (of_elements(np.transpose(of, order), kind) for of, kind in ((addresses, "ptr"), (chosen, "i1")))
+            turned = tuple(shape[axis] for axis in order)
+            tile = load_boxes(frame, list(boxes(frame, element, turned, pointer, mask)), turned, element, fill)
+            return frame.tl.permute(tile, [order.index(axis) for axis in range(len(order))])
+    return load_boxes(frame, list(boxes(frame, element, shape, pointer, mask)), shape, element, fill)
 
 
 def _filled(frame: Frame, shape: tuple[int, ...], element: str, fill: float, other: Any) -> Any:
@@ -117,20 +174,22 @@ def is_never(mask: Any) -> bool:
 
 
 def load_boxes(
-    frame: Frame, parts: list[Box], shape: tuple[int, ...], element: str, fill: float = 0, into: Any = None
-) -> Any:
+    frame: Frame, parts: list[Box], shape: tuple[int, ...], element: str, fill: float = 0, into: Any = None,
+    load_box: Callable[..., Any] | None = None,
+) -> Any:  # fmt: skip
     """Loads boxes into one tile. Its other elements come from `into`, or equal `fill`."""
     tl = frame.tl
+    load_box = load_box or _load_box
     if len(parts) == 1 and parts[0].covers:
-        return _load_box(tl, parts[0], fill)
+        return load_box(tl, parts[0], fill)
     total = tl.full(shape, fill, DTYPES[element]) if into is None else into
     for box in parts:
-        total = tl.paste(total, box.start, _load_box(tl, box, fill))
+        total = tl.paste(total, box.start, load_box(tl, box, fill))
     return total
 
 
 def _load_box(tl: Any, box: Box, fill: float) -> Any:
-    return tl.load(box.reference) if box.mask is None else tl.load(box.reference, box.mask, fill)
+    return tl.load_along(box.reference) if box.mask is None else tl.load_along(box.reference, box.mask, fill)
 
 
 def store(frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, value: Any, mask: Any = None) -> None:
@@ -141,15 +200,19 @@ def store(frame: Frame, element: str, shape: tuple[int, ...], pointer: Any, valu
     store_boxes(frame, boxes(frame, element, shape, pointer, mask, shared=False), tile)
 
 
-def store_boxes(frame: Frame, parts: Iterable[Box], tile: Any) -> None:
+def store_boxes(frame: Frame, parts: Iterable[Box], tile: Any, store_box: Callable[..., Any] | None = None) -> None:
     """Stores the boxes of a tile."""
-    tl = frame.tl
+    tl, store_box = frame.tl, store_box or _store_box
     for box in parts:
         part = tile if tuple(box.shape) == tuple(tile.shape) else tl.slice(tile, box.start, box.shape)
-        if box.mask is None:
-            tl.store(box.reference, part)
-        else:
-            tl.store(box.reference, part, box.mask)
+        store_box(tl, box, part)
+
+
+def _store_box(tl: Any, box: Box, part: Any) -> None:
+    if box.mask is None:
+        tl.store_along(box.reference, part)
+    else:
+        tl.store_along(box.reference, part, box.mask)
 
 
 def boxes(

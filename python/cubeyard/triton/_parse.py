@@ -4,7 +4,7 @@ The parser reads text, because no supported version of the compiler's bindings e
 float constants, lists of numbers, the lines of stores, and the targets of jumps (docs/decisions/0011-triton-ir.md).
 
 Every operation ends with its location, and its types follow a colon. So one function reads all operations except loops,
-branches, jumps and constants: operands, words, attributes and regions, in any order.
+branches, jumps, calls and constants: operands, words, attributes and regions, in any order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from cubeyard.errors import CubeyardError
 from cubeyard.triton._ir import Block, Kernel, Operation, Type
-from cubeyard.triton._tokens import UNKNOWN, Tokens
+from cubeyard.triton._paths import MAP_RETURN, End, Graph, Paths
+from cubeyard.triton._symbols import counterpart
+from cubeyard.triton._tokens import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,20 +38,20 @@ def parse(text: str) -> Kernel:
         raise parser.odd(f"{type(error).__name__}: {error}") from error
 
 
-class _Parser(Tokens):
-    """Parser state: the defined values, and the positions of blocks."""
+class _Parser(Paths):
+    """Parser state: the defined values."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.labels: dict[str, int] = {}
-        self.types: list[Type] = []
         self.scopes: list[dict[str, int]] = [{}]
         self.first = UNKNOWN
 
     def define(self, name: str, of: Type) -> int:
-        self.types.append(of)
-        self.scopes[-1][name] = len(self.types) - 1
-        return len(self.types) - 1
+        self.scopes[-1][name] = self.fresh(of)
+        return self.scopes[-1][name]
+
+    def bind(self, names: list[str], values: list[int]) -> None:
+        self.scopes[-1].update(zip(names, values, strict=True))
 
     def value(self, name: str) -> int:
         for scope in reversed(self.scopes):
@@ -83,15 +85,7 @@ class _Parser(Tokens):
 
     def arguments(self) -> list[int]:
         """Reads `(%a: type {…} loc(…), …)` and defines the arguments."""
-        found = []
-        self.expect("(")
-        while not self.accept(")"):
-            name = self.take()
-            self.expect(":")
-            found.append(self.define(name, self.type()))
-            self.until(",", ")")
-            self.accept(",")
-        return found
+        return [self.define(*one) for one in self.parameters()]
 
     def bindings(self) -> list[str]:
         """Reads `(%x = %y, …)`. Returns the names of all pairs in one list."""
@@ -99,8 +93,12 @@ class _Parser(Tokens):
         return [token for token in self.past(")") if token[0] == "%"]
 
     def kernel(self) -> Kernel:
-        self.at = self.tokens.index("tt.func") + 1
-        self.labels = self.found_labels()
+        name, body = self.function(*self.functions[0], [])
+        return Kernel(name, self.first, body, self.types)
+
+    def function(self, start: int, end: int, returned: list[Type]) -> tuple[str, Block]:
+        """Reads a function between two positions. Returns its name and its body."""
+        self.at, self.graph = start, Graph.of(self.tokens, start, end, 1)
         while (name := self.take())[0] != "@":
             pass
         arguments = self.arguments()
@@ -108,56 +106,18 @@ class _Parser(Tokens):
         if self.is_dictionary():
             self.dictionary()
         self.past("{")
-        body = self.path(arguments)
-        return Kernel(name[1:].strip('"'), self.first, body, self.types)
+        return name[1:].strip('"'), self.path(arguments, End(returned))
 
-    def found_labels(self) -> dict[str, int]:
-        """Returns the positions after the labels of blocks. Labels in jumps are ignored."""
-        ends = {",", "cf.br"}
-        found: dict[str, int] = {}
-        for at in range(self.at, len(self.tokens)):
-            if self.tokens[at][0] == "^" and self.tokens[at - 1] not in ends:
-                found.setdefault(self.tokens[at], at + 1)
-        return found
-
-    def path(self, arguments: list[int]) -> Block:
-        """Reads operations up to a return. Follows jumps, and turns a conditional jump into a branch with both paths."""
-        block = Block(arguments, [])
-        while (name := self.peek()) not in ("cf.br", "cf.cond_br", "tt.return"):
-            block.operations.append(self.operation())
-        if name == "tt.return":
-            block.operations.append(self.operation())
-            return block
-        self.at += 1
-        condition = [self.value(self.take())] if name == "cf.cond_br" else []
-        targets = self.targets()
-        end = self.at
-        paths = [self.jump(*target) for target in targets]
-        if not condition:
-            return Block(arguments, block.operations + paths[0].operations)
-        self.at = end
-        block.operations.append(Operation("scf.if", self.line(), condition, regions=paths))
-        return block
-
-    def targets(self) -> list[tuple[str, list[int]]]:
-        """Reads `^a(%x, %y : types), ^b`. Returns each label with its argument values."""
-        found = []
-        while self.peek() != "loc":
-            token = self.take()
-            if token[0] == "^":
-                found.append((token, [self.value(one) for one in self.until(",", "loc") if one[0] == "%"]))
-        return found
-
-    def jump(self, label: str, values: list[int]) -> Block:
-        """Reads the path that starts at a label, with the given values as its arguments."""
-        if label not in self.labels:
-            raise self.odd(label)
-        self.at = self.labels[label]
-        head = self.past(":")
-        names = [name for name, after in zip(head, head[1:], strict=False) if name[0] == "%" and after == ":"]
-        with self.scope():
-            self.scopes[-1].update(zip(names, values, strict=True))
-            return self.path([])
+    def call(self, made: Operation) -> list[Type]:
+        """Reads `tt.call @name(%x) : (types) -> types`. The body of the function is the region of the call."""
+        types = self.plain(made)
+        [name] = [word for word in made.attributes["words"] if word[0] == "@"]
+        start, end = next(one for one in self.functions if name in self.tokens[one[0] : one[0] + 3])
+        before = self.at, self.graph, self.scopes, self.first
+        self.scopes = [{}]
+        made.regions = [self.function(start, end, types)[1]]
+        self.at, self.graph, self.scopes, self.first = before
+        return types
 
     def region(self, names: list[str], types: list[Type]) -> Block:
         """Reads a block in braces. Its arguments have these names, or the names in its label."""
@@ -168,9 +128,39 @@ class _Parser(Tokens):
                 self.at += 1
                 block.arguments = self.arguments()
                 self.expect(":")
+                end = self.end_of_braces()
+                if "cf.cond_br" in self.tokens[self.at : end]:
+                    return self.paths(block.arguments, end)
             while not self.accept("}"):
                 block.operations.append(self.operation())
         return block
+
+    def end_of_braces(self) -> int:
+        """Returns the position of the brace that closes the current block."""
+        at, depth = self.at, 1
+        while depth:
+            depth += {"{": 1, "}": -1}.get(self.tokens[at], 0)
+            at += 1
+        return at - 1
+
+    def paths(self, arguments: list[int], end: int) -> Block:
+        """Reads the blocks of a region up to its last brace. The labels of other regions are not visible in it."""
+        outer, self.graph = self.graph, Graph.of(self.tokens, self.at, end, 0)
+        block = self.path(arguments, End(self.returned_types(end)))
+        self.graph, self.at = outer, end + 1
+        return block
+
+    def returned_types(self, end: int) -> list[Type]:
+        """Returns the types of the values that a region with several blocks returns."""
+        start, self.at = self.at, self.tokens.index(MAP_RETURN, self.at, end)
+        found = []
+        while self.peek() not in (":", "loc"):
+            self.at += 1
+        while not self.accept("loc"):
+            self.at += 1
+            found.append(self.type())
+        self.at = start
+        return found
 
     def operation(self) -> Operation:
         names = self.result_names()
@@ -253,7 +243,7 @@ class _Parser(Tokens):
                 # `tt.print "text" : %x : type`
                 made.operands.append(self.value(token))
         if made.name == "tt.extern_elementwise":
-            made.name = _counterpart(made.attributes["symbol"]) or made.name
+            made.name = counterpart(made.attributes["symbol"], self.types[made.operands[0]].element) or made.name
         return found if arrow else _implied(made, found, [self.types[one] for one in made.operands])
 
     def constant(self, made: Operation) -> list[Type]:
@@ -311,7 +301,9 @@ class _Parser(Tokens):
         self.plain(made)
         return types
 
-    readers = {"arith.constant": constant, "scf.for": loop, "scf.if": branches, "scf.while": repeated}  # noqa: RUF012
+    readers = {  # noqa: RUF012
+        "arith.constant": constant, "scf.for": loop, "scf.if": branches, "scf.while": repeated, "tt.call": call,
+    }  # fmt: skip
 
 
 def _attribute(tokens: list[str]) -> Any:
@@ -364,24 +356,3 @@ def _implied(made: Operation, listed: list[Type], operands: list[Type]) -> list[
     if made.name == "arith.select":
         return operands[1:2]
     return listed
-
-
-_FUNCTIONS = {
-    "tanh": "math.tanh", "erf": "math.erf", "exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "log2": "math.log2",
-    "sin": "math.sin", "cos": "math.cos", "sqrt": "math.sqrt", "rsqrt": "math.rsqrt", "fabs": "math.absf",
-    "floor": "math.floor", "ceil": "math.ceil", "fma": "math.fma", "fmod": "arith.remf",
-    "isnan": "ahbm.isnan", "isinf": "ahbm.isinf", "finite": "ahbm.isfinite",
-}  # fmt: skip
-"""Operations by libdevice function, without prefix and suffix. Operations named `ahbm.…` belong to this package."""
-
-_SYMBOLS = {
-    "__nv_fdiv_rn": "tt.precise_divf", "__nv_ddiv_rn": "tt.precise_divf", "__nv_fsqrt_rn": "tt.precise_sqrt",
-    "__nv_dsqrt_rn": "tt.precise_sqrt", "__nv_umulhi": "tt.mulhiui", "__nv_umul64hi": "tt.mulhiui",
-    "__nv_isnand": "ahbm.isnan", "__nv_isinfd": "ahbm.isinf", "__nv_isfinited": "ahbm.isfinite",
-}  # fmt: skip
-
-
-def _counterpart(symbol: str) -> str | None:
-    """Returns the operation for a libdevice symbol of `f32` or `f64`, or None if the machine has none."""
-    name = symbol.removeprefix("__nv_")
-    return _SYMBOLS.get(symbol) or _FUNCTIONS.get(name) or _FUNCTIONS.get(name.removesuffix("f"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,10 +19,13 @@ from cubeyard.study.run import run as run_bench
 from cubeyard.tensors.context import Context
 from cubeyard.tensors.placement import Placement
 from cubeyard.triton._arguments import ROWS
+from cubeyard.triton._clock import Place, charge
 from cubeyard.triton._launch import Launch, Settings
+from cubeyard.triton._machine import machine_of, topology_of
 from cubeyard.triton._program import Notes, Schedule
+from cubeyard.triton._tuning import attempted
 
-__all__ = ["Recording", "TritonRun", "perform", "record", "timed", "with_own_bounds"]
+__all__ = ["Recording", "TritonRun", "perform", "record", "with_own_bounds"]
 
 
 @dataclass
@@ -44,7 +48,6 @@ class TritonRun(Run):
 
 
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
-_times: ContextVar[list[int] | None] = ContextVar("times", default=None)
 _DEFAULT = Settings()
 
 
@@ -52,7 +55,7 @@ _DEFAULT = Settings()
 def record(
     *,
     topology: Any = None,
-    schedule: str | Schedule = "waves",
+    schedule: str | Schedule = "homes",
     data: bool = True,
     placement: Placement = ROWS,
     cubes: Any = None,
@@ -63,7 +66,7 @@ def record(
 
     Args:
         topology: the machine: None for the default, a file, a dictionary, or a `Topology`.
-        schedule: assignment of programs to PEs: `waves`, `blocks`, or a function. The function takes the PE's number, the
+        schedule: assignment of programs to PEs: `homes`, `waves`, `blocks`, or a function. The function takes the PE's number, the
             number of PEs and the number of programs. It returns a range of programs.
         data: whether to compute values. If False, only times are simulated.
         placement: distribution of arrays for which `place` was not called.
@@ -87,17 +90,6 @@ def _sips(given: Iterable[int]) -> tuple[int, ...]:
     return found
 
 
-@contextmanager
-def timed() -> Iterator[list[int]]:
-    """Collects the simulated times of launches, in picoseconds."""
-    times: list[int] = []
-    token = _times.set(times)
-    try:
-        yield times
-    finally:
-        _times.reset(token)
-
-
 def current() -> Settings:
     """Returns the current settings of launches."""
     recording, measured = _recording.get(), scripts.measured.get()
@@ -106,20 +98,18 @@ def current() -> Settings:
     return _DEFAULT if recording is None else recording.settings
 
 
-def perform(launch: Launch, options: list[str]) -> None:
-    """Runs a launch, and records it if recording is active."""
+def perform(launch: Launch, options: list[str], place: Place | None = None) -> None:
+    """Runs a launch, and records it if recording is active. It takes time at `place`, if that is given."""
     recording = _recording.get()
+    done: Any
     context = launch.context() or _context_of(launch)
     if context is not None:
-        done: Any = launch.run(context, set())
-        _timed(done.max_ps)
+        report = done = launch.run(context, set())
     elif recording is None:
-        with Context(launch.settings.topology, data=launch.settings.data) as own:
-            report = launch.run(own, set())
-        _timed(report.max_ps)
+        report = done = attempted(launch, lambda: launch.run(machine_of(launch.device(), launch.settings.data), set()))
     else:
-        done = _explained(launch, options)
-        _timed(round(done.kernel_ns * 1000))
+        done, report = _explained(launch, options)
+    charge(place, launch, report)
     if recording is not None:
         recording.launches.append(done)
 
@@ -133,30 +123,35 @@ def _context_of(launch: Launch) -> Context | None:
     return measured.context if launch.program.name == measured.kernel else None
 
 
-def _timed(picoseconds: int) -> None:
-    times = _times.get()
-    if times is not None:
-        times.append(picoseconds)
-
-
-def _explained(launch: Launch, options: list[str]) -> Run:
+def _explained(launch: Launch, options: list[str]) -> tuple[Run, LaunchReport]:
     """Runs a launch as a bench. The result gives bounds, critical path and defects in terms of the author's lines."""
     notes: Notes = set()
     reports: list[LaunchReport] = []
 
+    moved: list[int] = []
+
     def bench(context: BenchContext) -> None:
         reports.append(launch.run(context, notes))
+        moved.extend(context._native.moved())
 
     line = launch.program.kernel.line
     grid = "x".join(str(one) for one in launch.grid)
     schedule = launch.settings.schedule if isinstance(launch.settings.schedule, str) else "of the caller"
-    description = f"Triton kernel of {line}, grid {grid}, schedule {schedule}"
+    description = f"Triton kernel of {line}, grid {grid}, schedule {schedule}{_compiled_for()}"
+    device = launch.device()
     found = run_bench(
-        Bench(bench, launch.program.name, description, (line.file, line.line)), topology=launch.settings.topology, data=launch.settings.data,
-        device="all" if len(launch.settings.sips) > 1 else None,
+        Bench(bench, launch.program.name, description, (line.file, line.line)), topology=topology_of(launch.settings.topology, device),
+        data=launch.settings.data, device="all" if len(launch.settings.sips) > 1 else device,
     )  # fmt: skip
-    more = [*_notes(launch, notes, reports), *options]
-    return replace(with_own_bounds(found), findings=_findings(launch, found), notes=[*found.notes, *more])
+    more = [*_notes(launch, notes, reports), *_locality(*moved), *options]
+    return replace(with_own_bounds(found), notes=[*found.notes, *more]), reports[-1]
+
+
+def _compiled_for() -> str:
+    """Returns the lines of the user's program, as text, if a graph of `torch.compile` launches the kernel."""
+    compiled = sys.modules.get("cubeyard.torch.inductor.lines")
+    lines = () if compiled is None else compiled.of_launch()
+    return f", for {', '.join(lines)}" if lines else ""
 
 
 def with_own_bounds(found: Run) -> TritonRun:
@@ -164,12 +159,6 @@ def with_own_bounds(found: Run) -> TritonRun:
     share, bounds = _bounds(found)
     own = {name: getattr(found, name) for name in (field.name for field in fields(found))}
     return TritonRun(**{**own, "bounds": bounds, "share_of_bound": share})
-
-
-def _findings(launch: Launch, of: Run) -> list[dict[str, Any]]:
-    """Returns the defects of a launch. With atomics, races are omitted: the machine does not see the order of atomics."""
-    races = ("with no order between the two",) if launch.program.facts.atomics else ()
-    return [finding for finding in of.findings if not finding["what"].endswith(races)]
 
 
 def _bounds(of: Run) -> tuple[float, list[dict[str, Any]]]:
@@ -185,6 +174,11 @@ def _bounds(of: Run) -> tuple[float, list[dict[str, Any]]]:
     return max(share for _, share in shares), sorted(bounds, key=lambda bound: -float(bound["share"]))
 
 
+def _locality(own: int = 0, every: int = 0) -> list[str]:
+    """Returns the share of the bytes that programs moved in the HBM of their own PEs."""
+    return [f"{own / every:.0%} of the bytes were moved in the HBM of the PE that moved them"] if every else []
+
+
 def _notes(launch: Launch, notes: Notes, reports: list[LaunchReport]) -> list[str]:
     """Returns remarks about extra costs or behaviour that the kernel's author may not expect."""
     texts = [f"{line}: {text}" for line, _, text in sorted(notes)]
@@ -192,8 +186,6 @@ def _notes(launch: Launch, notes: Notes, reports: list[LaunchReport]) -> list[st
     pes = len(reports[-1].pes) if reports else 0
     if pes:
         texts.append(f"{programs} programs on {pes} PEs: at most {-(-programs // pes)} on each, one after the other")
-    if launch.program.facts.atomics:
-        texts.append("races are not reported, since atomic operations may order the programs")
     if launch.program.facts.live:
         texts.append(f"runs live: {launch.program.facts.live}")
     return texts

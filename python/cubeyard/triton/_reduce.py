@@ -8,7 +8,7 @@ from typing import Any
 from cubeyard.triton._chains import term_of
 from cubeyard.triton._elements import DTYPES, scalar
 from cubeyard.triton._frame import Builder, Frame, Step, Steps, lowers, run_plain
-from cubeyard.triton._ir import Block, Operation
+from cubeyard.triton._ir import Block, Operation, Type
 from cubeyard.triton._values import Index, Node, Uniform
 
 __all__: list[str] = []
@@ -219,6 +219,9 @@ def product(build: Builder, operation: Operation) -> Step:
         tl, env = frame.tl, frame.env
         x, y = frame.whole(env[a], left.shape, left.element), frame.whole(env[b], right.shape, right.element)
         sums = env[c]
+        if not tl.has_gemm(DTYPES[left.element]):
+            env[result] = Node(of.shape, of.element, tile=_by_vector_unit(frame, x, y, sums, of))
+            return
         if isinstance(sums, Uniform) and sums.value == 0:
             tile = _typed(tl, tl.dot(x, y), of.element)
         elif of.element in ("f32", "f64", "i32") and left.element != "i32":
@@ -228,6 +231,18 @@ def product(build: Builder, operation: Operation) -> Step:
         env[result] = Node(of.shape, of.element, tile=tile)
 
     return step
+
+
+def _by_vector_unit(frame: Frame, x: Any, y: Any, sums: Any, of: Type) -> Any:
+    """Multiplies matrices of a type for which the matrix unit has no rate: all products and their sums in one pass."""
+    tl, (*batch, rows, inner), columns = frame.tl, x.shape, y.shape[-1]
+    frame.note("product", "the matrix unit has no rate for this type: the vector unit multiplies")
+    turned = tl.permute(y, [*range(len(batch)), len(batch) + 1, len(batch)])
+    left, right = tl.reshape(x, [*batch, rows, 1, inner]), tl.reshape(turned, [*batch, 1, columns, inner])
+    total = tl.eval_all([tl.sum(tl.mul(left.lazy(), right.lazy()), len(batch) + 2)])[0]
+    if isinstance(sums, Uniform) and sums.value == 0:
+        return _typed(tl, total, of.element)
+    return tl.add(_typed(tl, total, of.element), frame.whole(sums, of.shape, of.element))
 
 
 def _typed(tl: Any, tile: Any, element: str) -> Any:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from cubeyard.triton._chains import tile_of
 from cubeyard.triton._elements import of_bits
-from cubeyard.triton._frame import Builder, Frame, Step, lowers
-from cubeyard.triton._ir import Operation
-from cubeyard.triton._values import Bools, Index, Node, Uniform, of_elements
+from cubeyard.triton._frame import Builder, Frame, Step, full_tile, lowers
+from cubeyard.triton._ir import Operation, Type
+from cubeyard.triton._values import Bools, Index, Node, Uniform, is_known, of_elements
 
-__all__: list[str] = []
+__all__ = ["moved"]
 
 
 def _fixed(result: int, value: Any) -> Step:
@@ -41,6 +42,9 @@ def numbered(build: Builder, operation: Operation) -> Step:
     start, result = operation.attributes["start"], operation.results[0]
     if of.shape == (1,):
         return _fixed(result, Uniform((1,), of.element, start))
+
+    if result in build.addresses:
+        return _fixed(result, Index(of.shape, of.element, start, (1,)))
 
     def step(frame: Frame) -> None:
         # New for each execution, because its computed tile belongs to this PE.
@@ -97,7 +101,9 @@ def unsplat(build: Builder, operation: Operation) -> Step:
         value = frame.env[operand]
         if isinstance(value, Uniform):
             frame.env[result] = value.value
-        elif isinstance(value, Node):
+        elif is_known(value):
+            frame.env[result] = value.elements().item()
+        else:
             frame.env[result] = Node((), of.element, tile=frame.tl.reshape(tile_of(value, frame.tl), []))
 
     return step
@@ -176,6 +182,12 @@ def transposed(build: Builder, operation: Operation) -> Step:
     of, operand, result = build.types[operation.results[0]], operation.operands[0], operation.results[0]
     order, before = operation.attributes["order"], build.types[operation.operands[0]].shape
 
+    def compute(tl: Any, x: Any) -> Any:
+        return tl.permute(full_tile(tl, x, before, of.element), order)
+
+    def vector(x: Any) -> Any:
+        return np.broadcast_to(x, before).transpose(order)
+
     def step(frame: Frame) -> None:
         value = frame.env[operand]
         if isinstance(value, Uniform):
@@ -183,10 +195,16 @@ def transposed(build: Builder, operation: Operation) -> Step:
         elif isinstance(value, Index):
             frame.env[result] = Index(of.shape, of.element, value.base, tuple(value.axes[at] for at in order))
         else:
-            tile = frame.tl.permute(frame.whole(value, before, of.element), order)
-            frame.env[result] = Node(of.shape, of.element, tile=tile)
+            frame.env[result] = moved(frame, of, (value,), compute, vector)
 
     return step
+
+
+def moved(frame: Frame, of: Type, values: tuple[Any, ...], compute: Callable[..., Any], vector: Callable[..., Any]) -> Node:
+    """Returns a tensor of moved elements: known if its sources are, else computed immediately."""
+    if all(map(is_known, values)):
+        return Node(of.shape, of.element, compute=compute, operands=values, vector=vector, moves=True)
+    return Node(of.shape, of.element, tile=compute(frame.tl, *(tile_of(value, frame.tl) for value in values)))
 
 
 @lowers("tt.reshape")
@@ -196,8 +214,7 @@ def reshaped(build: Builder, operation: Operation) -> Step:
     before = build.types[operation.operands[0]].shape
 
     def compute(tl: Any, x: Any) -> Any:
-        whole = x if tuple(x.shape) == before else tl.broadcast_to(x, before)
-        return tl.reshape(whole, of.shape)
+        return tl.reshape(full_tile(tl, x, before, of.element), of.shape)
 
     def vector(x: Any) -> Any:
         return np.broadcast_to(x, before).reshape(of.shape)
@@ -207,45 +224,7 @@ def reshaped(build: Builder, operation: Operation) -> Step:
         if isinstance(value, Uniform):
             frame.env[result] = Uniform(of.shape, of.element, value.value)
         else:
-            frame.env[result] = _reshaped(value, of, compute, vector, frame)
-
-    return step
-
-
-def _reshaped(value: Any, of: Any, compute: Any, vector: Any, frame: Frame) -> Any:
-    if not value.known:
-        return Node(of.shape, of.element, tile=compute(frame.tl, tile_of(value, frame.tl)))
-    return Node(of.shape, of.element, compute=compute, operands=(value,), vector=vector, moves=True)
-
-
-@lowers("tt.join")
-def joined(build: Builder, operation: Operation) -> Step:
-    """Lowers the join of two tensors along a new last dimension of length 2."""
-    of, result = build.types[operation.results[0]], operation.results[0]
-    operands, before = operation.operands, build.types[operation.operands[0]].shape
-
-    def step(frame: Frame) -> None:
-        tl, into = frame.tl, None
-        for at, operand in enumerate(operands):
-            tile = tl.reshape(frame.whole(frame.env[operand], before, of.element), [*before, 1])
-            into = tl.broadcast_to(tile, of.shape) if into is None else tl.paste(into, [0] * len(before) + [at], tile)
-        frame.env[result] = Node(of.shape, of.element, tile=into)
-
-    return step
-
-
-@lowers("tt.split")
-def split(build: Builder, operation: Operation) -> Step:
-    """Lowers the split of a tensor along its last dimension, which has length 2."""
-    of, operand = build.types[operation.results[0]], operation.operands[0]
-    before = build.types[operand].shape
-
-    def step(frame: Frame) -> None:
-        tl = frame.tl
-        tile = frame.whole(frame.env[operand], before, of.element)
-        for at, result in enumerate(operation.results):
-            half = tl.slice(tile, [0] * len(of.shape) + [at], [*of.shape, 1])
-            frame.env[result] = Node(of.shape, of.element, tile=tl.reshape(half, of.shape))
+            frame.env[result] = moved(frame, of, (value,), compute, vector)
 
     return step
 

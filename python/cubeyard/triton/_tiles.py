@@ -6,8 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from cubeyard.triton._composed import on_tiles
 from cubeyard.triton._elements import BITCASTS, DTYPES, UNSIGNED
 from cubeyard.triton._elements import unsigned as unsigned_number
+from cubeyard.triton._integers import high_product
+from cubeyard.triton._symbols import COMPOSED as FUNCTIONS
 
 __all__ = ["names", "tiles", "unsigned_operand"]
 
@@ -23,7 +26,7 @@ _SAME = {
     "math.absi": "abs", "math.exp": "exp", "math.exp2": "exp2", "math.log": "log", "math.log2": "log2",
     "math.sqrt": "sqrt", "tt.precise_sqrt": "sqrt", "math.rsqrt": "rsqrt", "math.sin": "sin", "math.cos": "cos",
     "math.erf": "erf", "math.floor": "floor", "math.ceil": "ceil", "math.fma": "fma", "tt.clampf": "clamp",
-    "math.tanh": "tanh",
+    "math.tanh": "tanh", "tt.approx_divf": "div",
 }  # fmt: skip
 """Operations that the vector unit has under another name."""
 
@@ -39,13 +42,10 @@ COMPOSED = ("arith.divsi", "arith.remsi", "arith.ceildivsi", "arith.ceildivui", 
             "arith.fptoui", "ahbm.isnan", "ahbm.isinf", "ahbm.isfinite")  # fmt: skip
 """Operations composed of several vector unit operations."""
 
-_LOW = 2**32 - 1
-"""Mask of the lower 32 of 64 bits."""
-
 
 def names() -> list[str]:
     """Returns the Triton operations that have a counterpart."""
-    return sorted({*_SAME, *_NATURAL, *_CASTS, *COMPOSED})
+    return sorted({*_SAME, *_NATURAL, *_CASTS, *COMPOSED, *(f"ahbm.{one}" for one in FUNCTIONS)})
 
 
 def tiles(name: str, element: str, words: list[str], source: str) -> Tiles | None:
@@ -76,7 +76,7 @@ def _composed(name: str, element: str, source: str) -> Tiles | None:
     if name == "tt.mulhiui":
         return _high_product if source == "i32" else _high_product_of_64
     if name.startswith("ahbm."):
-        return _kind_of_number(name, into)
+        return _kind_of_number(name, into) or on_tiles(name, element, source)
     found: dict[str, Tiles] = {"arith.select": _select(into), "arith.divsi": _divided, "arith.remsi": _remainder, "arith.remf": _float_remainder,
                                "arith.ceildivsi": _divided_up, "arith.maxnumf": _number("maximum"), "arith.minnumf": _number("minimum")}  # fmt: skip
     return found.get(name)
@@ -178,9 +178,11 @@ def _remainder(tl: Any, x: Any, y: Any) -> Any:
 
 
 def _float_remainder(tl: Any, x: Any, y: Any) -> Any:
-    rest = tl.rem(x, y)
-    other = tl.and_(tl.ne(rest, 0), tl.xor(tl.lt(rest, 0), tl.lt(x, 0)))
-    return tl.where(other, tl.sub(rest, y), rest)
+    """Returns the remainder with the sign of `x`. That of absolute values is exact: the vector unit adds no divisor to it."""
+    rest = tl.rem(*(abs(one) if isinstance(one, int | float) else tl.abs(one) for one in (x, y)))
+    if isinstance(x, int | float):
+        return tl.neg(rest) if x < 0 else rest
+    return tl.where(tl.lt(x, 0), tl.neg(rest), rest)
 
 
 def _high_product(tl: Any, x: Any, y: Any) -> Any:
@@ -195,15 +197,5 @@ def _high_product(tl: Any, x: Any, y: Any) -> Any:
 
 
 def _high_product_of_64(tl: Any, x: Any, y: Any) -> Any:
-    """Returns the upper half of the product of two unsigned 64-bit numbers, from products of their halves."""
-
-    def halves(operand: Any) -> tuple[Any, Any]:
-        whole = unsigned_operand(tl, operand, "i64")
-        if isinstance(whole, int):
-            return whole & _LOW, whole >> 32
-        return tl.and_(whole, _LOW), tl.shr(whole, 32)
-
-    (a, b), (c, d) = halves(x), halves(y)
-    middle = tl.add(tl.mul(b, c), tl.shr(tl.mul(a, c), 32))
-    other = tl.add(tl.mul(a, d), tl.and_(middle, _LOW))
-    return tl.cast(tl.add(tl.add(tl.mul(b, d), tl.shr(middle, 32)), tl.shr(other, 32)), "i64")
+    """Returns the upper half of the product of two unsigned 64-bit numbers."""
+    return tl.cast(high_product(tl, unsigned_operand(tl, x, "i64"), unsigned_operand(tl, y, "i64")), "i64")

@@ -75,14 +75,20 @@ class Node:
 class Index(Node):
     """Known integers: a base, and for each axis a stride or the numbers along it."""
 
-    __slots__ = ("axes", "base")
+    __slots__ = ("axes", "base", "is_affine")
 
     def __init__(self, shape: Shape, element: str, base: int, axes: tuple[Any, ...], **made: Any) -> None:
-        if {*map(type, axes)} == {int}:
-            # Affine numbers follow from their strides, so the operation and its operands are dropped.
-            made = {}
-        super().__init__(shape, element, **made)
         self.base, self.axes = base, axes
+        for of in axes:
+            if type(of) is not int:
+                self.is_affine = False
+                super().__init__(shape, element, **made)
+                break
+        else:
+            # Affine numbers follow from their strides, so the operation and its operands are dropped.
+            self.is_affine = True
+            self.shape, self.element, self.operands, self.uses, self.size, self.moves = shape, element, (), 1, 0, False
+            self.tile = self.compute = self.vector = self.at = self.array = self.lazy = None
         self.known = True
 
     def elements(self) -> Array:
@@ -190,7 +196,7 @@ def array_of(value: Any) -> Array:
 
 def is_affine(value: Node) -> bool:
     """Returns whether a value is an index with one stride per axis."""
-    return isinstance(value, Index) and all(type(of) is int for of in value.axes)
+    return isinstance(value, Index) and value.is_affine
 
 
 def affine_tile(index: Any, tl: Any) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import os
 import pickle
 from dataclasses import dataclass, fields
 from typing import Any
@@ -12,7 +14,7 @@ from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend
 
 from cubeyard.errors import CubeyardError
-from cubeyard.triton._ir import FORMAT
+from cubeyard.triton._ir import FORMAT, SIZES, Kernel
 from cubeyard.triton._parse import parse
 
 __all__ = ["TESTED", "AhbmBackend", "AhbmOptions", "check_version"]
@@ -61,6 +63,11 @@ class AhbmOptions:
     instrumentation_mode: str = ""
     fpsan_homomorphic_casts: bool = False
     instruction_sched_variant: str = "none"
+    waves_per_eu: int = 0
+    matrix_instr_nonkdim: int = 0
+    kpack: int = 1
+    schedule_hint: str = "none"
+    allow_flush_denorm: bool = False
     early_ttgir_verifier: bool = False
 
     def hash(self) -> str:
@@ -78,8 +85,8 @@ class AhbmBackend(BaseBackend):
 
     @staticmethod
     def supports_target(target: Any) -> bool:
-        """Returns whether a target belongs to this package."""
-        return bool(target.backend == "ahbm")
+        """Returns whether a target belongs to this package. Inductor's target has the name of PyTorch's device."""
+        return target.backend in ("ahbm", os.environ.get("CUBEYARD_TORCH_DEVICE") or "ahbm")
 
     def __init__(self, target: Any) -> None:
         """Makes the backend. Raises if this version of Triton was not tested."""
@@ -155,7 +162,23 @@ def _run(manager: Any, module: Any) -> None:
 
 
 def _decoded(module: Any, metadata: dict[str, Any]) -> bytes:
-    """Returns the decoded kernel as bytes."""
+    """Returns the decoded kernel as bytes, after the number of warps. Kernels that differ in options alone have equal bytes."""
     metadata["name"] = module.get_entry_func_name() if hasattr(module, "get_entry_func_name") else ""
-    metadata.setdefault("shared", 0)
-    return pickle.dumps(parse(str(module)))
+    kernel = parse(str(module))
+    metadata["shared"] = _largest(kernel)
+    return pickle.dumps((metadata["num_warps"], pickle.dumps(kernel)))
+
+
+_IN_TCM = ("tt.load", "tt.descriptor_load", "tt.dot")
+
+
+def _largest(kernel: Kernel) -> int:
+    """Returns the bytes of the largest tensor that a kernel loads or multiplies, at least 1. Its TCM must have room for it."""
+    sizes = [1]
+    blocks = [kernel.body]
+    while blocks:
+        for operation in blocks.pop().operations:
+            blocks += operation.regions
+            types = [kernel.types[one] for one in operation.results if operation.name in _IN_TCM]
+            sizes += [math.prod(of.shape) * SIZES.get(of.element, 1) for of in types]
+    return max(sizes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,9 @@ from triton.backends.driver import DriverBase
 __all__ = ["AhbmDriver"]
 
 _LIMIT = 2**31 - 1
+_REGISTERS = 2**16
+"""Registers of a PE for scripts that compute how many programs it runs at once: one, which has all of them."""
+_CHANNEL_BITS = 64
 
 
 class AhbmLauncher:
@@ -27,6 +31,7 @@ class AhbmLauncher:
     def __call__(self, x: int, y: int, z: int, stream: Any, function: Any, *rest: Any) -> None:
         """Performs a launch. Triton passes metadata and hooks before the arguments."""
         from cubeyard.triton import _record
+        from cubeyard.triton._clock import place_of
         from cubeyard.triton._launch import prepared
 
         _, launch_metadata, enter, leave, *arguments = rest
@@ -35,7 +40,7 @@ class AhbmLauncher:
         signature = self._signature_of(function.name, len(arguments))
         given = [one for of in zip(signature.items(), arguments, strict=True) for one in _named(*of[0], of[1])]
         launch = prepared(function, (int(x), int(y), int(z)), _record.current(), given)
-        _record.perform(launch, _options(self.metadata))
+        _record.perform(launch, _options(self.metadata), place_of((one for _, one in given), stream))
         if leave is not None:
             leave(launch_metadata)
 
@@ -79,25 +84,35 @@ class _Utils:
     """Driver functions that Triton calls by name."""
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
-        """Returns the module, the function, and placeholders for a GPU's registers, spills and threads."""
-        from cubeyard.triton._program import Program
+        """Returns the module, the function, and a GPU's registers of a thread, spills and most threads.
 
-        program = Program(name, kernel)
-        return program, program, 0, 0, _LIMIT
+        A program has all registers of its PE, and a warp has one thread. So occupancy, as scripts compute it, is 1.
+        """
+        from cubeyard.triton._program import program_of
+
+        warps, decoded = pickle.loads(kernel)
+        program = program_of(name, decoded)
+        return program, program, max(_REGISTERS // warps, 1), 0, _LIMIT
 
     def unload_module(self, module: Any) -> None:
         """Does nothing: a module needs no unloading."""
 
     def get_device_properties(self, device: int) -> dict[str, Any]:
-        """Returns device properties under the names that Triton's tutorials use."""
+        """Returns device properties under the names that Triton's tutorials use, of a SIP.
+
+        A PE counts as a multiprocessor. Its memory for tiles is `max_shared_mem`. The clock and width of memory, in kHz and
+        bits, multiply to the bandwidth of the SIP's HBM.
+        """
         from cubeyard.machine.topology import resolve
         from cubeyard.triton import _record
 
         machine = resolve(_record.current().topology)
-        pes, scratch = machine.figures().cubes_per_sip * machine.figures().pes_per_cube, machine["pe.core.scratch_bytes"]
+        of = machine.figures()
+        pes, bits = of.cubes_per_sip * of.pes_per_cube, of.cubes_per_sip * of.pes_per_cube * of.hbm_channels_per_pe * _CHANNEL_BITS
         return {
-            "max_shared_mem": scratch, "multiprocessor_count": pes, "max_num_regs": _LIMIT, "warpSize": 1,
-            "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0,
+            "max_shared_mem": machine["pe.core.scratch_bytes"], "multiprocessor_count": pes, "max_num_regs": _REGISTERS, "warpSize": 1,
+            "sm_clock_rate": round(machine["pe.core.clock_ghz"] * 1e6), "mem_bus_width": bits,
+            "mem_clock_rate": round(pes * of.hbm_bytes_per_s_per_pe * 8 / 2 / bits / 1e3),
         }  # fmt: skip
 
 
@@ -106,10 +121,14 @@ class AhbmDriver(DriverBase):
 
     def __init__(self) -> None:
         """Makes the driver, and enables NumPy arrays as arguments."""
+        import triton.compiler.compiler
+        import triton.runtime.autotuner
         import triton.runtime.jit
         import triton.testing
 
         from cubeyard.triton._arguments import specialized
+        from cubeyard.triton._clock import measured
+        from cubeyard.triton._tuning import tuned, without_charge
 
         super().__init__()
         self.utils = _Utils()
@@ -118,7 +137,14 @@ class AhbmDriver(DriverBase):
         if not hasattr(native, "__cubeyard__"):
             triton.runtime.jit.native_specialize_impl = specialized(native)
         # Triton's own function repeats a launch until enough host time has passed.
-        triton.testing.do_bench = _measured
+        triton.testing.do_bench = measured
+        tuner = triton.runtime.autotuner.Autotuner
+        if not hasattr(tuner._bench, "__cubeyard__"):
+            tuner._bench = without_charge(tuner._bench)
+            tuner.run = tuned(tuner.run)
+        # Triton keeps the first answer, but each recording may have a machine of its own.
+        compiler = triton.compiler.compiler
+        compiler.max_shared_mem = getattr(compiler.max_shared_mem, "__wrapped__", compiler.max_shared_mem)
 
     @classmethod
     def is_active(cls) -> bool:
@@ -140,21 +166,28 @@ class AhbmDriver(DriverBase):
         return GPUTarget("ahbm", "v1", 1)
 
     def get_active_torch_device(self) -> Any:
-        """Returns the PyTorch device of the backend."""
+        """Returns the current PyTorch device of the backend."""
         import torch
 
-        return torch.device("ahbm", 0)
+        return torch.device("ahbm", self.get_current_device())
 
     def get_current_device(self) -> int:
-        """Returns 0, the only device."""
-        return 0
+        """Returns the number of PyTorch's current device; 0 if the device is not in use."""
+        from cubeyard.triton._clock import current_device
+
+        return current_device()
 
     def set_current_device(self, device: int) -> None:
-        """Does nothing, because there is only one device."""
+        """Makes a device PyTorch's current device, if the device is in use."""
+        from cubeyard.triton._clock import set_current_device
+
+        set_current_device(device)
 
     def get_current_stream(self, device: int) -> int:
-        """Returns 0, the only stream. Each launch returns when it is done."""
-        return 0
+        """Returns the number of PyTorch's current stream on a device; 0 if the device is not in use."""
+        from cubeyard.triton._clock import current_stream
+
+        return current_stream(device)
 
     def get_device_interface(self) -> Any:
         """Returns PyTorch's module for the device."""
@@ -171,21 +204,6 @@ class AhbmDriver(DriverBase):
 
     def get_benchmarker(self) -> Any:
         """Returns Triton's measuring function, which gives milliseconds of simulated time."""
-        return _measured
+        from cubeyard.triton._clock import measured
 
-
-def _measured(
-    kernel_call: Any, warmup: Any = 0, rep: Any = 0, grad_to_none: Any = None, quantiles: Any = None, return_mode: str = "mean", **_: Any
-) -> Any:
-    """Runs a function once. Returns the simulated time of its launches in milliseconds.
-
-    With quantiles or `return_mode="all"`, the result is a list.
-    """
-    from cubeyard.triton import _record
-
-    with _record.timed() as times:
-        kernel_call()
-    milliseconds = sum(times) / 1e9
-    if quantiles:
-        return [milliseconds] * len(quantiles)
-    return [milliseconds] if return_mode == "all" else milliseconds
+        return measured

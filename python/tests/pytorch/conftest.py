@@ -15,6 +15,7 @@ import pytest
 # Where other packages of the environment may not be loaded by `import torch`, this loads the device.
 import cubeyard.torch  # noqa: F401
 import torch
+from cubeyard import _native
 
 sys.path.insert(0, str(Path(__file__).parent))
 from template import Template  # noqa: E402
@@ -39,6 +40,15 @@ def device() -> Iterator[str]:
     torch.ahbm.synchronize(1)
     after = [torch.ahbm.memory_allocated(index) for index in range(torch.ahbm.device_count())]
     assert after == before, "the test has left tensors in device memory"
+
+
+@pytest.fixture
+def without_time() -> Iterator[None]:
+    """Lets operators take no simulated time. Databases of operators have thousands of shapes, each of which would be simulated."""
+    was = _native.torch_is_timed()
+    _native.torch_set_timed(False)
+    yield
+    _native.torch_set_timed(was)
 
 
 @pytest.fixture(scope="session")

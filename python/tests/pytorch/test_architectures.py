@@ -10,6 +10,8 @@ import pytest
 import transformers
 from architectures import ARCHITECTURES
 
+pytestmark = pytest.mark.usefixtures("without_time")
+
 TIED = {
     "gpt2", "gpt_neo", "qwen2", "qwen3", "gemma", "gemma2", "opt", "bloom", "falcon", "mamba", "bert", "roberta", "distilbert",
     "albert", "t5", "bart", "whisper",

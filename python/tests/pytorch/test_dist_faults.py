@@ -340,3 +340,38 @@ def test_a_world_that_is_too_large_is_told_to_all(world: World) -> None:
             "InputError: the world has 2 ranks, one per SIP, but the default machine has only 1. Set CUBEYARD_SIPS=2, "
             "or CUBEYARD_TOPOLOGY to a topology file with at least 2 SIPs, or start at most 1 ranks"
         )
+
+
+def test_a_second_process_of_a_rank_is_refused_and_the_world_goes_on(world: World) -> None:
+    """The second one waited for ranks of a world that nobody else joined, until the timeout of the group."""
+    body = """
+        from pathlib import Path
+        port, first = int(os.environ["MASTER_PORT"]), bool(os.environ.get("FIRST"))
+        store = dist.TCPStore("127.0.0.1", port, is_master=first, wait_for_workers=False)
+        sign = Path(os.environ["CUBEYARD_TEST_WORLD"])
+        if os.environ.get("LATE"):
+            while not (sign / "joined").exists():
+                time.sleep(0.02)
+        try:
+            init(store=store, rank=rank, world_size=ranks)
+        except Exception as error:
+            print(type(error).__name__, error)
+            (sign / "refused").touch()
+            sys.exit(3)
+        all_reduce()
+        (sign / "joined").touch()
+        while not (sign / "refused").exists():
+            time.sleep(0.02)
+        one = torch.ones(2)
+        dist.all_reduce(one)
+        print("sum", one.tolist())
+        dist.barrier()
+    """
+    port = free_port()
+    for rank, more in ((0, {"FIRST": "1"}), (1, {}), (1, {"LATE": "1"})):
+        world.start(body, ranks=1, port=port, RANK=str(rank), WORLD_SIZE="2", **more)
+    first, second, late = world.outputs()
+    assert "sum [2.0, 2.0]" in first and "sum [2.0, 2.0]" in second, first + second
+    pids = [process.pid for process in world.processes]
+    assert f"process {pids[2]} cannot join as rank 1: process {pids[1]} is rank 1 of this world, which goes on" in late, late
+    assert [process.returncode for process in world.processes] == [0, 0, 3]

@@ -203,6 +203,7 @@ def streams(rank: int, ranks: int) -> Any:
     select("ahbm", rank)
     time = dist.distributed_c10d.GroupMember.WORLD.ahbm_rank.clock.now
     tensor = torch.ones(64, device="ahbm")
+    made = time(tensor.device)
     torch.ops.ahbm._sleep(5_000_000)
     work = dist.all_reduce(tensor, async_op=True)
     torch.ops.ahbm._sleep(100_000)
@@ -210,13 +211,13 @@ def streams(rank: int, ranks: int) -> Any:
     work.wait()
     after = time(tensor.device)
     (call,) = ahbm.report().calls
-    return before, host, after, call, tensor.cpu().tolist()
+    return made, before, host, after, call, tensor.cpu().tolist()
 
 
 def test_collectives_of_the_device_run_beside_its_stream() -> None:
-    for before, host, after, call, values in dist_ranks.processes(streams, 2):
-        assert (before, host) == (5_100_000, 0.0), "the call waits for no stream"
-        assert call.start_ns == 5000.0
+    for made, before, host, after, call, values in dist_ranks.processes(streams, 2):
+        assert (before, host) == (made + 5_100_000, 0.0), "the call waits for no stream"
+        assert made > 0 and call.start_ns == (made + 5_000_000) / 1000
         assert after == max(before, round((call.start_ns + call.time_ns) * 1000))
         assert after > before
         assert values == [2.0] * 64

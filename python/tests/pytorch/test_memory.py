@@ -13,6 +13,7 @@ from conftest import Script
 
 import cubeyard.replay
 from cubeyard.errors import InputError, OutOfMemory
+from cubeyard.memory import Event
 
 MEMORY = torch.ahbm.memory
 
@@ -173,6 +174,74 @@ print(type(report).__name__, report.details["requested"] == size, len(kept))
     assert issubclass(OutOfMemory, MemoryError)
     with pytest.raises(InputError, match="callback is 3"):
         torch.ahbm.on_pressure(3)
+
+
+def test_a_callback_is_taken_back(script: Script) -> None:
+    program = """
+reports, kept = [], []
+def drop(report):
+    reports.append(report)
+    kept.clear()
+def fill():
+    size = torch.ahbm.mem_get_info()[1] // 3
+    for _ in range(8):
+        kept.append(torch.empty(size, dtype=torch.uint8, device="ahbm"))
+with torch.ahbm.on_pressure(drop) as subscription:
+    fill()
+    print(subscription.is_active, len(reports) > 0)
+before = len(reports)
+try:
+    fill()
+except torch.OutOfMemoryError:
+    print(subscription.is_active, len(reports) == before)
+torch.ahbm.unlock_regions()
+"""
+    done = script(program)
+    assert done.stdout.split() == ["True", "True", "False", "True"], done.stderr
+
+
+def test_subscribers_see_tensors_come_and_go(tmp_path: pathlib.Path) -> None:
+    seen = []
+    with torch.ahbm.subscribe(seen.append):
+        x = torch.empty(1000, device="ahbm")
+        del x
+    del seen[: [event.action for event in seen].index("alloc")]
+    assert [(event.action, event.requested) for event in seen] == [
+        ("alloc", 4000), ("free_requested", 4000), ("free_completed", 4000)
+    ]  # fmt: skip
+    torch.empty(1000, device="ahbm")
+    assert len(seen) == 3, "the subscription has ended"
+    with pytest.raises(InputError, match="callback is 3"):
+        torch.ahbm.subscribe(3)
+    with torch.ahbm.subscribe_rmm_log(tmp_path / "log.csv"):
+        torch.empty(1000, device="ahbm")
+    assert "allocate" in (tmp_path / "log.csv").read_text()
+
+
+def test_threads_under_a_subscriber_end() -> None:
+    """A thread that holds the GIL must not wait for the thread that delivers its events to Python."""
+    live: dict[int, int] = {}
+
+    def watch(event: Event) -> None:
+        if event.action == "alloc":
+            live[event.flat] = event.size
+        elif event.action == "free_requested":
+            live.pop(event.flat, None)
+
+    def work() -> None:
+        tensors = [torch.empty(size, device="ahbm") for size in range(1, 200)]
+        while tensors:
+            tensors.pop()  # freed by a thread that holds the GIL
+
+    before = torch.ahbm.memory_allocated()
+    with torch.ahbm.subscribe(watch):
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive(), "a deadlock"
+        assert sum(live.values()) == torch.ahbm.memory_allocated() - before == 0
 
 
 def test_threads_under_pressure_end() -> None:

@@ -12,6 +12,8 @@ import torch
 from torch.testing._internal.common_modules import module_db
 from twins import compare, onto, seed, tensors
 
+pytestmark = pytest.mark.usefixtures("without_time")
+
 ROUNDED: dict[str, str] = {
     name: "the CPU has code of its own for whole layers, chosen by the type of the device: the order of sums is another"
     for name in ("nn.GRU", "nn.GRUCell", "nn.LSTM", "nn.LSTMCell", "nn.RNN")

@@ -18,6 +18,8 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from twins import compare, onto, seed, tensors
 
+pytestmark = pytest.mark.usefixtures("without_time")
+
 SAMPLES = {torch.float32: 6, torch.int64: 2, torch.complex64: 2, torch.bool: 2, torch.bfloat16: 2, torch.float64: 1}
 """Number of samples of each type."""
 

@@ -13,6 +13,8 @@ import torch
 from torch.testing._internal.common_optimizers import optim_db
 from twins import compare, onto
 
+pytestmark = pytest.mark.usefixtures("without_time")
+
 STEPS = 4
 """Steps of each optimizer."""
 

@@ -187,6 +187,19 @@ def test_empty_cache_gives_free_regions_back(device: str) -> None:
     assert torch.accelerator.get_memory_info(1) == (free, total)
 
 
+def test_empty_cache_waits_for_work_that_uses_freed_memory(device: str) -> None:
+    torch.accelerator.empty_cache()
+    before = torch.accelerator.get_memory_info(1)
+    held, stream = torch.ones(1 << 20, device="ahbm:1"), torch.Stream("ahbm:1")
+    with stream:
+        torch.ops.ahbm._sleep(10**9)
+    held.record_stream(stream)
+    del held
+    assert not stream.query()
+    torch.accelerator.empty_cache()
+    assert stream.query() and torch.accelerator.get_memory_info(1) == before
+
+
 def test_a_storage_grows_and_keeps_what_it_has(device: str) -> None:
     tensor = torch.arange(10, device=device)
     tensor.resize_(20, 30)

@@ -78,8 +78,10 @@ def test_reading_a_value_waits_for_the_current_stream() -> None:
     start = torch.ahbm.clock()
     with torch.ahbm.stream(stream):
         torch.ahbm._sleep(250)
-        assert x.sum().item() == 3
-    assert torch.ahbm.clock() == start + 250
+        with torch.ahbm.record_operators() as times:
+            assert x.sum().item() == 3
+    assert {row.op for row in times.rows} == {"aten::sum", "copy to host"}
+    assert torch.ahbm.clock() == pytest.approx(start + 250 + times.ps / 1000, abs=1e-6)
 
 
 def test_the_current_stream_and_device_are_set_and_restored() -> None:

@@ -7,6 +7,8 @@
 
 mod environment;
 mod header;
+#[path = "../../../../testdata/long_tests.rs"]
+mod long_tests;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -102,7 +104,7 @@ fn the_example_runs_as_it_says() {
           device: 0 B of 128.00 MiB free; no more regions are acquired
           region 0x0: 64.00 MiB, 4.00 MiB free, longest range 4.00 MiB, 2 blocks
           no region can ever hold it: the longest block is 64.00 MiB, and the device has 128.00 MiB in all
-          it fits under none of the 16 remedies tried on a copy; 96.00 MiB more must be free
+          it fits under none of the 17 remedies tried on a copy; 96.00 MiB more must be free
         allocated 63214720, reserved 134217728, retries 2, out of memory 1
         destroy: CUBEYARD_ERROR_IN_USE: 3 blocks and 0 pins are live; free them, or abandon them
         done
@@ -114,7 +116,7 @@ fn the_example_runs_as_it_says() {
 #[test]
 fn wrong_calls_are_refused_and_change_nothing() {
     expect![[r#"
-        157 expectations hold
+        158 expectations hold
     "#]]
     .assert_eq(&output_of("tests/it/c/errors.c", "errors"));
 }
@@ -176,6 +178,22 @@ fn blocks_are_freed_on_other_threads() {
 }
 
 #[test]
+fn pools_have_regions_of_their_own_and_tags_have_budgets() {
+    expect![[r#"
+        77 expectations hold
+    "#]]
+    .assert_eq(&output_of("tests/it/c/pools.c", "pools"));
+}
+
+#[test]
+fn blocks_move_in_steps_grow_in_place_and_rest() {
+    expect![[r#"
+        132 expectations hold
+    "#]]
+    .assert_eq(&output_of("tests/it/c/moving.c", "moving"));
+}
+
+#[test]
 fn subscribers_receive_every_event_until_they_are_taken_back() {
     let program = compiled(&file("tests/it/c/watch.c"), "watch");
     let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join("watch.csv");
@@ -183,4 +201,25 @@ fn subscribers_receive_every_event_until_they_are_taken_back() {
         78 expectations hold
     "#]]
     .assert_eq(&stdout(&run(clean(&program).arg(&log))));
+}
+
+/// Runs random histories through the C functions, and returns the output.
+fn histories(count: u32, operations: u32) -> String {
+    let program = compiled(&file("tests/it/c/histories.c"), "histories");
+    stdout(&run(clean(&program).arg(count.to_string()).arg(operations.to_string())))
+}
+
+#[test]
+fn random_histories_agree_with_the_ledger() {
+    let count = long_tests::cases(240);
+    let words = format!("{count} histories of 2000 operations agree with the ledger\n");
+    assert_eq!(histories(count, 2000), words);
+}
+
+/// Takes about six minutes.
+#[test]
+#[ignore = "takes long: cargo test -p cubeyard-capi --release --test it long_random_histories -- --ignored"]
+fn long_random_histories_agree_with_the_ledger() {
+    let words = "600 histories of 100000 operations agree with the ledger\n";
+    assert_eq!(histories(600, 100_000), words);
 }

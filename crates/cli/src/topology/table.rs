@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use cubeyard_device::topology::{ComputeEngines, MathSpec, SerialNodes, Spec, Summary, Topology};
+use cubeyard_device::topology::{
+    Atomics, ComputeEngines, MathSpec, SerialNodes, Spec, Summary, Topology,
+};
 use cubeyard_memory::Bytes;
 use cubeyard_sim::Bandwidth;
 
@@ -106,6 +108,8 @@ pub(super) fn options(spec: &Spec) -> String {
             }
             SerialNodes::All => Some("all nodes process one overhead at a time".to_owned()),
         },
+        (spec.pe.core.atomics == Atomics::Acknowledged)
+            .then(|| "atomic operations have no read back".to_owned()),
         (header.get() > 0).then(|| format!("each flit of {} has a header of {header}", spec.flit)),
     ];
     lines.into_iter().flatten().map(|line| line + "\n").collect()

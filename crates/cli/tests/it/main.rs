@@ -10,6 +10,7 @@ mod ccl;
 mod compare;
 mod files;
 mod kernel_pages;
+mod levers;
 mod memory;
 mod memory_limit;
 mod model;

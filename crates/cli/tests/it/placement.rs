@@ -114,7 +114,7 @@ fn the_same_for_programs() {
     expect![[r#"
         {
           "version": "0.1.0",
-          "topology": "2ab6a994dac14853c030e65dbf15c438",
+          "topology": "6d5ffae61029a9e5cb2e822f795b721e",
           "shape": [
             5
           ],

@@ -51,7 +51,7 @@ fn the_figures_for_programs() {
     expect![[r#"
         {
           "version": "0.1.0",
-          "topology": "2ab6a994dac14853c030e65dbf15c438",
+          "topology": "6d5ffae61029a9e5cb2e822f795b721e",
           "sips": 2,
           "sip_topology": "ring_1d",
           "sip_grid": [
@@ -127,6 +127,8 @@ fn rules_that_are_turned_on_are_shown() {
     "#]]
     .assert_eq(&(shown[2..5].join("\n") + "\n"));
     assert!(with(&["serial_nodes=all"]).contains("\nall nodes process one overhead at a time\n\n"));
+    let atomics = with(&["pe.core.atomics=acknowledged"]);
+    assert!(atomics.contains("\natomic operations have no read back\n\n"));
     let page = ["topology", "--with", keys[0], "--report", "t.html", "-q"];
     sandbox.run(&page).result();
     assert!(sandbox.read("t.html").contains("<li>GEMM and MATH are two engines</li>"));

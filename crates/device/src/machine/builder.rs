@@ -92,6 +92,7 @@ impl MachineBuilder {
         });
         let engine = Engine::observed(network, parts, config, watch);
         let (requests, regions) = (BTreeMap::new(), BTreeMap::new());
-        Machine { shared, engine, made: 0, requests, last_mapping: None, regions }
+        let dealt = Vec::new();
+        Machine { shared, engine, made: 0, requests, last_mapping: None, regions, dealt }
     }
 }

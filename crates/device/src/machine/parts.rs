@@ -70,8 +70,9 @@ fn part(shared: &Rc<Shared>, node: &Node) -> Option<Part> {
         }),
         NodeKind::PcieEndpoint => Part::Requester(requester),
         NodeKind::PeDma => {
-            let cpu = topology.pe_cpu(node.place.pe_ref()?);
-            Part::PeDma(PeDma::new(requester, cpu, Mmu::new(spec.pe.mmu), Rc::clone(shared)))
+            let pe = node.place.pe_ref()?;
+            let beside = [topology.pe_cpu(pe), topology.hbm(pe)];
+            Part::PeDma(PeDma::new(requester, beside, Mmu::new(spec.pe.mmu), Rc::clone(shared)))
         }
         NodeKind::IoCpu => Part::IoCpu(IoCpu::default()),
         NodeKind::MCpu => Part::MCpu(MCpu::new(requester)),

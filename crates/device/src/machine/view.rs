@@ -148,6 +148,15 @@ impl<'a, W: Watch> MachineView<'a, W> {
             .filter_map(move |node| Some((self.topology().pe_of(node)?, self.mmu_at(node)?)))
     }
 
+    /// Returns the bytes that programs have moved by DMA: those in the slices of their own PEs, and all.
+    pub fn moved(self) -> [u64; 2] {
+        let of = |node| match self.machine.engine.component(node) {
+            Some(Part::PeDma(dma)) => dma.moved(),
+            _ => [0; 2],
+        };
+        self.nodes().map(of).fold([0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]])
+    }
+
     /// Returns the physical address of a range of a PE's virtual addresses, if the range is contiguous there.
     pub fn physical(self, pe: PeRef, address: u64, bytes: u64) -> Option<PhysAddr> {
         let mmu = self.mmu(pe)?;

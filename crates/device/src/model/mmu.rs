@@ -8,6 +8,8 @@ use cubeyard_memory::page_table::{MapError, PageTable};
 use cubeyard_sim::Span;
 
 use crate::message::{Mapping, Rows};
+use crate::request::PeRef;
+use crate::shared_memory::Dealt;
 use crate::topology::MmuSpec;
 
 /// MMU of a PE, `PE_MMU`. Stateless in time: pure address translation.
@@ -15,6 +17,8 @@ use crate::topology::MmuSpec;
 pub struct Mmu {
     spec: MmuSpec,
     table: PageTable,
+    /// Memory that the machine shares with its owner, which needs no mappings, and the PE that asks for places.
+    shared: Vec<(Dealt, PeRef)>,
     tlb: Option<Box<Tlb>>,
     counts: MmuCounts,
 }
@@ -72,7 +76,13 @@ impl Mmu {
     /// Creates an MMU without mappings.
     pub fn new(spec: MmuSpec) -> Self {
         let tlb = spec.tlb_entries.map(|entries| Box::new(Tlb::new(entries)));
-        Self { spec, table: PageTable::default(), tlb, counts: MmuCounts::default() }
+        let (table, shared) = (PageTable::default(), Vec::new());
+        Self { spec, table, shared, tlb, counts: MmuCounts::default() }
+    }
+
+    /// Adds shared memory, whose places follow from a rule.
+    pub(crate) fn share(&mut self, memory: Dealt, pe: PeRef) {
+        self.shared.push((memory, pe));
     }
 
     /// Adds all mappings, or none if one of them fails.
@@ -108,11 +118,11 @@ impl Mmu {
         let mut pieces: Vec<(PhysAddr, u64)> = Vec::new();
         let mut at = address;
         while at < address + bytes {
-            let Some((to, left)) = self.table.translate(at) else {
+            let Some((to, left)) = self.place(at) else {
                 self.counts.faults += 1;
                 return Err(Fault { address: at, span });
             };
-            let piece = left.get().min(address + bytes - at);
+            let piece = left.min(address + bytes - at);
             match pieces.last_mut() {
                 Some((from, length)) if from.to_bits() + *length == to.to_bits() => {
                     *length += piece;
@@ -172,7 +182,7 @@ impl Mmu {
         })
     }
 
-    /// Returns the mapping of an address, without any effect on time or counters.
+    /// Returns the mapping of an address, unless it lies in shared memory; without any effect on time or counters.
     pub fn mapping(&self, address: u64) -> Option<Mapping> {
         let (from, bytes, to) = self.table.mapping(address)?;
         Some(Mapping { from, bytes: bytes.get(), to })
@@ -181,7 +191,10 @@ impl Mmu {
     /// Returns the physical address, and the number of contiguous bytes from there on, without any effect on time or
     /// counters.
     pub fn place(&self, address: u64) -> Option<(PhysAddr, u64)> {
-        self.table.translate(address).map(|(to, left)| (to, left.get()))
+        let mapped = self.table.translate(address).map(|(to, left)| (to, left.get()));
+        mapped.or_else(|| {
+            self.shared.iter().find_map(|(memory, pe)| memory.borrow_mut().place(address, *pe))
+        })
     }
 
     /// Returns the duration of a translation without TLB misses.

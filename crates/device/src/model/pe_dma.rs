@@ -38,10 +38,19 @@ pub struct PeDma {
     known: Lately<Known>,
     /// Routes to recent receivers.
     ways: Lately<(NodeId, Route)>,
+    /// HBM slice of the PE.
+    own: NodeId,
+    /// Bytes moved by programs: in the own slice, and in all.
+    moved: Cell<[u64; 2]>,
 }
 
 impl PeDma {
-    pub(crate) fn new(requester: Requester, cpu: NodeId, mmu: Mmu, shared: Rc<Shared>) -> Self {
+    pub(crate) fn new(
+        requester: Requester,
+        [cpu, own]: [NodeId; 2],
+        mmu: Mmu,
+        shared: Rc<Shared>,
+    ) -> Self {
         Self {
             requester,
             cpu,
@@ -50,7 +59,18 @@ impl PeDma {
             pieces: Vec::new(),
             known: Lately::default(),
             ways: Lately::default(),
+            own,
+            moved: Cell::default(),
         }
+    }
+
+    pub(crate) fn mmu_mut(&mut self) -> &mut Mmu {
+        &mut self.mmu
+    }
+
+    /// Returns the bytes that programs have moved: in the PE's own slice of the HBM, and in all.
+    pub(crate) fn moved(&self) -> [u64; 2] {
+        self.moved.get()
     }
 
     pub(crate) fn mmu(&self) -> &Mmu {

@@ -38,12 +38,31 @@ pub struct Command {
     /// Commands that must be done before any part of this one begins.
     pub after: Dependencies,
     computes_after: Dependencies,
+    /// Order that the accesses of an atomic operation establish; `None` for other commands.
+    pub atomic: Option<MemoryOrder>,
+}
+
+/// Order that an access of an atomic operation establishes between PEs, for the race detector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryOrder {
+    /// No order: the access only never races with other atomic accesses.
+    Relaxed,
+    /// A read that learns of all that was done before the last release of its address.
+    Acquire,
+    /// A write that tells of all commands that are done before it.
+    Release,
+}
+
+impl MemoryOrder {
+    /// All orders with their names in kernels.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("relaxed", Self::Relaxed), ("acquire", Self::Acquire), ("release", Self::Release)];
 }
 
 impl Command {
     /// Creates a command that begins after the commands of `after` are done.
     pub fn new(work: Work, after: Dependencies) -> Self {
-        Self { work, after, computes_after: Dependencies::default() }
+        Self { work, after, computes_after: Dependencies::default(), atomic: None }
     }
 
     /// Creates a pipeline that begins after the commands of `after` are done. Its computations and stores also wait for
@@ -53,7 +72,7 @@ impl Command {
         after: Dependencies,
         computes_after: Dependencies,
     ) -> Self {
-        Self { work: Work::Pipeline(pipeline), after, computes_after }
+        Self { work: Work::Pipeline(pipeline), after, computes_after, atomic: None }
     }
 
     /// Returns the further commands that a pipeline's computations and stores wait for; empty for other work.

@@ -39,6 +39,9 @@ const _: () = assert!(size_of::<Packed>() == 32, "half a line of the cache");
 impl Packed {
     /// Packs a command that needs no list; `None` if it needs one.
     pub(super) fn of(command: &Command) -> Option<Self> {
+        if command.atomic.is_some() {
+            return None;
+        }
         let after = command.after.few()?;
         match command.work {
             Work::Dma(Dma { direction, address, bytes, rows: None }) => {

@@ -84,11 +84,26 @@ impl BookEntry {
             self.readers.clear();
             return;
         }
-        let same = |reader: &&mut Agent| reader.launch == by.launch && reader.pe == by.pe;
-        match self.readers.iter_mut().rev().find(same) {
-            Some(reader) => *reader = by,
+        match self.place_of(by) {
+            Some(place) => self.readers[place] = by,
             None => self.readers.push(by),
         }
+    }
+
+    /// Returns the reader that a new one replaces: of the same part of a program, or the later of two. Two readers of a PE
+    /// are enough, because a writer is in another part than one of them.
+    fn place_of(&self, by: Agent) -> Option<usize> {
+        let is_own = |&place: &usize| {
+            let reader = &self.readers[place];
+            reader.launch == by.launch && reader.pe == by.pe
+        };
+        let mut own = (0..self.readers.len()).rev().filter(is_own);
+        let later = own.next()?;
+        if self.readers[later].part == by.part {
+            return Some(later);
+        }
+        let earlier = own.next()?;
+        Some(if self.readers[earlier].part == by.part { earlier } else { later })
     }
 }
 
@@ -132,7 +147,8 @@ mod tests {
             let mut races = Vec::new();
             for (index, &(from, length, pe, writes)) in accesses.iter().enumerate() {
                 let direction = if writes { Direction::Write } else { Direction::Read };
-                let by = Agent { launch, pe: Some(NodeId::new(pe)), command: 0, direction };
+                let pe = Some(NodeId::new(pe));
+                let by = Agent { launch, pe, command: 0, direction, is_atomic: false, part: 0 };
                 book.access(from..(from + length).min(64), by, &mut |range, earlier| {
                     if earlier.pe != by.pe {
                         races.extend(range.map(|at| (index, at)));

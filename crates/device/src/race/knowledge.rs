@@ -1,21 +1,27 @@
-//! Commands that a program knows to be done, by the messages that it has received.
+//! Commands that a program knows to be done, by the messages that it has received and by its atomic operations.
 //!
 //! A message carries the set of commands whose end its sender had seen: the commands that the send comes
 //! [after](crate::pe::Command::after), the commands that the program waited for or fenced, the commands a whole window
 //! back, and the commands that the sender had itself learned of from messages. A command learns in the same ways from
 //! the messages that it comes after. A command that merely happened to be over when a message left does not count: on a
 //! slower machine it might still be pending.
+//!
+//! An atomic write that releases its address tells what a message would. An atomic read that acquires the address learns it.
 
 mod clock;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use cubeyard_sim::NodeId;
 
 use super::Agent;
 use crate::message::{Direction, RequestId};
-use crate::pe::{Command, CommandId, Dependencies, PortId};
+use crate::pe::{Command, CommandId, Dependencies, MemoryOrder, PortId};
 use clock::Clock;
+
+/// Smallest element of an atomic operation, in bytes.
+const ATOMIC_BYTES: usize = 2;
 
 /// A launch, and the `PE_CPU` of one of its PEs.
 type ProgramId = (RequestId, NodeId);
@@ -28,6 +34,8 @@ pub(crate) struct Knowledge {
     programs: BTreeMap<ProgramId, ProgramKnowledge>,
     /// Contents of the unreceived messages to each port, in the order of sending.
     on_the_way: BTreeMap<PortEnd, VecDeque<Clock>>,
+    /// Commands that are done before the last release of an address, by memory and address.
+    released: BTreeMap<(NodeId, u64), Clock>,
 }
 
 /// Most recent commands of a program, and its knowledge before them.
@@ -60,6 +68,8 @@ struct CommandKnowledge {
     told: Clock,
     /// Content of the message that the command received.
     heard: Clock,
+    /// Order that the command establishes as a part of an atomic operation.
+    atomic: Option<MemoryOrder>,
     /// Knowledge when the command begins to compute, store or send; cached.
     knows: Option<Clock>,
 }
@@ -115,7 +125,39 @@ impl Knowledge {
         node.heard = told.expect("what is received was sent");
     }
 
-    /// Returns whether messages order two accesses.
+    /// Returns the order that an access establishes as a part of an atomic operation.
+    pub(super) fn atomic(&self, by: Agent) -> Option<MemoryOrder> {
+        self.programs.get(&(by.launch, by.pe?))?.node(by.command)?.atomic
+    }
+
+    /// Records an access of an atomic operation: an acquire learns what the last release of each address told.
+    pub(super) fn synchronized(
+        &mut self,
+        order: MemoryOrder,
+        by: Agent,
+        memory: NodeId,
+        range: Range<u64>,
+    ) {
+        let Some(program) = by.pe.and_then(|pe| self.programs.get_mut(&(by.launch, pe))) else {
+            return;
+        };
+        let places = range.step_by(ATOMIC_BYTES).map(|address| (memory, address));
+        match order {
+            MemoryOrder::Relaxed => {}
+            MemoryOrder::Acquire => {
+                let Some(node) = program.node_mut(by.command) else { return };
+                for told in places.filter_map(|place| self.released.get(&place)) {
+                    node.heard = std::mem::take(&mut node.heard).join(told);
+                }
+            }
+            MemoryOrder::Release => {
+                let told = program.tells(by.command);
+                self.released.extend(places.map(|place| (place, told.clone())));
+            }
+        }
+    }
+
+    /// Returns whether messages or atomic operations order two accesses.
     pub(super) fn orders(&mut self, earlier: Agent, later: Agent) -> bool {
         // The host neither sends nor receives messages.
         let (Some(one), Some(other)) = (earlier.pe, later.pe) else { return false };
@@ -125,6 +167,7 @@ impl Knowledge {
 
     pub(super) fn clear(&mut self) {
         self.programs.clear();
+        self.released.clear();
     }
 }
 
@@ -156,6 +199,7 @@ impl ProgramKnowledge {
             fence,
             told: self.told.clone(),
             heard: Clock::default(),
+            atomic: command.atomic,
             knows: None,
         });
         // A command in flight may depend on another one that has left the window since.

@@ -61,7 +61,7 @@ impl LaunchOrder {
 
     pub(super) fn orders(&self, one: Agent, other: Agent) -> bool {
         if one.launch == other.launch {
-            return one.pe == other.pe;
+            return one.pe == other.pe && one.part == other.part;
         }
         self.is_before(one.launch, other.launch) || self.is_before(other.launch, one.launch)
     }
@@ -84,6 +84,8 @@ mod tests {
             pe: Some(NodeId::new(pe)),
             command: 0,
             direction: Direction::Write,
+            is_atomic: false,
+            part: 0,
         }
     }
 
@@ -115,7 +117,8 @@ mod tests {
 
     #[test]
     fn the_host_is_ordered_with_what_it_has_seen_the_end_of_and_with_what_it_launches_later() {
-        let host = |id| Agent { launch: id, pe: None, command: 0, direction: Direction::Write };
+        let (direction, is_atomic) = (Direction::Write, false);
+        let host = |launch| Agent { launch, pe: None, command: 0, direction, is_atomic, part: 0 };
         let mut order = LaunchOrder::default();
         order.launched(id(1), &[]);
         order.launched(id(2), &[]);
@@ -136,5 +139,6 @@ mod tests {
         order.launched(id(1), &[]);
         assert!(!order.orders(agent(1, 0), agent(1, 1)));
         assert!(order.orders(agent(1, 0), agent(1, 0)));
+        assert!(!order.orders(agent(1, 0), Agent { part: 1, ..agent(1, 0) }));
     }
 }

@@ -6,7 +6,7 @@ use cubeyard_yaml::{Document, InputError, InputProblem, LONGEST, PlainValue};
 use thiserror::Error;
 
 use super::spec::{SipTopology, SipsSpec};
-use super::{Topology, read};
+use super::{Topology, groups, read, suggest};
 
 /// Name of the machine's values in errors.
 const MACHINE: &str = "the machine";
@@ -75,6 +75,9 @@ impl Topology {
     /// the file; the value of a mapping may contain some of its keys. Values are checked like the values of a file.
     /// Later overrides replace earlier ones.
     ///
+    /// A key may also name a [group](super::KeyGroup) of keys, or several as in `hbm.bandwidth+pe.gemm`, with a factor
+    /// such as `2x` as its value. It scales the values that its keys have after the earlier overrides.
+    ///
     /// The machine's grid of SIPs is kept only if their number and topology do not change.
     ///
     /// ```
@@ -96,7 +99,7 @@ impl Topology {
         &self,
         overrides: &[(String, PlainValue)],
     ) -> Result<Self, OverrideError> {
-        let texts: Vec<_> = overrides.iter().map(Given::new).collect();
+        let texts = self.given(overrides)?;
         let base = self.base(&texts).to_string();
         let spec_and_values = || {
             let mut document = Document::parse(MACHINE, &base, usize::MAX)?;
@@ -108,8 +111,28 @@ impl Topology {
             }
             Ok((read::spec(&document.root())?, document.root().value()))
         };
-        let (spec, values) = spec_and_values().map_err(|error| refused(error, &texts))?;
+        let (spec, values) =
+            spec_and_values().map_err(|error| refused(error, &texts, &self.values))?;
         Ok(Self::new(spec, values))
+    }
+
+    /// Returns the overrides in the structure of a file, with groups replaced by their keys.
+    fn given(&self, overrides: &[(String, PlainValue)]) -> Result<Vec<Given>, OverrideError> {
+        let (mut all, mut values): (Vec<Given>, _) = (Vec::new(), self.values.clone());
+        for (key, value) in overrides {
+            let (shown, first) = (shown(key, value), all.len());
+            if groups::is_group(key) {
+                let scaled = groups::expanded(&values, key, value).map_err(|problem| {
+                    OverrideError { given: shown.clone(), key: key.as_str().into(), problem }
+                })?;
+                all.extend(scaled.iter().map(|(key, value)| Given::new(&shown, key, value)));
+            } else {
+                all.push(Given::new(&shown, key, value));
+            }
+            // Later groups scale the values up to here.
+            all[first..].iter().for_each(|given| values.overlay(&given.value));
+        }
+        Ok(all)
     }
 
     /// Returns the machine's values. The grid of the SIPs is left out if overrides change the SIPs without giving a
@@ -149,20 +172,33 @@ struct Given {
 }
 
 impl Given {
-    fn new((key, value): &(String, PlainValue)) -> Self {
-        let mut shown: String = format!("{key}={value}").chars().take(SHOWN).collect();
-        shown = shown.replace(char::is_control, "\u{fffd}");
+    fn new(shown: &str, key: &str, value: &PlainValue) -> Self {
         let nested = |value, key: &str| PlainValue::Map(vec![(key.to_owned(), value)]);
         let value = key.rsplit('.').fold(value.clone(), nested);
         let text = value.to_string();
-        Self { shown, value, text }
+        Self { shown: shown.to_owned(), value, text }
     }
 }
 
+/// Returns an override as `key=value`, shortened for errors.
+fn shown(key: &str, value: &PlainValue) -> String {
+    let text = match value {
+        PlainValue::Text(text) if groups::is_group(key) => format!("{key}={text}"),
+        value => format!("{key}={value}"),
+    };
+    let shown: String = text.chars().take(SHOWN).collect();
+    shown.replace(char::is_control, "\u{fffd}")
+}
+
 /// Returns the error with the override that caused it.
-fn refused(error: InputError, texts: &[Given]) -> OverrideError {
+fn refused(error: InputError, texts: &[Given], values: &PlainValue) -> OverrideError {
     let InputError { file, key, problem, .. } = error;
-    let all = || texts.iter().map(|given| given.shown.as_str()).collect::<Vec<_>>().join(", ");
+    let all = || {
+        let mut all: Vec<_> = texts.iter().map(|given| given.shown.as_str()).collect();
+        all.dedup();
+        all.join(", ")
+    };
     let given = if &*file == MACHINE { all() } else { file.into_string() };
+    let problem = suggest::improved(problem, &given, &key, values);
     OverrideError { given, key, problem }
 }

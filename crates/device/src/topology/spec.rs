@@ -179,6 +179,8 @@ pub struct CoreSpec {
     pub dma_write_engines: u32,
     /// Compute engines of the matrix unit and the vector unit.
     pub compute_engines: ComputeEngines,
+    /// Accesses of an atomic operation.
+    pub atomics: Atomics,
     /// Size of the part of the TCM that holds tiles of a kernel.
     pub scratch: Bytes,
     /// Bandwidth at which engines read the TCM.
@@ -205,6 +207,30 @@ impl ComputeEngines {
     /// All settings with their names in topology files.
     pub const NAMES: [(&'static str, Self); 2] =
         [("shared", Self::Shared), ("separate", Self::Separate)];
+}
+
+/// Accesses of an atomic operation of a kernel, one PE at a time for each address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Atomics {
+    /// A read, a write and a read back. The next PE begins when the read back is done.
+    ReadBack,
+    /// A read and a write. The next PE begins when the write is acknowledged.
+    Acknowledged,
+}
+
+impl Atomics {
+    /// All settings with their names in topology files.
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("read_back", Self::ReadBack), ("acknowledged", Self::Acknowledged)];
+
+    /// Returns the name of the setting in topology files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReadBack => "read_back",
+            Self::Acknowledged => "acknowledged",
+        }
+    }
 }
 
 /// Matrix engine. It multiplies tiles of one shape; smaller tiles take the same time.
@@ -277,6 +303,10 @@ pub struct HbmSpec {
     pub rows: Option<RowsSpec>,
     /// Latency that the controller adds to each transfer.
     pub overhead: Span,
+    /// Page of memory that a machine shares with its owner; a power of two.
+    pub page: Bytes,
+    /// Order in which such pages are dealt over the PEs of a SIP.
+    pub deal: DealOrder,
     /// Wire from the PE's router to the controller.
     pub link: WireSpec,
 }
@@ -298,6 +328,21 @@ impl HbmSpec {
     fn channels_bytes_per_second(&self) -> f64 {
         f64::from(self.channels) * self.channel_bandwidth.bytes_per_second() as f64
     }
+}
+
+/// Order in which the pages of a block are dealt over the PEs of a SIP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DealOrder {
+    /// All PEs of a cube, then the PEs of the next cube.
+    Pes,
+    /// One PE of each cube, then the next PE of each cube.
+    Cubes,
+}
+
+impl DealOrder {
+    /// All orders with their names in topology files.
+    pub const NAMES: [(&'static str, Self); 2] = [("pes", Self::Pes), ("cubes", Self::Cubes)];
 }
 
 /// The SRAM of a cube.

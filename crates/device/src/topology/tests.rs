@@ -8,6 +8,7 @@
 mod default_file;
 mod errors;
 mod graph;
+mod groups;
 mod overrides;
 mod random;
 mod routes;

@@ -47,6 +47,15 @@
     return {numbers: numbers, step: step};
   };
 
+  /** Returns round instants between two others, at most about nine, and the text of each. */
+  cubeyard.instants = function (from, to) {
+    const round = cubeyard.roundNumbers(from, to, 9, 10), step = round.step;
+    const size = [1e12, 1e9, 1e6, 1e3].find(function (it) { return to >= it; }) || 1e3;
+    const unit = {1e12: 's', 1e9: 'ms', 1e6: 'µs', 1e3: 'ns'}[size];
+    const decimals = Math.min(9, Math.max(0, -Math.floor(Math.log10(step / size * 1.000001))));
+    return round.numbers.map(function (ps) { return {ps: ps, text: (ps / size).toFixed(decimals) + ' ' + unit}; });
+  };
+
   /** Returns a colour of the page, light or dark, by the name of its CSS variable. */
   cubeyard.css = function (name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); };
 

@@ -14,6 +14,8 @@ const TIMELINE: [&str; 3] = [
     include_str!("timeline.js"),
 ];
 
+const ACTIVITY: [&str; 1] = [include_str!("activity.js")];
+
 /// Chart library uPlot, as published.
 const UPLOT: &str = include_str!("../../vendor/uPlot.iife.min.js");
 /// Style sheet of uPlot, as published.
@@ -31,7 +33,9 @@ pub(super) fn of(main: &str, own: &str) -> String {
     if has_chart(main) {
         scripts.extend([UPLOT, CHART]);
     }
-    for (figure, own) in [("operations", TIMELINE), ("blocks", BLOCKS)] {
+    for (figure, own) in
+        [("operations", &TIMELINE[..]), ("blocks", &BLOCKS), ("activity", &ACTIVITY)]
+    {
         if main.contains(&format!("<figure class=\"{figure}\"")) {
             scripts
                 .extend(ZOOM.iter().filter(|script| !scripts.contains(script)).collect::<Vec<_>>());

@@ -19,15 +19,6 @@
     return {rows: rows, height: y};
   };
 
-  /** Returns round instants between two others, at most about nine, and the text of each. */
-  function ticksOf(from, to) {
-    const round = cubeyard.roundNumbers(from, to, 9, 10), step = round.step;
-    const size = [1e12, 1e9, 1e6, 1e3].find(function (it) { return to >= it; }) || 1e3;
-    const unit = {1e12: 's', 1e9: 'ms', 1e6: 'µs', 1e3: 'ns'}[size];
-    const decimals = Math.min(9, Math.max(0, -Math.floor(Math.log10(step / size * 1.000001))));
-    return round.numbers.map(function (ps) { return {ps: ps, text: (ps / size).toFixed(decimals) + ' ' + unit}; });
-  }
-
   /** Paints onto one canvas. `colours` has the colour of each kind, and of ink, lines and ground. */
   function Painter(canvas, data, colours) {
     this.pen = canvas.getContext('2d');
@@ -85,7 +76,7 @@
 
   Painter.prototype.axis = function (height) {
     const self = this, pen = this.pen;
-    ticksOf(this.from, this.to).forEach(function (tick) {
+    cubeyard.instants(this.from, this.to).forEach(function (tick) {
       const x = self.x(tick.ps);
       pen.fillStyle = self.colours.line;
       pen.fillRect(x, AXIS - 6, 1, height - AXIS + 6);

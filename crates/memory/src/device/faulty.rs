@@ -1,6 +1,8 @@
 //! A device that fails on demand, for tests.
 
-use super::{AddressMode, DeviceMemory, MemoryInfo, RegionHandle, RegionId, TableInfo};
+use super::{
+    AddressMode, DeviceMemory, ExportHandle, MemoryInfo, RegionHandle, RegionId, TableInfo,
+};
 use crate::Bytes;
 use crate::sync::{Mutex, lock};
 
@@ -114,5 +116,9 @@ impl<D: DeviceMemory> DeviceMemory for Faulty<D> {
 
     fn decommit(&self, region: &RegionHandle, offset: Bytes, size: Bytes) {
         self.inner.decommit(region, offset, size);
+    }
+
+    fn export(&self, region: &RegionHandle, offset: Bytes, size: Bytes) -> Option<ExportHandle> {
+        self.inner.export(region, offset, size)
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    AddressMode, DeviceMemory, FirmwareTable, MemoryInfo, RegionHandle, RegionId, TableInfo,
+    AddressMode, DeviceMemory, ExportHandle, FirmwareTable, MemoryInfo, RegionHandle, RegionId,
+    TableInfo,
 };
 use crate::Bytes;
 use crate::sync::{Mutex, lock};
@@ -157,5 +158,12 @@ impl DeviceMemory for Card {
 
     fn decommit(&self, region: &RegionHandle, _offset: Bytes, size: Bytes) {
         self.exchange(region, Bytes::ZERO, size);
+    }
+
+    /// Returns the physical address of the region's start, eight bytes in little-endian order.
+    fn export(&self, region: &RegionHandle, offset: Bytes, size: Bytes) -> Option<ExportHandle> {
+        let end = offset.checked_add(size).filter(|&end| end <= region.size);
+        let start = self.physical_address(region.id).filter(|_| end.is_some())?;
+        Some(ExportHandle { bytes: start.to_le_bytes().to_vec(), offset })
     }
 }

@@ -4,12 +4,13 @@ use tracing::{debug, info};
 
 use super::config::{Growth, Refusal, Sizes};
 use super::error::RegionLimit;
+use super::pools::{Domain, PoolState};
 use super::region::PlacedBlock;
 use super::slots::{LOG, RegionTurn, Slot};
 use super::{Allocation, FlexAllocator};
 use crate::Bytes;
 use crate::device::{RegionHandle, RegionId};
-use crate::policy::{Kind, Request};
+use crate::policy::{PoolId, Request};
 use crate::stats::Places;
 use crate::sync::{Arc, lock};
 
@@ -86,9 +87,38 @@ impl FlexAllocator {
         slot: &Arc<Slot>,
         request: Option<&Request>,
     ) -> Result<Option<PlacedBlock>, NoRegion> {
-        let kind = request.map_or(Kind::Tensor, |request| request.kind);
-        let own = self.config().own_regions.contains(&kind).then_some(kind);
-        let handle = self.acquire_from_device(request).ok_or(NoRegion::Refused)?;
+        let pool = self.acquiring_pool(request)?;
+        let any = Request::new(Bytes::ZERO);
+        let domain = Domain::of(request.unwrap_or(&any), self.config());
+        let handle = self.acquire_from_device(request, pool.as_deref());
+        let handle = handle.ok_or(NoRegion::Refused)?;
+        let size = handle.size;
+        let settled = self.settle_handle(slot, handle, (domain, pool.clone()), request);
+        if settled.is_err() && !self.is_growable() {
+            pool.inspect(|pool| pool.put_back(size));
+        }
+        settled
+    }
+
+    /// Returns the pool that a region is acquired for; `None` for the default pool. Refuses a pool that was closed.
+    fn acquiring_pool(
+        &self,
+        request: Option<&Request>,
+    ) -> Result<Option<Arc<PoolState>>, NoRegion> {
+        match request.map_or(PoolId::DEFAULT, |request| request.pool) {
+            PoolId::DEFAULT => Ok(None),
+            id => self.shared.pools.get(id).map(Some).ok_or(NoRegion::Refused),
+        }
+    }
+
+    /// Puts an acquired region into a slot, and places the request in it.
+    fn settle_handle(
+        &self,
+        slot: &Arc<Slot>,
+        handle: RegionHandle,
+        owner: (Domain, Option<Arc<PoolState>>),
+        request: Option<&Request>,
+    ) -> Result<Option<PlacedBlock>, NoRegion> {
         if lock(&self.shared.regions).segments.has(handle.id) {
             info!(target: LOG, region = %handle.id, "region returned twice");
             return Err(NoRegion::Repeated(handle.id));
@@ -99,7 +129,7 @@ impl FlexAllocator {
             return Err(NoRegion::Refused);
         };
         self.shared.journal.tick();
-        let placed = slot.settle_in(handle, own, age, request);
+        let placed = slot.settle_in(handle, owner, age, request);
         self.shared.settle(Places::ALL);
         Ok(placed)
     }
@@ -114,27 +144,51 @@ impl FlexAllocator {
         Some((segment.base, regions.acquired))
     }
 
-    fn acquire_from_device(&self, request: Option<&Request>) -> Option<RegionHandle> {
+    /// Acquires a region for a request. The sizes that the limit of `pool` forbids are left out. If it forbids all of
+    /// them, the region is the rest of the limit.
+    fn acquire_from_device(
+        &self,
+        request: Option<&Request>,
+        pool: Option<&PoolState>,
+    ) -> Option<RegionHandle> {
         let config = self.config();
         let least = request.map_or(config.alignment, |request| self.rounded(request));
         let bounded = self.is_growable() || config.sizes != Sizes::Listed;
         if bounded && least > self.longest_block() {
             return None;
         }
+        let left = pool.and_then(PoolState::left);
+        if left.is_some_and(|left| left < least) {
+            return None;
+        }
+        // Addresses alone need no memory.
+        let left = left.filter(|_| !self.is_growable());
         let listed = self.configured_sizes();
         // A region that cannot hold the request is not acquired.
-        let fitting: Vec<_> =
+        let mut fitting: Vec<_> =
             listed.iter().copied().enumerate().filter(|&(_, size)| size >= least).collect();
+        if let Some(left) = left {
+            let any = !fitting.is_empty();
+            fitting.retain(|&(_, size)| size <= left);
+            if any && fitting.is_empty() {
+                return self.try_size(listed.len(), left.align_down(self.size_unit()), pool);
+            }
+        }
+        let try_sizes = |sizes: &[(usize, Bytes)]| {
+            sizes.iter().find_map(|&(level, size)| self.try_size(level, size, pool))
+        };
         let handle = match config.sizes {
-            Sizes::Listed => self.try_sizes(&fitting),
-            Sizes::Fitted => self.try_sizes(&fitting).or_else(|| {
+            Sizes::Listed => try_sizes(&fitting),
+            Sizes::Fitted => try_sizes(&fitting).or_else(|| {
                 let smallest = fitting.iter().map(|&(_, size)| size).min();
-                self.try_size(listed.len(), self.fitted_size(least, smallest)?)
+                self.try_size(listed.len(), self.fitted_size(least, smallest)?, pool)
             }),
             Sizes::All => {
                 let all = self.free_on_device(least);
-                let handle = all.and_then(|all| self.try_size(0, all));
-                handle.or_else(|| self.try_sizes(&fitting))
+                let all = all.map(|all| left.map_or(all, |left| all.min(left)));
+                let all = all.map(|all| all.align_down(self.size_unit()));
+                let handle = all.and_then(|all| self.try_size(0, all, pool));
+                handle.or_else(|| try_sizes(&fitting))
             }
         };
         if handle.is_none() && fitting.len() == listed.len() {
@@ -182,21 +236,41 @@ impl FlexAllocator {
         Some(free).filter(|&free| free >= least)
     }
 
-    fn try_sizes(&self, sizes: &[(usize, Bytes)]) -> Option<RegionHandle> {
-        sizes.iter().find_map(|&(level, size)| self.try_size(level, size))
-    }
-
-    fn try_size(&self, level: usize, size: Bytes) -> Option<RegionHandle> {
+    fn try_size(
+        &self,
+        level: usize,
+        size: Bytes,
+        pool: Option<&PoolState>,
+    ) -> Option<RegionHandle> {
         let device = &self.shared.device;
         let handle =
-            if self.is_growable() { device.try_reserve(size) } else { device.try_acquire(size) };
-        self.after_acquiring(handle.as_ref(), level);
+            if self.is_growable() { device.try_reserve(size) } else { self.try_fixed(size, pool) };
+        self.after_acquiring(handle.as_ref(), level, pool);
         handle
     }
 
-    fn after_acquiring(&self, handle: Option<&RegionHandle>, level: usize) {
+    /// Acquires a region of fixed size within the limit of its pool.
+    fn try_fixed(&self, size: Bytes, pool: Option<&PoolState>) -> Option<RegionHandle> {
+        if pool.is_some_and(|pool| !pool.take(size)) {
+            return None;
+        }
+        let handle = self.shared.device.try_acquire(size);
+        if let Some(pool) = pool {
+            // The device may provide more than it was asked for.
+            pool.hold(handle.as_ref().map_or(Bytes::ZERO, |handle| handle.size));
+            pool.put_back(size);
+        }
+        handle
+    }
+
+    fn after_acquiring(
+        &self,
+        handle: Option<&RegionHandle>,
+        level: usize,
+        pool: Option<&PoolState>,
+    ) {
         if let Some(handle) = handle {
-            self.shared.count(|counters| counters.device_allocs += 1);
+            self.shared.count_in(pool, |counters| counters.device_allocs += 1);
             info!(target: LOG, region = %handle.id, size = handle.size.get(), level, "region acquired");
         } else {
             debug!(target: LOG, level, "region refused");

@@ -8,6 +8,9 @@ use super::still::MAX_BLOCKS;
 impl OutOfMemory {
     /// Returns the cause, and the [`remedies`](Self::remedies) under which the request fits, one a line.
     pub fn advice(&self) -> String {
+        if let Some(budget) = &self.budget {
+            return budget.to_string();
+        }
         let mut text = self.diagnosis();
         if self.rounded > self.device_total {
             text += "; ask for less, or use a device with more";
@@ -49,7 +52,8 @@ impl OutOfMemory {
     }
 
     fn diagnosis(&self) -> String {
-        let limit = self.binding_limit().map_or(String::new(), |limit| format!("; {limit}"));
+        let limit = || self.binding_limit().map_or(String::new(), |limit| format!("; {limit}"));
+        let limit = self.binding_pool().unwrap_or_else(limit);
         let Self { free, largest, pending, rounded, .. } = self;
         match self.shortage {
             Shortage::TooLarge if self.longest_block.is_zero() => format!(
@@ -75,6 +79,15 @@ impl OutOfMemory {
                 )
             }
         }
+    }
+
+    /// Names the limit of the request's pool if it leaves no room for the request.
+    fn binding_pool(&self) -> Option<String> {
+        let pool = self.pool.as_ref()?;
+        let (limit, reserved) = (pool.limit?, pool.reserved);
+        let named =
+            || format!("; pool `{}` may reserve {limit}, and has reserved {reserved}", pool.name);
+        (limit.saturating_sub(reserved) < self.rounded).then(named)
     }
 
     /// Returns the limit on the number of regions if it is the cause: the device has memory for another region that

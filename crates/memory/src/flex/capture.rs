@@ -5,11 +5,12 @@ use std::sync::OnceLock;
 use super::FlexAllocator;
 use super::config::{Acquire, FlexConfig};
 use super::error::RegionLimit;
+use super::pools::PoolState;
 use super::slots::Slot;
-use super::still::{self, MAX_BLOCKS, Still, StillDevice, StillRegion};
+use super::still::{self, MAX_BLOCKS, Still, StillDevice, StillPool, StillRegion};
 use crate::Bytes;
 use crate::device::MemoryInfo;
-use crate::policy::Request;
+use crate::policy::{Request, TagId};
 use crate::sync::lock;
 
 impl FlexAllocator {
@@ -34,11 +35,21 @@ impl FlexAllocator {
         drop(states);
         regions.sort_by_key(|region| region.since);
         let config = FlexConfig { history: 0, ..self.config().clone() };
-        let history = history.and_then(|entries| still::replayable(&entries, &regions, &config));
+        let pooled = !self.shared.pools.is_empty();
+        let history =
+            history.and_then(|entries| still::replayable(&entries, &regions, &config, pooled));
         let device = self.still_device(&regions, limit, info);
         let at_ease = self.was_at_ease();
-        let (request, tried) = (*request, OnceLock::new());
-        Some(Still { request, config, device, regions, at_ease, history, tried })
+        // Tags do not change places, and a replica has none.
+        let (request, tried) = (Request { tag: TagId::NONE, ..*request }, OnceLock::new());
+        let pools = self.shared.pools.all();
+        let still = |pool: &PoolState| StillPool {
+            id: pool.id,
+            name: pool.name.clone(),
+            limit: pool.limit(),
+        };
+        let pools = pools.iter().map(|pool| still(pool)).collect();
+        Some(Still { request, config, device, regions, pools, at_ease, history, tried })
     }
 
     /// Returns whether the request under way is the first that needed more than a free range or another region.

@@ -4,12 +4,13 @@
 //! and [`Compaction::commit`] redirects the handles to the new places. Dropping a plan without a commit frees the
 //! reserved room and changes nothing.
 
+use super::VirtualAddress;
 use super::event::Event;
 use super::history::Action;
+use super::pools::Domain;
 use super::region::{Moving, RegionState};
 use super::slots::{Slot, SlotBlock, SlotState, block_event};
 use super::tag::Tag;
-use super::{FlexAllocator, VirtualAddress};
 use crate::Bytes;
 use crate::index::{Block, BlockKey};
 use crate::stats::Places;
@@ -32,6 +33,21 @@ pub struct Move {
 #[must_use = "a plan that is dropped moves nothing"]
 pub struct Compaction {
     planned: Vec<Planned>,
+    /// Number of bytes that may still be planned.
+    left: Bytes,
+}
+
+/// Outcome of an attempt to empty a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Emptied {
+    /// There is no block to move.
+    Nothing,
+    /// Some blocks have to stay.
+    Refused,
+    /// The budget ends before the last block.
+    Part,
+    /// All blocks move.
+    Whole,
 }
 
 #[derive(Debug)]
@@ -43,35 +59,12 @@ struct Planned {
     to: SlotBlock,
 }
 
-impl FlexAllocator {
-    /// Plans moves of blocks. Blocks that are pinned, used by several streams or waiting for a stream stay. Regions
-    /// that can be emptied into others are emptied, the least filled first. In the remaining regions, blocks move from
-    /// the high end into lower free ranges.
-    pub fn compact(&self) -> Compaction {
-        self.shared.journal.tick();
-        let mut plan = Compaction { planned: Vec::new() };
-        let mut slots: Vec<_> = self.slots.iter().filter(|slot| !slot.is_vacant()).collect();
-        let filled =
-            |slot: &&Arc<Slot>| slot.movable().iter().map(|(block, _)| block.size).sum::<Bytes>();
-        slots.sort_by_cached_key(filled);
-        let mut emptied = Vec::new();
-        for slot in &slots {
-            let others = slots
-                .iter()
-                .filter(|other| other.number != slot.number && !emptied.contains(&other.number));
-            if plan.empty(slot, &others.copied().collect::<Vec<_>>()) {
-                emptied.push(slot.number);
-            }
-        }
-        for slot in slots.iter().filter(|slot| !emptied.contains(&slot.number)) {
-            plan.close_up(slot);
-        }
-        self.shared.deliver();
-        plan
-    }
-}
-
 impl Compaction {
+    /// Creates an empty plan for at most `budget` bytes.
+    pub(super) fn new(budget: Bytes) -> Self {
+        Self { planned: Vec::new(), left: budget }
+    }
+
     /// Returns the blocks to copy, in an order in which no copy overwrites a block that is still to be copied.
     pub fn moves(&self) -> impl Iterator<Item = Move> + '_ {
         self.planned.iter().map(|planned| planned.shown)
@@ -82,43 +75,96 @@ impl Compaction {
         self.planned.is_empty()
     }
 
+    /// Returns the number of bytes to copy.
+    pub fn bytes(&self) -> Bytes {
+        self.planned.iter().map(|planned| planned.shown.size).sum()
+    }
+
+    /// Returns whether no further block can be planned.
+    pub(super) fn is_full(&self) -> bool {
+        self.left.is_zero()
+    }
+
     /// Redirects handles to the new places and frees the old ones; the data must have been copied. A block that was
-    /// freed or pinned in the meantime stays in place, and its reserved room is freed. Returns the number of blocks
-    /// that moved.
+    /// freed, pinned or resized in the meantime stays in place, and its reserved room is freed. Returns the number of
+    /// blocks that moved.
     pub fn commit(mut self) -> usize {
         let planned = std::mem::take(&mut self.planned);
         planned.into_iter().filter(Planned::commit).count()
     }
 
-    /// Plans to move all blocks of a slot to others; plans nothing if they do not all fit.
-    fn empty(&mut self, slot: &Arc<Slot>, others: &[&Arc<Slot>]) -> bool {
-        let blocks = slot.movable();
+    /// Plans to move the blocks of a slot that existed at serial number `since` to others, as far as the budget reaches;
+    /// plans nothing if they do not all fit.
+    pub(super) fn empty(&mut self, slot: &Arc<Slot>, since: u32, others: &[&Arc<Slot>]) -> Emptied {
+        let blocks = slot.movable_since(since);
         let all = slot.report().map_or(0, |region| region.blocks);
-        if blocks.is_empty() || blocks.len() < all {
-            return false;
+        if all == 0 {
+            return Emptied::Nothing;
         }
-        let before = self.planned.len();
-        for (block, alignment) in &blocks {
-            // `others` is sorted by fill. Fuller regions are tried first, so that emptier ones can be emptied.
-            let planned = others.iter().rev().find_map(|other| {
-                let planned = || Planned::new(slot, block, *alignment, other, None);
-                slot.is_like(other).then(planned).flatten()
-            });
-            let Some(planned) = planned else {
-                self.planned.drain(before..).for_each(Planned::abandon);
+        let planned = if blocks.len() < all { None } else { plan_all(slot, &blocks, others) };
+        let Some(planned) = planned else { return Emptied::Refused };
+        let mut planned = planned.into_iter();
+        match planned.find_map(|planned| self.admit(planned).err()) {
+            None => Emptied::Whole,
+            Some(beyond) => {
+                planned.chain([beyond]).for_each(Planned::abandon);
+                Emptied::Part
+            }
+        }
+    }
+
+    /// Plans to move blocks of a slot below `limit`, the highest first, into lower free ranges, and lowers the limit to
+    /// the last block that it considered. Returns whether the budget was enough.
+    pub(super) fn close_up(&mut self, slot: &Arc<Slot>, since: u32, limit: &mut Bytes) -> bool {
+        let blocks = slot.movable_since(since);
+        let below = blocks.partition_point(|(block, _)| block.offset < *limit);
+        for (block, alignment) in blocks[..below].iter().rev() {
+            if self.is_full() {
                 return false;
-            };
-            self.planned.push(planned);
+            }
+            let planned = Planned::new(slot, block, *alignment, slot, Some(block.offset));
+            if let Some(Err(beyond)) = planned.map(|planned| self.admit(planned)) {
+                beyond.abandon();
+                return false;
+            }
+            *limit = block.offset;
         }
         true
     }
 
-    fn close_up(&mut self, slot: &Arc<Slot>) {
-        for (block, alignment) in slot.movable().iter().rev() {
-            let below = Some(block.offset);
-            self.planned.extend(Planned::new(slot, block, *alignment, slot, below));
+    /// Adds a move if the budget allows it, and returns it otherwise. The first move may exceed the budget.
+    fn admit(&mut self, planned: Planned) -> Result<(), Planned> {
+        let size = planned.shown.size;
+        if self.left.is_zero() || size > self.left && !self.planned.is_empty() {
+            self.left = Bytes::ZERO;
+            return Err(planned);
         }
+        self.left = self.left.saturating_sub(size);
+        self.planned.push(planned);
+        Ok(())
     }
+}
+
+/// Plans to move all blocks of a slot to others; `None` if they do not all fit.
+fn plan_all(
+    slot: &Arc<Slot>,
+    blocks: &[(Block, Bytes)],
+    others: &[&Arc<Slot>],
+) -> Option<Vec<Planned>> {
+    let mut plan = Vec::new();
+    for (block, alignment) in blocks {
+        // `others` is sorted by fill. Fuller regions are tried first, so that emptier ones can be emptied.
+        let planned = others.iter().rev().find_map(|other| {
+            let planned = || Planned::new(slot, block, *alignment, other, None);
+            slot.gains_from(other).then(planned).flatten()
+        });
+        let Some(planned) = planned else {
+            plan.into_iter().for_each(Planned::abandon);
+            return None;
+        };
+        plan.push(planned);
+    }
+    Some(plan)
 }
 
 impl Drop for Compaction {
@@ -135,7 +181,7 @@ impl Planned {
         to: &Arc<Slot>,
         below: Option<Bytes>,
     ) -> Option<Self> {
-        let room = to.reserve_room(block, alignment, below)?;
+        let room = to.reserve_room(from.domain(), block, alignment, below)?;
         // The block and its region may have been freed by now.
         let addresses = from.address(block.offset).zip(to.address(room.offset));
         let Some(((from_address, _), (to_address, to_flat))) = addresses else {
@@ -149,7 +195,8 @@ impl Planned {
 
     fn commit(&self) -> bool {
         let target = (self.shown.to, self.to_flat);
-        let moved = self.from.0.relocate(self.from.1, &self.to, target);
+        let block = (self.from.1, self.shown.size);
+        let moved = self.from.0.relocate(block, &self.to, target);
         if !moved {
             self.to.0.give_room_back(self.to.1);
         }
@@ -166,19 +213,43 @@ impl Slot {
         self.enter().region.movable_blocks()
     }
 
+    /// Returns the movable blocks that existed at serial number `since`, and their alignments.
+    fn movable_since(self: &Arc<Self>, since: u32) -> Vec<(Block, Bytes)> {
+        // Serial numbers wrap around.
+        let existed = |block: &Block| since.wrapping_sub(block.key.serial()) < 1 << 31;
+        self.movable().into_iter().filter(|(block, _)| existed(block)).collect()
+    }
+
+    /// Returns whether emptying this slot into another one can leave more room. An idle region takes blocks only from a
+    /// larger one; otherwise two passes would move blocks there and back.
+    fn gains_from(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        let size = |slot: &Arc<Self>| {
+            slot.with(|state| state.get().map(|region| (region.handle.size, region.is_idle())))
+        };
+        match (size(self), size(other)) {
+            (Some((own, _)), Some((target, idle))) => !idle || target < own,
+            _ => false,
+        }
+    }
+
     /// Returns the address of an offset in the region, also in the flat address space.
     fn address(self: &Arc<Self>, offset: Bytes) -> Option<(VirtualAddress, u64)> {
         let state = self.enter();
         state.region.get().map(|region| (region.address(offset), region.base + offset.get()))
     }
 
+    /// Reserves room for a block, if the region is of the block's domain.
     fn reserve_room(
         self: &Arc<Self>,
+        domain: Domain,
         block: &Block,
         alignment: Bytes,
         limit: Option<Bytes>,
     ) -> Option<Block> {
         let mut state = self.enter();
+        if self.domain() != domain {
+            return None;
+        }
         let room = state.region.reserve_room(block, alignment, limit)?;
         self.record_placed(Action::RoomReserved, &state.region, &room, 0);
         self.leave(state);
@@ -195,18 +266,18 @@ impl Slot {
         self.leave_freed(state);
     }
 
-    /// Moves a block into its reserved room, and returns whether it could still be moved. The handle finds the block at
-    /// the new place as soon as it leaves the old one.
+    /// Moves a block of `size` requested bytes into its reserved room, and returns whether it could still be moved. The
+    /// handle finds the block at the new place as soon as it leaves the old one.
     fn relocate(
         self: &Arc<Self>,
-        key: BlockKey,
+        block: (BlockKey, Bytes),
         to: &SlotBlock,
         target: (VirtualAddress, u64),
     ) -> bool {
         self.shared.journal.tick();
         if self.number == to.0.number {
             let mut state = self.enter();
-            let moving = self.move_out(&mut state, key, to, target);
+            let moving = self.move_out(&mut state, block, to, target);
             let done = moving.map(|moving| state.region.move_in(to.1, moving)).is_some();
             self.leave_freed(state);
             return done;
@@ -215,10 +286,12 @@ impl Slot {
         let (mut low, mut high) = (low.enter(), high.enter());
         let (from_state, to_state) =
             if self.number < to.0.number { (&mut low, &mut high) } else { (&mut high, &mut low) };
-        let moving = self.move_out(from_state, key, to, target);
+        let moving = self.move_out(from_state, block, to, target);
         let done = moving.map(|moving| to_state.region.move_in(to.1, moving)).is_some();
-        self.publish(&from_state.region);
-        let above = low.region.counts.is_above() || high.region.counts.is_above();
+        self.publish(&mut from_state.region);
+        to.0.publish(&mut to_state.region);
+        let slack = &self.shared.slack;
+        let above = low.region.counts.may_be_above(slack) || high.region.counts.may_be_above(slack);
         drop((low, high));
         if above {
             self.shared.settle(Places::ALL);
@@ -227,22 +300,25 @@ impl Slot {
         done
     }
 
-    /// Frees the block here, which moves to `to`, if it may be moved.
+    /// Frees the block here, which moves to `to`, if it may be moved and has the size that its room was reserved for.
     fn move_out(
         self: &Arc<Self>,
         state: &mut SlotState,
-        key: BlockKey,
+        (key, size): (BlockKey, Bytes),
         to: &SlotBlock,
         target: (VirtualAddress, u64),
     ) -> Option<Moving> {
         state.region.movable(key)?;
+        if state.region.block(key).requested != size {
+            return None;
+        }
         let (from, place) = ((self.number, key), (to.0.number, to.1));
         let forward = || self.shared.moves.insert(from, place, to.clone());
         if !self.mailbox().unless_arrived(key, forward) {
             return None;
         }
         let (block, stream, moving) = state.region.move_out(key);
-        self.record_move(&state.region, &block, stream, target);
+        self.record_move(&state.region, (&block, &moving), stream, target);
         self.free_when_passed(&mut state.region, &block, stream);
         Some(moving)
     }
@@ -251,13 +327,14 @@ impl Slot {
     fn record_move(
         &self,
         state: &RegionState,
-        block: &Block,
+        (block, moving): (&Block, &Moving),
         stream: u32,
         (target, target_flat): (VirtualAddress, u64),
     ) {
         if self.shared.journal.is_kept() {
             let event = block_event(Action::Move, state.region(), block, stream);
-            self.shared.journal.record(Event { target: Some(target), target_flat, ..event });
+            let tag = moving.tag_id();
+            self.shared.journal.record(Event { target: Some(target), target_flat, tag, ..event });
         }
     }
 }

@@ -60,6 +60,17 @@ pub struct FlexConfig {
     pub sizes: Sizes,
     /// `refusal`: consequence of a refused region.
     pub refusal: Refusal,
+    /// `pools`: pools of requests that name none.
+    pub pools: Pooling,
+}
+
+/// Pools of requests that name none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pooling {
+    /// `one`: all use the default pool.
+    One,
+    /// `stream`: every stream has a pool; see [`stream_pool`](super::FlexAllocator::stream_pool).
+    Stream,
 }
 
 /// Sizes of regions. The *configured sizes* are `fallback_sizes`, or the size of a growable region.
@@ -134,6 +145,7 @@ impl Default for FlexConfig {
             history: 0,
             sizes: Sizes::Listed,
             refusal: Refusal::Ask,
+            pools: Pooling::One,
         }
     }
 }
@@ -167,7 +179,7 @@ type Key = (&'static str, fn() -> String, fn(&mut FlexConfig, &str) -> Option<()
 
 const SIZE: &str = "a size such as 4GiB, 20MiB or 128";
 
-const KEYS: [Key; 13] = [
+const KEYS: [Key; 14] = [
     (
         "fallback_sizes",
         || format!("[SIZE;SIZE;…], each {SIZE}, at least one"),
@@ -283,6 +295,18 @@ const KEYS: [Key; 13] = [
                 _ => None,
             };
             put(&mut config.refusal, refusal)
+        },
+    ),
+    (
+        "pools",
+        || "one or stream".to_owned(),
+        |config, value| {
+            let pools = match value {
+                "one" => Some(Pooling::One),
+                "stream" => Some(Pooling::Stream),
+                _ => None,
+            };
+            put(&mut config.pools, pools)
         },
     ),
     (
@@ -405,7 +429,7 @@ mod tests {
     fn every_key_can_be_set() {
         let text = "fallback_sizes:[1GiB;512MiB], max_regions:64, alignment:512, region:fill-first, block:best-fit, \
                     acquire:first, release:when_idle(1GiB), growth:recycle(1TiB), own_regions:[program;staging], \
-                    history:1000, sizes:fitted, refusal:lock";
+                    history:1000, sizes:fitted, refusal:lock, pools:stream";
         let config: FlexConfig = text.parse().unwrap();
         assert_eq!(config.fallback_sizes, [Bytes::gib(1), Bytes::mib(512)]);
         assert_eq!(
@@ -418,6 +442,7 @@ mod tests {
         assert_eq!(config.growth, Growth::Recycle(Bytes::gib(1024)));
         assert_eq!(config.own_regions, [Kind::Program, Kind::Staging]);
         assert_eq!((config.sizes, config.refusal), (Sizes::Fitted, Refusal::Lock));
+        assert_eq!(config.pools, Pooling::Stream);
     }
 
     #[test]
@@ -442,7 +467,7 @@ mod tests {
             `alignment:100`: expected a power of two from 128 to 2MiB
             `fallback_sizes:12GB`: expected [SIZE;SIZE;…], each a size such as 4GiB, 20MiB or 128, at least one
             `acquire:eager`: expected lazy, first or eager(COUNT)
-            unknown key `x`; the keys are fallback_sizes, max_regions, alignment, region, block, acquire, release, growth, own_regions, history, sizes, refusal, preset"#]]
+            unknown key `x`; the keys are fallback_sizes, max_regions, alignment, region, block, acquire, release, growth, own_regions, history, sizes, refusal, pools, preset"#]]
         .assert_eq(&errors.join("\n"));
     }
 }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use crate::Bytes;
 use crate::device::RegionId;
+use crate::flex::budgets::BudgetExceeded;
+use crate::flex::pools::PoolReport;
 use crate::flex::still::Still;
 use crate::flex::{Growth, VirtualAddress};
 pub use crate::free_list::Shortage;
+use crate::policy::{PoolId, TagId};
 
 /// A request that could not be served. No block was changed. Idle granules may have been decommitted, and idle regions
 /// released unless the configuration has `release:never`.
@@ -37,6 +40,16 @@ pub enum AllocateError {
         /// Name of the region.
         region_id: RegionId,
     },
+    /// The allocator has no pool of this number, or its last handle was dropped. Use the number of a pool of this
+    /// allocator.
+    #[error("the allocator has no {0}: it is of another allocator, or was dropped")]
+    UnknownPool(PoolId),
+    /// The allocator has no tag of this number. Register the name.
+    #[error("the allocator has no {0}; register its name first")]
+    UnknownTag(TagId),
+    /// The hard budget of the request's tag refuses it. Free blocks of the tag, or raise the budget.
+    #[error("{0}")]
+    Budget(Box<BudgetExceeded>),
     /// There is no room. The report states the kind of shortage and the remedies.
     #[error("{0}")]
     OutOfMemory(Box<OutOfMemory>),
@@ -114,6 +127,11 @@ pub struct OutOfMemory {
     pub growth: Growth,
     /// Granule in which the device can commit memory; `None` if it cannot.
     pub granule: Option<Bytes>,
+    /// Pool of the request; `None` for the default pool.
+    pub pool: Option<PoolReport>,
+    /// Budget that the request exceeds, in a report to a callback that is called because of the budget; there may be
+    /// room otherwise.
+    pub budget: Option<BudgetExceeded>,
     /// The allocator as it was, for trials; `None` in a report to a callback, and if there are too many blocks.
     pub(super) still: Option<Arc<Still>>,
 }
@@ -132,6 +150,8 @@ pub struct RegionReport {
     pub largest: Bytes,
     /// Number of live blocks.
     pub blocks: usize,
+    /// Pool of the region.
+    pub pool: PoolId,
 }
 
 impl fmt::Display for OutOfMemory {
@@ -157,8 +177,11 @@ impl fmt::Display for OutOfMemory {
         if let Some(bound) = &self.device_bound {
             writeln!(f, "  its memory is bounded by {bound}")?;
         }
+        if let Some(pool) = &self.pool {
+            writeln!(f, "  {pool}")?;
+        }
         for region in &self.regions {
-            let RegionReport { id, size, free, largest, blocks } = region;
+            let RegionReport { id, size, free, largest, blocks, .. } = region;
             writeln!(
                 f,
                 "  region {id}: {size}, {free} free, longest range {largest}, {blocks} blocks"

@@ -3,6 +3,7 @@
 use super::VirtualAddress;
 use super::region::Region;
 use crate::Bytes;
+use crate::policy::{PoolId, TagId};
 
 /// Kind of an event. The first seven, and the last two, are in PyTorch's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,9 @@ pub enum Action {
     Move,
     /// The allocator waited for streams. Histories do not show it.
     StreamWait,
+    /// An allocation took the bytes of its tag above the soft budget. The size is the bytes of the tag. Histories do not
+    /// show it.
+    BudgetExceeded,
     /// A request failed. The address field of a history entry holds the device's free memory in bytes.
     OutOfMemory,
     /// A snapshot was taken.
@@ -52,6 +56,7 @@ impl Action {
             Self::RoomReleased => "room_released",
             Self::Move => "move",
             Self::StreamWait => "stream_wait",
+            Self::BudgetExceeded => "budget_exceeded",
             Self::OutOfMemory => "oom",
             Self::Snapshot => "snapshot",
         }
@@ -62,7 +67,7 @@ impl Action {
         match self {
             Self::RoomReserved => Some(Self::Alloc),
             Self::RoomReleased | Self::Move => Some(Self::FreeRequested),
-            Self::StreamWait => None,
+            Self::StreamWait | Self::BudgetExceeded => None,
             other => Some(other),
         }
     }
@@ -94,6 +99,10 @@ pub struct Event {
     pub stream: u32,
     /// Call site of the block's allocation; 0 if unknown.
     pub site: u32,
+    /// Pool of the region or the request.
+    pub pool: PoolId,
+    /// Tag of the block or the request; none in events after the owner's free.
+    pub tag: TagId,
     /// Number of the thread whose call caused the event. Threads are numbered in the order of their first call.
     pub thread: usize,
     /// Time of the event in microseconds, from the allocator's clock; without a clock, the event's number.
@@ -115,6 +124,8 @@ impl Event {
             device_free: Bytes::ZERO,
             stream,
             site: 0,
+            pool: PoolId::DEFAULT,
+            tag: TagId::NONE,
             thread: 0,
             time_us: 0,
         }
@@ -123,6 +134,6 @@ impl Event {
     /// Creates an event about a part of a region.
     pub(crate) fn about(action: Action, region: &Region, (offset, size): (Bytes, Bytes)) -> Self {
         let (address, flat) = (Some(region.address(offset)), region.base + offset.get());
-        Self { address, flat, ..Self::new(action, size, 0) }
+        Self { address, flat, pool: region.pool, ..Self::new(action, size, 0) }
     }
 }

@@ -50,6 +50,14 @@ impl Granules {
         self.runs(first..end.min(64 * self.bits.len() as u64), true)
     }
 
+    /// Returns the committed granules under `offset .. offset + size` that lie entirely in a run.
+    pub(crate) fn idle_under(&self, offset: Bytes, size: Bytes, run: Hole) -> Vec<(Bytes, Bytes)> {
+        let under = self.under(offset, size);
+        let first = (run.offset.get() + (1 << self.shift) - 1) >> self.shift;
+        let end = (run.offset + run.size).get() >> self.shift;
+        self.runs(under.start.max(first)..under.end.min(end), true)
+    }
+
     /// Returns the committed parts of a free range.
     pub(crate) fn backed_in(&self, hole: Hole) -> Vec<(Bytes, Bytes)> {
         let end = hole.offset + hole.size;

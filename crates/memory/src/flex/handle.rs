@@ -8,7 +8,7 @@ use super::tag::Tag;
 use super::{FlexAllocator, VirtualAddress};
 use crate::Bytes;
 use crate::index::{Block, BlockKey};
-use crate::policy::Kind;
+use crate::policy::{Kind, PoolId, TagId};
 use crate::sync::Arc;
 
 /// An owned block of device memory. Dropping it frees the block, from any thread. It can be neither copied nor freed
@@ -47,13 +47,28 @@ impl Allocation {
         Tag::from_bits(self.find().1.tag).kind()
     }
 
+    /// Returns the pool of the block.
+    pub fn pool(&self) -> PoolId {
+        self.labels().0
+    }
+
+    /// Returns the tag that the block counts for.
+    pub fn tag(&self) -> TagId {
+        self.labels().1
+    }
+
+    fn labels(&self) -> (PoolId, TagId) {
+        self.follow(|slot, key| slot.with(|region| region.labels(key)))
+    }
+
     /// Records that `stream` uses the block as well. Once freed, the block is reused only when that stream has passed
     /// all work submitted to it before the free.
     pub fn record_stream(&self, stream: u32) {
         self.follow(|slot, key| slot.with(|region| region.record_stream(key, |_| true, stream)));
     }
 
-    /// Keeps the block live and in place as long as the pin lives, even if this handle is dropped.
+    /// Keeps the block live and in place as long as the pin lives, even if this handle is dropped. A pin on a paused
+    /// block brings back no memory.
     pub fn pin(&self) -> Pin {
         self.follow(|slot, key| Pin::new(slot, key, |_| true))
     }
@@ -78,7 +93,10 @@ impl Allocation {
         self.follow(Slot::find)
     }
 
-    fn follow<T>(&self, act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>) -> T {
+    pub(super) fn follow<T>(
+        &self,
+        act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>,
+    ) -> T {
         let slot = self.slot.as_ref().expect("a handle has a slot until it is consumed");
         slots::follow(slot, self.key, act).expect("a handle's block is live")
     }
@@ -108,6 +126,8 @@ pub struct Pin {
     key: BlockKey,
     address: VirtualAddress,
     size: Bytes,
+    /// Whether the block was paused when it was pinned.
+    paused: bool,
 }
 
 impl Pin {
@@ -116,9 +136,9 @@ impl Pin {
         key: BlockKey,
         usable: fn(Tag) -> bool,
     ) -> Result<Self, FreeError> {
-        slot.with(|region| region.pin(key, usable))?;
+        let paused = slot.with(|region| region.pin(key, usable))?;
         let (address, block) = slot.find(key).expect("a pinned block is live");
-        Ok(Self { slot: Arc::clone(slot), key, address, size: block.size })
+        Ok(Self { slot: Arc::clone(slot), key, address, size: block.size, paused })
     }
 
     /// Returns the address of the block, which stays the same as long as the pin lives.
@@ -129,6 +149,11 @@ impl Pin {
     /// Returns the length of the block.
     pub fn size(&self) -> Bytes {
         self.size
+    }
+
+    /// Returns whether the block had no memory when it was pinned.
+    pub(super) fn was_paused(&self) -> bool {
+        self.paused
     }
 
     pub(super) fn belongs_to(&self, allocator: &FlexAllocator) -> bool {

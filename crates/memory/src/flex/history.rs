@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 pub(crate) use super::event::Action;
 use super::event::Event;
 use crate::Bytes;
+use crate::policy::{PoolId, TagId};
 
 /// One event of an allocator's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,10 @@ pub struct HistoryEntry {
     pub time_us: u64,
     /// Call site of the block's allocation; 0 if unknown.
     pub site: u32,
+    /// Pool of the region or the request.
+    pub pool: PoolId,
+    /// Tag of the block or the request; none for `FreeCompleted`.
+    pub tag: TagId,
 }
 
 /// The most recent events.
@@ -59,9 +64,10 @@ impl History {
         }
         let address =
             if action == Action::OutOfMemory { event.device_free.get() } else { event.flat };
-        let Event { requested: size, stream, site, .. } = *event;
+        let Event { requested: size, stream, site, pool, tag, .. } = *event;
         let time_us = now_us.unwrap_or(self.recorded);
-        self.entries.push_back(HistoryEntry { action, address, size, stream, time_us, site });
+        let entry = HistoryEntry { action, address, size, stream, time_us, site, pool, tag };
+        self.entries.push_back(entry);
         self.recorded += 1;
     }
 }

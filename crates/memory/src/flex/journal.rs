@@ -121,6 +121,11 @@ impl Journal {
         }
     }
 
+    /// Returns the call site of the live block at a flat address; 0 if unknown.
+    pub(crate) fn site(&self, flat: u64) -> u32 {
+        lock(&self.log).sites.get(&flat).copied().unwrap_or(0)
+    }
+
     /// Returns the entries, and the call sites of live blocks by address.
     pub(crate) fn entries(&self) -> (Vec<HistoryEntry>, BTreeMap<u64, u32>) {
         let log = lock(&self.log);

@@ -114,6 +114,20 @@ pub enum LaunchError {
         /// Address of the program.
         address: VirtualAddress,
     },
+    /// The program is paused, so its memory is not there. Resume it and load the binary again.
+    #[error("the program at {address} is paused")]
+    PausedProgram {
+        /// Address of the program.
+        address: VirtualAddress,
+    },
+    /// The operand is paused, so its memory is not there. Resume it and write its contents again.
+    #[error("operand {operand} at {address} is paused")]
+    PausedOperand {
+        /// Number of the operand.
+        operand: usize,
+        /// Address of the operand.
+        address: VirtualAddress,
+    },
     /// The operand's region is not in the segment table, because it belongs to another allocator.
     #[error("operand {operand} at {address} is in no segment of this allocator")]
     UnknownSegment {
@@ -180,6 +194,9 @@ impl FlexAllocator {
         if !program.belongs_to(self) {
             return Err(LaunchError::ForeignProgram { address: program.address() });
         }
+        if program.was_paused() {
+            return Err(LaunchError::PausedProgram { address: program.address() });
+        }
         let numbered = arguments.iter().enumerate();
         let pinned = numbered.map(|(number, argument)| self.pin_operand(number, argument));
         let pinned = pinned.collect::<Result<Vec<_>, _>>()?;
@@ -210,6 +227,9 @@ impl FlexAllocator {
         // Regions of two virtual functions can have the same names.
         if !pin.belongs_to(self) {
             return Err(LaunchError::UnknownSegment { operand, address: pin.address() });
+        }
+        if pin.was_paused() {
+            return Err(LaunchError::PausedOperand { operand, address: pin.address() });
         }
         let block = pin.size();
         let (offset, size) = argument.part.unwrap_or((Bytes::ZERO, block));

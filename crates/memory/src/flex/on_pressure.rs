@@ -29,7 +29,8 @@ impl fmt::Debug for PressureCallback {
 }
 
 impl FlexAllocator {
-    /// Registers a function to be called when memory has run out and the allocator's own remedies have failed. It may
+    /// Registers a function to be called when memory has run out and the allocator's own remedies have failed, and when a
+    /// budget of a tag is exceeded (see [`Budget`](super::Budget); the report then names it). It may
     /// free blocks, on this thread or another, and trim. The functions are called in the order of their registration,
     /// then the request is tried once more. If one of them allocates and finds no room either, the functions are not
     /// called again for that request. The function stays registered until [`PressureCallback::remove`].

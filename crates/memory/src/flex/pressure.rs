@@ -6,10 +6,12 @@ use std::sync::Arc;
 use tracing::debug;
 
 use super::acquire::Acquired;
+use super::budgets::BudgetExceeded;
 use super::config::Release;
 use super::error::{AllocateError, OutOfMemory, RegionLimit, Shortage};
 use super::event::Event;
 use super::history::Action;
+use super::pools::Domain;
 use super::slots::{LOG, Slot};
 use super::{Allocation, FlexAllocator};
 use crate::Bytes;
@@ -74,7 +76,9 @@ impl Climb<'_> {
     }
 
     fn count_retry(&mut self) -> Outcome {
-        self.allocator.shared.count(|counters| counters.alloc_retries += 1);
+        let Self { allocator, request, .. } = *self;
+        let pool = allocator.shared.pools.get(request.pool);
+        allocator.shared.count_in(pool.as_deref(), |counters| counters.alloc_retries += 1);
         Continue(())
     }
 
@@ -100,7 +104,12 @@ impl Climb<'_> {
         }
         let Some(turn) = shared.take_turn() else { return Continue(()) };
         placed(allocator.search_at_once(request))?;
-        shared.give_back(&allocator.slots, allocator.config().release != Release::Never, true);
+        let regions = allocator.config().release != Release::Never;
+        if allocator.is_over_pool_limit(request) {
+            shared.give_back(&shared.slots_of(request.pool), regions, true);
+        } else {
+            shared.give_back(&allocator.slots, regions, true);
+        }
         if shared.changes() == seen {
             return Continue(());
         }
@@ -119,7 +128,7 @@ impl Climb<'_> {
     fn call_back(&mut self) -> Outcome {
         let Self { allocator, request, .. } = *self;
         self.seen = allocator.shared.changes();
-        let called = allocator.shared.callbacks.call(|| allocator.shortage(request));
+        let called = allocator.shared.callbacks.call(|| allocator.shortage(request, None));
         if called { Continue(()) } else { Break(Err(Failure::OutOfMemory)) }
     }
 }
@@ -142,17 +151,24 @@ impl FlexAllocator {
     }
 
     fn out_of_memory(&self, request: &Request) -> AllocateError {
-        self.shared.count(|counters| counters.ooms += 1);
-        let report = self.shortage(request);
+        let pool = self.shared.pools.get(request.pool);
+        self.shared.count_in(pool.as_deref(), |counters| counters.ooms += 1);
+        let report = self.shortage(request, None);
         let info = MemoryInfo { free: report.device_free, total: report.device_total };
         let still = self.still(request, report.limit, info).map(Arc::new);
         let report = OutOfMemory { still, ..report };
-        let (device_free, Request { size, stream, .. }) = (report.device_free, *request);
+        let (device_free, Request { size, stream, pool, tag, .. }) = (report.device_free, *request);
         self.shared.journal.tick();
         let event = Event::new(Action::OutOfMemory, size, stream);
-        self.shared.journal.record(Event { device_free, ..event });
+        self.shared.journal.record(Event { device_free, pool, tag, ..event });
         debug!(target: LOG, requested = size.get(), "out of memory");
         AllocateError::OutOfMemory(Box::new(report))
+    }
+
+    /// Returns whether the limit of the request's pool leaves no room for it.
+    fn is_over_pool_limit(&self, request: &Request) -> bool {
+        let pool = self.shared.pools.get(request.pool);
+        pool.is_some_and(|pool| pool.refuses(self.rounded(request)))
     }
 
     /// Searches committed memory with all regions locked. A search of one region after another can miss room that
@@ -166,7 +182,8 @@ impl FlexAllocator {
             slot.publish(region);
             placed
         });
-        let above = states.iter().any(|state| state.region.counts.is_above());
+        let slack = &self.shared.slack;
+        let above = states.iter_mut().any(|state| state.region.counts.may_be_above(slack));
         drop(states);
         if above {
             self.shared.settle(Places::ALL);
@@ -174,9 +191,15 @@ impl FlexAllocator {
         found.map(Allocation::new)
     }
 
-    fn shortage(&self, request: &Request) -> OutOfMemory {
+    /// Describes a request that found no room, or that exceeds a budget.
+    pub(super) fn shortage(
+        &self,
+        request: &Request,
+        budget: Option<BudgetExceeded>,
+    ) -> OutOfMemory {
         let rounded = self.rounded(request);
-        let regions = self.reports(|slot| slot.view(request.kind).is_some());
+        let domain = Domain::of(request, self.config());
+        let regions = self.reports(|slot| slot.view(domain).is_some());
         let free: Bytes = regions.iter().map(|region| region.free).sum();
         let largest = regions.iter().map(|region| region.largest).max().unwrap_or(Bytes::ZERO);
         let shortage = match () {
@@ -205,6 +228,8 @@ impl FlexAllocator {
                 && self.slots.iter().any(|slot| !slot.movable().is_empty()),
             growth: self.config().growth,
             granule: self.shared.device.granule(),
+            pool: self.pool_report(request),
+            budget,
             still: None,
         }
     }

@@ -1,7 +1,14 @@
 //! State of one region: its blocks, committed granules and counts. It has no lock, calls no device and keeps no
 //! history; a [slot](super::slots) adds these.
 
+#![expect(
+    clippy::inline_always,
+    reason = "a request and a free pass a dozen small functions, each with one caller on that path"
+)]
+
 mod growth;
+mod resize;
+mod rest;
 mod room;
 mod shelf;
 mod still;
@@ -17,9 +24,11 @@ use super::tag::{FAR_STREAM, Tag};
 use crate::Bytes;
 use crate::device::RegionHandle;
 use crate::index::{Block, BlockKey, Extent, FreeIndex};
-use crate::policy::{BlockStrategy, Request};
+use crate::policy::{BlockStrategy, PoolId, Request, TagId};
 use crate::stats::{Counts, Pool, Quantity};
 pub(crate) use growth::CommitPlan;
+pub(crate) use resize::{Cut, Grown, Tail};
+pub(crate) use rest::Rest;
 pub(crate) use room::Moving;
 use shelf::Shelf;
 
@@ -40,12 +49,13 @@ pub(crate) struct Region {
     own_parts: BTreeMap<BlockKey, Bytes>,
     /// Start in the flat address space of snapshots and the segment table.
     pub(crate) base: u64,
+    pub(crate) pool: PoolId,
 }
 
 impl Region {
     pub(crate) fn new(
         handle: RegionHandle,
-        base: u64,
+        (base, pool): (u64, PoolId),
         config: &FlexConfig,
         granule: Bytes,
         serial: u32,
@@ -62,6 +72,7 @@ impl Region {
             streams: Vec::new(),
             own_parts: BTreeMap::new(),
             base,
+            pool,
         }
     }
 
@@ -126,6 +137,9 @@ pub(crate) struct Note {
     own_stream: Option<u32>,
     /// The requested alignment, if it is above the granule.
     alignment: Option<Bytes>,
+    /// Whether the block is paused.
+    rest: Rest,
+    tag: TagId,
 }
 
 impl Note {
@@ -133,10 +147,11 @@ impl Note {
         let own_stream = (request.stream >= FAR_STREAM).then_some(request.stream);
         let alignment = (request.alignment > granule).then_some(request.alignment);
         let tag = Tag::new(request.kind, request.stream);
-        if own_stream.is_none() && alignment.is_none() {
+        if own_stream.is_none() && alignment.is_none() && request.tag == TagId::NONE {
             return (None, tag);
         }
-        (Some(Self { own_stream, alignment, ..Self::default() }), tag.noted())
+        let note = Self { own_stream, alignment, tag: request.tag, ..Self::default() };
+        (Some(note), tag.noted())
     }
 }
 
@@ -183,12 +198,13 @@ impl RegionState {
         &mut self,
         handle: RegionHandle,
         base: u64,
+        pool: PoolId,
         config: &FlexConfig,
         granule: Bytes,
     ) -> &Region {
         self.used = true;
         self.counts.hold();
-        let region = Region::new(handle, base, config, granule, self.serial);
+        let region = Region::new(handle, (base, pool), config, granule, self.serial);
         self.counts.add(Quantity::Segment, Pool::Large, 1);
         self.counts.add(Quantity::ReservedBytes, Pool::Large, region.reserved().get());
         self.region.insert(region)
@@ -208,15 +224,25 @@ impl RegionState {
 
     /// Places a request; changes nothing if there is no room. Ranges of the request's own stream come first, since no
     /// other stream can take them. A run of several ranges is used only to save memory or when nothing else fits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn place(&mut self, request: &Request) -> Option<PlacedBlock> {
         if let Some(block) = self.place_shelved(request) {
             return Some(PlacedBlock { key: block.key, backed: true });
         }
-        let placed = self.place_free(request);
-        if placed.is_some_and(|placed| placed.backed) {
-            return placed;
+        match self.place_free(request) {
+            Some(placed) if placed.backed => Some(placed),
+            placed => self.place_otherwise(request, placed),
         }
+    }
+
+    /// Places a request in a run of several ranges, or where memory has to be committed. `placed` is its place among the
+    /// free ranges, without memory.
+    #[cold]
+    fn place_otherwise(
+        &mut self,
+        request: &Request,
+        placed: Option<PlacedBlock>,
+    ) -> Option<PlacedBlock> {
         if let Some(run) = self.place_run(request) {
             self.remove_placed(placed);
             return Some(PlacedBlock { key: run.key, backed: true });
@@ -230,7 +256,7 @@ impl RegionState {
     }
 
     /// Places a request in the ranges that are free for all streams.
-    #[inline]
+    #[inline(always)]
     fn place_free(&mut self, request: &Request) -> Option<PlacedBlock> {
         let region = self.region.as_mut()?;
         let (note, tag) = Note::of(request, region.index.granule());
@@ -265,7 +291,7 @@ impl RegionState {
     }
 
     /// Returns a live block that has an owner, and its tag.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn owned(&self, key: BlockKey) -> Result<(Block, Tag), FreeError> {
         let region = self.region.as_ref().ok_or(FreeError::Stale)?;
         let block = region.index.get(key).ok_or(FreeError::Stale)?;
@@ -286,7 +312,7 @@ impl RegionState {
 
     /// Frees a block on behalf of its owner, and returns it with its stream. The range stays in use until
     /// [`give_back`](Self::give_back). A pinned block stays live until its last pin is gone; `None` is returned for it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn let_go(&mut self, key: BlockKey) -> Result<Option<(Block, u32)>, FreeError> {
         let (block, tag) = self.owned(key)?;
         if let Some(note) = tag.is_noted().then(|| self.notes.get_mut(&key)).flatten()
@@ -303,7 +329,7 @@ impl RegionState {
     }
 
     /// Removes the note of a freed block, and returns the streams that use the block besides its own.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_streams(&mut self, key: BlockKey) -> Vec<u32> {
         if self.notes.is_empty() {
             return Vec::new();
@@ -322,7 +348,7 @@ impl RegionState {
     }
 
     /// Returns the range of a freed block to the region.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_back(&mut self, block: &Block) {
         let region = self.region_mut();
         region.strategy.free(&mut region.index, block);
@@ -336,6 +362,7 @@ impl RegionState {
         self.count_unused(block);
     }
 
+    #[inline(always)]
     fn count_unused(&mut self, block: &Block) {
         let pool = Pool::of(block.size);
         self.counts.take(Quantity::Active, pool, 1);
@@ -365,8 +392,16 @@ impl RegionState {
         Ok(self.region().address(block.offset))
     }
 
-    pub(crate) fn pin(&mut self, key: BlockKey, usable: fn(Tag) -> bool) -> Result<(), FreeError> {
-        self.change_note(key, usable, |note, _| note.pins += 1)
+    /// Adds a pin, and returns whether the block rests.
+    pub(crate) fn pin(
+        &mut self,
+        key: BlockKey,
+        usable: fn(Tag) -> bool,
+    ) -> Result<bool, FreeError> {
+        self.change_note(key, usable, |note, _| {
+            note.pins += 1;
+            note.rest != Rest::Awake
+        })
     }
 
     /// Removes a pin, and returns whether it was the last pin of a block that its owner has freed.
@@ -431,9 +466,10 @@ impl RegionState {
         Some(RegionReport {
             id: region.handle.id,
             size,
-            free: size.saturating_sub(active + region.shelf.bytes()),
+            free: size.saturating_sub(active + region.shelf.bytes() + self.resting_memory()),
             largest: region.largest(),
             blocks: region.index.live_blocks() - region.shelf.len(),
+            pool: region.pool,
         })
     }
 
@@ -442,15 +478,32 @@ impl RegionState {
         note.and_then(|note| note.own_stream).unwrap_or(tag.stream())
     }
 
+    /// Returns the tag that a block with a note counts for.
+    #[inline]
+    pub(crate) fn tag(&self, block: &Block) -> TagId {
+        if !Tag::from_bits(block.tag).is_noted() {
+            return TagId::NONE;
+        }
+        self.notes.get(&block.key).map_or(TagId::NONE, |note| note.tag)
+    }
+
+    /// Returns the pool and the tag of a live block.
+    pub(crate) fn labels(&self, key: BlockKey) -> Result<(PoolId, TagId), FreeError> {
+        let (block, _) = self.owned(key)?;
+        Ok((self.region().pool, self.tag(&block)))
+    }
+
     fn set_tag(&mut self, key: BlockKey, tag: Tag) {
         self.region_mut().index.set_tag(key, tag.bits()).expect("the block is live");
     }
 
+    #[inline(always)]
     fn count_placed(&mut self, block: &Block) {
         self.count_owner(block);
         self.count_use(block);
     }
 
+    #[inline(always)]
     fn count_owner(&mut self, block: &Block) {
         let pool = Pool::of(block.size);
         self.counts.add(Quantity::Allocation, pool, 1);
@@ -458,12 +511,17 @@ impl RegionState {
     }
 
     /// Counts a placed block, with or without an owner.
+    #[inline(always)]
     fn count_use(&mut self, block: &Block) {
+        self.add_use(block);
+        self.count_splits();
+    }
+
+    fn add_use(&mut self, block: &Block) {
         let pool = Pool::of(block.size);
         self.counts.add(Quantity::Active, pool, 1);
         self.counts.add(Quantity::ActiveBytes, pool, block.size.get());
         self.counts.add(Quantity::RequestedBytes, pool, block.requested.get());
-        self.count_splits();
     }
 
     fn count_memory(&mut self) {
@@ -472,6 +530,7 @@ impl RegionState {
         self.count_splits();
     }
 
+    #[inline(always)]
     fn count_splits(&mut self) {
         let Some(region) = &mut self.region else { return };
         // Otherwise, the last freed block would be looked up twice: now to be counted, and later to be merged.

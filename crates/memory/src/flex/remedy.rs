@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::VirtualAddress;
 use crate::Bytes;
+use crate::policy::PoolId;
 
 /// A remedy under which a request that found no room fits. It was tried on a replica of the allocator.
 ///
@@ -57,6 +58,15 @@ pub enum RemedyStep {
     },
     /// Drop launches that the device is done with.
     DropLaunches,
+    /// Raise the limit of the request's pool with [`set_limit`](super::Pool::set_limit).
+    RaiseLimit {
+        /// Number of the pool.
+        pool: PoolId,
+        /// Name of the pool.
+        name: String,
+        /// Limit under which the request fits.
+        limit: Bytes,
+    },
     /// Free these adjacent blocks of one region, and let their streams pass.
     Free {
         /// Addresses of the blocks in ascending order.
@@ -119,6 +129,9 @@ impl fmt::Display for RemedyStep {
                 write!(f, "compact(), which moves {bytes}, and then trim()")
             }
             Self::DropLaunches => write!(f, "drop launches that the device is done with"),
+            Self::RaiseLimit { name, limit, .. } => {
+                write!(f, "raise the limit of pool `{name}` to {limit}")
+            }
             Self::Free { blocks, bytes } => {
                 write!(f, "free {} blocks of {bytes} in all", blocks.len())?;
                 blocks.first().map_or(Ok(()), |first| write!(f, ", from {first} on"))

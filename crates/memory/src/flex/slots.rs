@@ -10,10 +10,14 @@
 //! slot's inbox). No lock is held while the device, the streams, the clock or a callback is called. Only turns are held
 //! then, the allocator's before a slot's.
 
+#![expect(clippy::inline_always, reason = "parts of the paths of a request and a free")]
+
 mod block;
 mod commit;
 mod mail;
 mod release;
+mod resize;
+mod rest;
 mod still;
 
 use std::fmt;
@@ -22,6 +26,7 @@ use std::sync::OnceLock;
 
 use tracing::{Level, debug, enabled};
 
+use super::budgets::Tags;
 use super::callbacks::Callbacks;
 use super::config::{FlexConfig, MAX_REGIONS, Release};
 use super::error::{FreeError, RegionReport};
@@ -29,6 +34,8 @@ use super::event::Event;
 use super::history::Action;
 use super::journal::{Clock, Journal};
 use super::moves::{Moves, SlotKey};
+use super::pass::Pass;
+use super::pools::{Domain, PoolState, Pools};
 use super::region::{PlacedBlock, Region, RegionState};
 use super::segments::Segments;
 use super::stream::{Freed, StreamEvents, Streams};
@@ -36,11 +43,10 @@ use super::tag::Tag;
 use crate::Bytes;
 use crate::device::{DeviceMemory, RegionHandle};
 use crate::index::{Block, BlockKey, Hole};
-use crate::policy::{First, Kind, RegionView, Request};
+use crate::policy::{First, GROUP, PoolId, RegionView, Request, TagId};
 use crate::stats::{self, Counters, Counts, Peaks, Places, Slack, Stats};
 use crate::sync::{
-    Apart, Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Turn, Weak, lock,
-    thread_number,
+    Apart, Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, Turn, Weak, lock, thread_number,
 };
 pub(crate) use block::{follow, free_now};
 pub(crate) use mail::post;
@@ -73,8 +79,8 @@ pub(crate) struct Shared {
     /// The slots, while the allocator exists; set once.
     pub(super) slots: OnceLock<Weak<Slots>>,
     mail: Mail,
-    /// Free bytes of the slots' regions as of their last changes, 0 without a region; `None` if each thread has
-    /// its own region, since threads would share the cache lines.
+    /// Free bytes of the slots' regions as of their last changes, 0 without a region of the default pool, for whole groups
+    /// of slots; `None` if each thread has its own region, since threads would share the cache lines.
     free: Option<Box<[AtomicU64]>>,
     pub(crate) regions: Mutex<Regions>,
     /// Turn that is held while regions are acquired and released.
@@ -85,17 +91,21 @@ pub(crate) struct Shared {
     /// Whether a release of idle memory, or a trim, was requested while another thread had the turn.
     release_wanted: AtomicBool,
     trim_wanted: AtomicBool,
+    /// Whether idle regions are released by themselves: as configured, or because a closed pool has regions.
+    eager: AtomicBool,
     /// Whether the allocator is gone; only the owners of its last blocks still poll the streams.
     closed: AtomicBool,
     pub(crate) journal: Journal,
     peaks: Apart<Mutex<Peaks>>,
-    slack: Slack,
-    /// Slot of the most recent free.
-    last_freed: AtomicUsize,
+    pub(crate) slack: Slack,
     counters: Mutex<Counters>,
     pub(crate) streams: Streams<Waiting>,
     pub(crate) callbacks: Callbacks,
     pub(crate) moves: Moves<SlotBlock>,
+    /// Compaction in steps that is under way.
+    pub(crate) pass: Mutex<Option<Pass>>,
+    pub(crate) pools: Pools,
+    pub(crate) tags: Tags,
 }
 
 #[derive(Debug)]
@@ -127,6 +137,7 @@ impl Shared {
         let unlimited = config.max_regions.max(64);
         let entries = device.table().map_or(unlimited, |table| table.entries.min(MAX_REGIONS));
         let segments = Segments::new(entries);
+        let slots = config.max_regions.next_multiple_of(GROUP);
         Self {
             id: NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             total: device.info().total,
@@ -134,29 +145,38 @@ impl Shared {
             slots: OnceLock::new(),
             mail: (0..config.max_regions).map(|_| Mailbox::default()).collect(),
             free: (!config.region.thread_home)
-                .then(|| (0..config.max_regions).map(|_| AtomicU64::new(0)).collect()),
+                .then(|| (0..slots).map(|_| AtomicU64::new(0)).collect()),
             regions: Mutex::new(Regions { refused: false, segments, acquired: 0 }),
             turn: Turn::default(),
             changes: AtomicU64::new(0),
             release_wanted: AtomicBool::new(false),
             trim_wanted: AtomicBool::new(false),
+            eager: AtomicBool::new(config.release != Release::Never),
             closed: AtomicBool::new(false),
             journal: Journal::new(config.history, clock),
             peaks: Apart::default(),
-            slack: Slack::new(),
-            last_freed: AtomicUsize::new(0),
+            slack: Slack::new(!config.region.thread_home),
             counters: Mutex::default(),
             streams: Streams::new(events),
             callbacks: Callbacks::default(),
             moves: Moves::new(),
+            pass: Mutex::new(None),
+            pools: Pools::default(),
+            tags: Tags::default(),
             config,
             device,
         }
     }
 
-    fn slots(&self) -> Vec<Arc<Slot>> {
+    pub(super) fn slots(&self) -> Vec<Arc<Slot>> {
         let slots = self.slots.get().and_then(Weak::upgrade);
         slots.map(|slots| slots.to_vec()).unwrap_or_default()
+    }
+
+    /// Returns whether idle regions are released by themselves.
+    #[inline]
+    pub(crate) fn is_eager(&self) -> bool {
+        self.eager.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -180,19 +200,40 @@ impl Shared {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns the region to be tried first. A tie is reported if kinds have separate regions or threads have homes.
+    /// Returns the region to be tried first; none for other pools than the default, and if kinds have separate regions or
+    /// threads have homes.
     #[inline]
-    pub(crate) fn first_region(&self, size: Bytes) -> First {
+    pub(crate) fn first_region(&self, request: &Request) -> First {
         match &self.free {
-            Some(free) if self.config.own_regions.is_empty() => {
-                (self.config.region.first)(free, size)
+            Some(_) if !self.config.own_regions.is_empty() || request.pool != PoolId::DEFAULT => {
+                First::None
             }
-            _ => First::Tie,
+            Some(_) if self.config.max_regions == 1 => First::Slot(0),
+            Some(free) => (self.config.region.first)(free, request.size),
+            None => First::None,
         }
+    }
+
+    /// Returns the slots whose regions have as many free bytes as the region of `slot`.
+    pub(crate) fn equals(&self, slot: usize) -> impl Iterator<Item = usize> {
+        let free = self.free.as_deref().unwrap_or_default();
+        let load = |slot: &AtomicU64| slot.load(Ordering::Relaxed);
+        let equal = free.get(slot).map(load);
+        // The last group has room for more slots than there are.
+        let slots = free.iter().take(self.config.max_regions).enumerate();
+        slots.filter(move |&(_, free)| equal == Some(load(free))).map(|(slot, _)| slot)
     }
 
     pub(crate) fn count(&self, change: impl FnOnce(&mut Counters)) {
         change(&mut lock(&self.counters));
+    }
+
+    /// Counts an event of the allocator and of a pool; `None` is the default pool.
+    pub(crate) fn count_in(&self, pool: Option<&PoolState>, change: impl Fn(&mut Counters)) {
+        self.count(&change);
+        if let Some(pool) = pool {
+            pool.tally.count(change);
+        }
     }
 
     /// Updates the peaks of the sums over all regions, as long as the allocator exists.
@@ -201,15 +242,6 @@ impl Shared {
             self.with_all_counts(&slots, |counts, peaks| {
                 stats::settle(counts, peaks, &self.slack, places);
             });
-        }
-    }
-
-    /// Returns the unused ceilings of the slot of the most recent free to the slack.
-    fn spare_last_freed(&self, places: Places) {
-        let slots = self.slots.get().and_then(Weak::upgrade);
-        let number = self.last_freed.load(Ordering::Relaxed);
-        if let Some(slot) = slots.as_ref().and_then(|slots| slots.get(number)) {
-            lock(&slot.state).region.counts.lower_ceilings(&self.slack, places);
         }
     }
 
@@ -222,8 +254,37 @@ impl Shared {
         })
     }
 
-    pub(crate) fn reset_peaks(&self, slots: &[Arc<Slot>]) {
+    /// Brings the counts of the pools up to date.
+    pub(crate) fn update_pools(&self, slots: &[Arc<Slot>]) {
         self.collect_posts();
+        self.with_all_counts(slots, |counts, _| {
+            counts.iter_mut().for_each(|counts| counts.update_share());
+        });
+    }
+
+    /// Returns the pools with their statistics, and the statistics of the allocator, of one moment.
+    pub(crate) fn stats_with_pools(
+        &self,
+        slots: &[Arc<Slot>],
+    ) -> (Vec<(Arc<PoolState>, Stats)>, Stats) {
+        self.collect_posts();
+        let pools = self.pools.all();
+        let counters = *lock(&self.counters);
+        self.with_all_counts(slots, |counts, peaks| {
+            counts.iter_mut().for_each(|counts| counts.update_share());
+            let stats = Stats::collect(counts, peaks, counters);
+            let of_pool = |pool: Arc<PoolState>| {
+                let stats = pool.tally.stats();
+                (pool, stats)
+            };
+            (pools.into_iter().map(of_pool).collect(), stats)
+        })
+    }
+
+    pub(crate) fn reset_peaks(&self, slots: &[Arc<Slot>]) {
+        self.update_pools(slots);
+        self.pools.all().iter().for_each(|pool| pool.tally.reset_peaks());
+        self.tags.reset_peaks();
         self.with_all_counts(slots, |counts, peaks| {
             counts.iter_mut().for_each(|counts| counts.reset_peaks());
             peaks.reset(counts);
@@ -237,6 +298,7 @@ impl Shared {
         self.with_all_counts(slots, |counts, _| {
             counts.iter_mut().for_each(|counts| counts.reset_accumulated());
         });
+        self.pools.all().iter().for_each(|pool| pool.tally.reset_accumulated());
     }
 
     /// Calls `run` with the counts of all slots, which are locked so that the counts are from one moment.
@@ -269,11 +331,19 @@ impl Shared {
 
     /// Frees the blocks and ranges whose streams have passed, unless another thread is already doing so; for a request of
     /// stream `by`, or without one.
+    #[inline]
     pub(crate) fn poll(&self, by: Option<u32>) {
+        if self.streams.may_poll(by) {
+            self.poll_due(by);
+        }
+    }
+
+    /// Does the same if blocks or periods of streams may have passed.
+    fn poll_due(&self, by: Option<u32>) {
         let passes = self.streams.passes();
         let mut idle = false;
-        self.streams.poll(by, |block| idle |= self.complete(block));
-        if self.config.release != Release::Never && self.streams.passes() != passes {
+        self.streams.poll_due(by, |block| idle |= self.complete(block));
+        if self.is_eager() && self.streams.passes() != passes {
             idle |= self.sweep_all();
         }
         self.release_idle(idle);
@@ -315,10 +385,8 @@ impl Shared {
     fn complete(&self, ((slot, key), stream): Waiting) -> bool {
         self.journal.tick();
         let mut state = slot.enter();
-        let closed = self.is_closed();
         let block = state.region.block(key);
-        let own = || self.streams.free_own(stream, block.size);
-        let freed = if closed { Freed::ForAll } else { own() };
+        let freed = self.streams.free_own(stream, block.size);
         slot.give_back_in_order(&mut state.region, &block, stream, &freed);
         let idle = state.region.is_idle();
         slot.leave(state);
@@ -357,6 +425,8 @@ impl Drop for Slots {
 #[derive(Debug)]
 pub(crate) struct SlotState {
     pub(crate) region: RegionState,
+    /// Pool of the region; `None` for the default pool.
+    pub(crate) pool: Option<Arc<PoolState>>,
     /// An emptied inbox, to be swapped with the next full one.
     emptied: Vec<SlotBlock>,
     /// References to this slot that arrived with its mail. New blocks take them, which saves updates of the reference
@@ -370,8 +440,8 @@ pub(crate) struct Slot {
     pub(crate) number: usize,
     pub(crate) shared: Arc<Shared>,
     since: AtomicU64,
-    /// Index of the only kind of block that the region accepts, or `usize::MAX` for any kind.
-    kind: AtomicUsize,
+    /// Bits of the [`Domain`] of the blocks that the region accepts. Changed under the lock.
+    domain: AtomicU64,
     /// Turn that is held while memory of the region is committed and decommitted.
     turn: Turn,
     state: Apart<Mutex<SlotState>>,
@@ -387,14 +457,15 @@ impl fmt::Debug for Slot {
 
 impl Slot {
     fn new(number: usize, shared: Arc<Shared>) -> Self {
-        let region = RegionState::vacant();
+        let (region, pool) = (RegionState::vacant(), None);
+        let (emptied, spare) = (Vec::new(), Vec::new());
         Self {
             number,
             shared,
             since: AtomicU64::new(0),
-            kind: AtomicUsize::new(usize::MAX),
+            domain: AtomicU64::new(Domain::DEFAULT.bits()),
             turn: Turn::default(),
-            state: Apart(Mutex::new(SlotState { region, emptied: Vec::new(), spare: Vec::new() })),
+            state: Apart(Mutex::new(SlotState { region, pool, emptied, spare })),
             free: Apart(AtomicU64::new(VACANT)),
         }
     }
@@ -411,16 +482,16 @@ impl Slot {
         self.turn.is_mine()
     }
 
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self.kind.load(Ordering::Relaxed) == other.kind.load(Ordering::Relaxed)
+    /// Returns the domain of the region, or of the slot's last region.
+    #[inline]
+    pub(crate) fn domain(&self) -> Domain {
+        Domain::from_bits(self.domain.load(Ordering::Relaxed))
     }
 
-    /// Returns the view for a region strategy, if the region accepts blocks of this kind.
-    pub(crate) fn view(&self, kind: Kind) -> Option<RegionView> {
+    /// Returns the view for a region strategy, if the region accepts blocks of this domain.
+    pub(crate) fn view(&self, domain: Domain) -> Option<RegionView> {
         let free = self.free.load(Ordering::Relaxed);
-        let own = self.shared.config.own_regions.contains(&kind);
-        let wanted = if own { kind as usize } else { usize::MAX };
-        let fits = free != VACANT && self.kind.load(Ordering::Relaxed) == wanted;
+        let fits = free != VACANT && self.domain() == domain;
         fits.then_some(RegionView { slot: self.number, free: Bytes::new(free) })
     }
 
@@ -428,7 +499,7 @@ impl Slot {
     /// `None` if idle regions are released at once, since idleness must then be noticed at once.
     pub(crate) fn foreign_home(&self) -> Option<usize> {
         let config = &self.shared.config;
-        if !config.region.thread_home || config.release != Release::Never {
+        if !config.region.thread_home || self.shared.is_eager() {
             return None;
         }
         let home = thread_number() % config.max_regions;
@@ -440,7 +511,7 @@ impl Slot {
     }
 
     /// Locks the slot and frees the blocks in its inbox.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(self: &Arc<Self>) -> MutexGuard<'_, SlotState> {
         let mut state = lock(&self.state);
         if self.mailbox().has_arrived() {
@@ -461,47 +532,43 @@ impl Slot {
             self.let_go(&mut state.region, key).expect("a block in the inbox is live");
         }
         state.emptied = posts;
-        self.publish(&state.region);
+        self.publish(&mut state.region);
     }
 
     /// Stores the free bytes of a locked region for readers that do not take the lock.
-    pub(crate) fn publish(&self, state: &RegionState) {
+    #[inline(always)]
+    pub(crate) fn publish(&self, state: &mut RegionState) {
         let free = state.get().map(|region| region.free_bytes().get());
         self.free.store(free.unwrap_or(VACANT), Ordering::Relaxed);
-        if let Some(all) = &self.shared.free {
+        if state.counts.is_shared() {
+            state.counts.update_share();
+        } else if let Some(all) = &self.shared.free {
             all[self.number].store(free.unwrap_or(0), Ordering::Relaxed);
         }
     }
 
     /// Unlocks the slot after a change, and updates the peaks that it may have raised.
-    #[inline]
-    pub(crate) fn leave(&self, state: MutexGuard<'_, SlotState>) {
-        self.publish(&state.region);
-        if state.region.counts.is_above() {
+    #[inline(always)]
+    pub(crate) fn leave(&self, mut state: MutexGuard<'_, SlotState>) {
+        self.publish(&mut state.region);
+        if state.region.counts.may_be_above(&self.shared.slack) {
             self.raise_peaks(state);
         }
     }
 
     #[cold]
     fn raise_peaks(&self, mut state: MutexGuard<'_, SlotState>) {
-        let mut lacking = state.region.counts.raise_ceilings(&self.shared.slack);
+        let lacking = state.region.counts.raise_ceilings(&self.shared.slack);
         drop(state);
-        if !lacking.is_empty() {
-            // In a program at its peak, the last free made the room.
-            self.shared.spare_last_freed(lacking);
-            let counts = &mut lock(&self.state).region.counts;
-            counts.lack(lacking);
-            lacking = counts.raise_ceilings(&self.shared.slack);
-        }
         if !lacking.is_empty() {
             self.shared.settle(lacking);
         }
     }
 
+    #[inline(always)]
     pub(crate) fn leave_freed(self: &Arc<Self>, state: MutexGuard<'_, SlotState>) {
         let idle = state.region.is_idle();
         self.leave(state);
-        self.shared.last_freed.store(self.number, Ordering::Relaxed);
         if self.shared.is_closed() {
             self.shared.synchronize();
             drop(self.enter_swept());
@@ -511,7 +578,7 @@ impl Slot {
     }
 
     /// Locks the slot and frees the ranges whose streams have passed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter_swept(self: &Arc<Self>) -> MutexGuard<'_, SlotState> {
         let mut state = self.enter();
         self.sweep(&mut state.region);
@@ -522,29 +589,41 @@ impl Slot {
     pub(crate) fn settle_in(
         self: &Arc<Self>,
         handle: RegionHandle,
-        kind: Option<Kind>,
+        (domain, pool): (Domain, Option<Arc<PoolState>>),
         (base, since): (u64, u64),
         request: Option<&Request>,
     ) -> Option<PlacedBlock> {
         let Shared { config, granule, .. } = &*self.shared;
         let mut state = lock(&self.state);
-        let region = state.region.settle(handle, base, config, *granule);
+        let (id, tally) =
+            (pool.as_ref().map(|pool| pool.id), pool.as_ref().map(|pool| &pool.tally));
+        state.region.counts.join(tally.cloned());
+        let region = state.region.settle(handle, base, id.unwrap_or_default(), config, *granule);
         if !region.is_growable() {
             self.record_whole(Action::SegmentAlloc, region);
         }
-        self.kind.store(kind.map_or(usize::MAX, |kind| kind as usize), Ordering::Relaxed);
+        state.pool = pool;
+        self.domain.store(domain.bits(), Ordering::Relaxed);
         self.since.store(since, Ordering::Relaxed);
         let placed = request.and_then(|request| self.place(&mut state.region, request));
-        self.publish(&state.region);
+        self.publish(&mut state.region);
         placed
     }
 
     /// Frees a block on behalf of its owner: at once, when its pins are gone, or when its streams have passed.
-    #[inline]
+    #[inline(always)]
     fn let_go(self: &Arc<Self>, state: &mut RegionState, key: BlockKey) -> Result<(), FreeError> {
+        if state.counts.paused > 0 && self.free_paused(state, key)? {
+            return Ok(());
+        }
         if let Some((block, stream)) = state.let_go(key)? {
+            let tag = state.tag(&block);
+            if tag != TagId::NONE {
+                self.shared.tags.free(tag, block.size);
+            }
             if self.shared.journal.is_kept() {
-                self.record(Action::FreeRequested, state.region(), &block, stream);
+                let event = block_event(Action::FreeRequested, state.region(), &block, stream);
+                self.shared.journal.record(Event { tag, ..event });
             }
             self.free_when_passed(state, &block, stream);
         }
@@ -552,31 +631,35 @@ impl Slot {
     }
 
     /// Frees the range of a freed block, at once or when its streams have passed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn free_when_passed(
         self: &Arc<Self>,
         state: &mut RegionState,
         block: &Block,
         stream: u32,
     ) {
-        let (streams, others) = (&self.shared.streams, state.take_streams(block.key));
-        let closed = self.shared.is_closed();
-        let freed = if closed {
-            streams.free_last(stream, others)
-        } else {
-            streams.free(stream, others, block.size)
-        };
-        match freed {
+        match self.freed(stream, state.take_streams(block.key), block.size) {
             Freed::After(others) => {
                 state.set_pending(block.key);
-                streams.wait_for(((Arc::clone(self), block.key), stream), others);
+                self.shared.streams.wait_for(((Arc::clone(self), block.key), stream), others);
             }
             freed => self.give_back_in_order(state, block, stream, &freed),
         }
     }
 
-    /// Frees the range of a block that only its own stream may still access.
+    /// Returns when a freed range of `size` bytes on `stream` becomes free that `others` use as well.
     #[inline]
+    fn freed(&self, stream: u32, others: Vec<u32>, size: Bytes) -> Freed {
+        let streams = &self.shared.streams;
+        if self.shared.is_closed() {
+            streams.free_last(stream, others)
+        } else {
+            streams.free(stream, others, size)
+        }
+    }
+
+    /// Frees the range of a block that only its own stream may still access.
+    #[inline(always)]
     fn give_back_in_order(
         &self,
         state: &mut RegionState,
@@ -594,7 +677,7 @@ impl Slot {
     }
 
     /// Frees the ranges of a locked region whose streams have passed.
-    #[inline]
+    #[inline(always)]
     fn sweep(&self, state: &mut RegionState) {
         let passes = self.shared.streams.passes();
         if state.may_sweep(passes) {
@@ -602,12 +685,13 @@ impl Slot {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_back(&self, state: &mut RegionState, block: &Block) {
         state.give_back(block);
         self.record_freed(state, block);
     }
 
+    #[inline(always)]
     fn record_freed(&self, state: &mut RegionState, block: &Block) {
         let stream = Tag::from_bits(block.tag).stream();
         self.record(Action::FreeCompleted, state.region(), block, stream);
@@ -634,7 +718,7 @@ impl Slot {
         let tag = Tag::from_bits(block.tag);
         let region = state.region();
         let event = block_event(action, region, block, state.stream(block.key, tag));
-        self.shared.journal.record(Event { site, ..event });
+        self.shared.journal.record(Event { site, tag: state.tag(block), ..event });
         debug!(
             target: LOG,
             region = %region.handle.id, offset = block.offset.get(), size = block.size.get(),
@@ -659,7 +743,10 @@ impl Slot {
     }
 
     pub(crate) fn report(self: &Arc<Self>) -> Option<RegionReport> {
-        self.enter().region.report()
+        let mut state = self.enter();
+        let report = state.region.report();
+        self.leave(state);
+        report
     }
 }
 

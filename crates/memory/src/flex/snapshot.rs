@@ -6,11 +6,12 @@ use std::io::{self, Write};
 use super::FlexAllocator;
 use super::event::Event;
 use super::history::{Action, HistoryEntry};
-use super::region::Region;
+use super::region::RegionState;
 use super::slots::Slot;
 use super::tag::Tag;
 use crate::Bytes;
 use crate::index::{Extent, Hole};
+use crate::policy::{PoolId, TagId};
 use crate::stats::Pool;
 use cubeyard_pickle::{self as pickle, DictWriter, Slot as Place};
 
@@ -24,6 +25,10 @@ pub struct Snapshot {
     pub history: Vec<HistoryEntry>,
     /// Configuration as keys and values.
     pub settings: Vec<(String, String)>,
+    /// Names of the pools besides the default one.
+    pub pools: Vec<(PoolId, String)>,
+    /// Names of the tags; the first name is of the tag with number 1.
+    pub tags: Vec<String>,
 }
 
 /// A region in a [`Snapshot`].
@@ -36,6 +41,8 @@ pub struct SnapshotSegment {
     pub total_size: Bytes,
     /// Whether the region is growable.
     pub is_expandable: bool,
+    /// Pool of the region.
+    pub pool: PoolId,
     /// Blocks and free ranges, in order.
     pub blocks: Vec<SnapshotBlock>,
 }
@@ -56,6 +63,8 @@ pub struct SnapshotBlock {
     pub state: BlockState,
     /// Call site of the block's allocation if recorded, otherwise 0.
     pub site: u32,
+    /// Tag of an allocated block.
+    pub tag: TagId,
 }
 
 /// A stack frame of a call site, as stored in snapshots.
@@ -101,8 +110,8 @@ impl FlexAllocator {
         for region in states.iter_mut().filter_map(|state| state.region.get_mut()) {
             region.index.join_quick();
         }
-        let regions = states.iter().filter_map(|state| state.region.get());
-        let mut segments: Vec<_> = regions.flat_map(segments_of).collect();
+        let mut segments: Vec<_> =
+            states.iter().flat_map(|state| segments_of(&state.region)).collect();
         let (history, sites) = self.shared.journal.entries();
         drop(states);
         for block in segments.iter_mut().flat_map(|segment| &mut segment.blocks) {
@@ -111,7 +120,10 @@ impl FlexAllocator {
         segments.sort_by_key(|segment| segment.address);
         self.shared.journal.record(Event::new(Action::Snapshot, Bytes::ZERO, 0));
         self.shared.deliver();
-        Snapshot { segments, history, settings: self.settings() }
+        let pools = self.shared.pools.all();
+        let pools = pools.iter().map(|pool| (pool.id, pool.name.clone())).collect();
+        let (settings, tags) = (self.settings(), self.shared.tags.names());
+        Snapshot { segments, history, settings, pools, tags }
     }
 
     fn settings(&self) -> Vec<(String, String)> {
@@ -129,15 +141,19 @@ impl FlexAllocator {
 }
 
 /// Returns a region as segments: a single one, or one per run of committed granules.
-fn segments_of(region: &Region) -> Vec<SnapshotSegment> {
-    let blocks: Vec<_> =
-        region.index.extents().into_iter().map(|part| block(region.base, part)).collect();
+fn segments_of(state: &RegionState) -> Vec<SnapshotSegment> {
+    let Some(region) = state.get() else { return Vec::new() };
+    let tagged = |part: Extent| match part {
+        Extent::Live(live) => SnapshotBlock { tag: state.tag(&live), ..block(region.base, part) },
+        Extent::Free(_) => block(region.base, part),
+    };
+    let blocks: Vec<_> = state.extents().into_iter().map(tagged).collect();
     let runs = region.backed().into_iter();
     runs.map(|(offset, size)| {
         let address = region.base + offset.get();
         let blocks = blocks.iter().filter_map(|block| clip(*block, address, size)).collect();
-        let is_expandable = region.is_growable();
-        SnapshotSegment { address, total_size: size, is_expandable, blocks }
+        let (is_expandable, pool) = (region.is_growable(), region.pool);
+        SnapshotSegment { address, total_size: size, is_expandable, pool, blocks }
     })
     .collect()
 }
@@ -151,6 +167,7 @@ fn block(base: u64, extent: Extent) -> SnapshotBlock {
             stream: 0,
             state: BlockState::Inactive,
             site: 0,
+            tag: TagId::NONE,
         },
         Extent::Live(block) => {
             let tag = Tag::from_bits(block.tag);
@@ -170,6 +187,7 @@ fn block(base: u64, extent: Extent) -> SnapshotBlock {
                     BlockState::Allocated
                 },
                 site: 0,
+                tag: TagId::NONE,
             }
         }
     }
@@ -209,7 +227,7 @@ impl Snapshot {
                 (0..device).try_for_each(|_| traces.item().list(|_| Ok(())))?;
                 traces.item().list(|list| {
                     let mut entries = pieces(&self.history).into_iter();
-                    entries.try_for_each(|entry| write_entry(list.item(), &entry, stack))
+                    entries.try_for_each(|entry| self.write_entry(list.item(), &entry, stack))
                 })
             })?;
             snapshot.entry("allocator_settings").dict(|settings| {
@@ -217,6 +235,37 @@ impl Snapshot {
             })
         })
         .map(drop)
+    }
+
+    /// Returns the name of a tag; `None` for no tag.
+    pub fn tag_name(&self, tag: TagId) -> Option<&str> {
+        let at = usize::from(tag.get()).checked_sub(1)?;
+        self.tags.get(at).map(String::as_str)
+    }
+
+    fn write_entry<W: Write>(
+        &self,
+        place: Place<'_, W>,
+        entry: &HistoryEntry,
+        stack: &dyn Fn(u32) -> Vec<Frame>,
+    ) -> io::Result<()> {
+        place.dict(|dict| {
+            dict.entry("action").text(entry.action.name())?;
+            if entry.action == Action::OutOfMemory {
+                // A request may be of any size, and the viewer fails on numbers that a double cannot represent.
+                number(dict, "device_free", entry.address.min(EXACT))?;
+                number(dict, "size", entry.size.get().min(EXACT))?;
+            } else {
+                number(dict, "addr", entry.address)?;
+                number(dict, "size", entry.size.get())?;
+            }
+            number(dict, "stream", entry.stream)?;
+            number(dict, "time_us", entry.time_us)?;
+            if let Some(name) = self.tag_name(entry.tag) {
+                dict.entry("user_metadata").text(name)?;
+            }
+            write_frames(dict, entry.site, stack)
+        })
     }
 }
 
@@ -270,8 +319,10 @@ fn write_segment<W: Write>(
         } else {
             "large"
         })?;
-        dict.entry("segment_pool_id")
-            .tuple(|pool| (0..2).try_for_each(|_| pool.item().integer(0_u32)))?;
+        // PyTorch's first number is of pools of captured graphs, its second of pools that a user has made.
+        dict.entry("segment_pool_id").tuple(|pool| {
+            [0, segment.pool.get()].into_iter().try_for_each(|id| pool.item().integer(id))
+        })?;
         dict.entry("is_expandable").boolean(segment.is_expandable)?;
         dict.entry("frames").list(|_| Ok(()))?;
         dict.entry("blocks").list(|list| {
@@ -291,27 +342,6 @@ fn write_block<W: Write>(
         number(dict, "requested_size", block.requested.get())?;
         dict.entry("state").text(block.state.name())?;
         write_frames(dict, block.site, stack)
-    })
-}
-
-fn write_entry<W: Write>(
-    place: Place<'_, W>,
-    entry: &HistoryEntry,
-    stack: &dyn Fn(u32) -> Vec<Frame>,
-) -> io::Result<()> {
-    place.dict(|dict| {
-        dict.entry("action").text(entry.action.name())?;
-        if entry.action == Action::OutOfMemory {
-            // A request may be of any size, and the viewer fails on numbers that a double cannot represent.
-            number(dict, "device_free", entry.address.min(EXACT))?;
-            number(dict, "size", entry.size.get().min(EXACT))?;
-        } else {
-            number(dict, "addr", entry.address)?;
-            number(dict, "size", entry.size.get())?;
-        }
-        number(dict, "stream", entry.stream)?;
-        number(dict, "time_us", entry.time_us)?;
-        write_frames(dict, entry.site, stack)
     })
 }
 

@@ -6,11 +6,12 @@ mod window;
 
 use std::sync::OnceLock;
 
-use super::config::FlexConfig;
+use super::config::{FlexConfig, Growth};
+use super::pools::Domain;
 use super::remedy::Tried;
 use crate::Bytes;
 use crate::device::RegionId;
-use crate::policy::{Kind, Request};
+use crate::policy::{PoolId, Request};
 pub(super) use events::{Event, replayable};
 
 /// Maximum number of live blocks in a still. Above it no still is taken, and no remedy is tried.
@@ -26,6 +27,8 @@ pub(crate) struct Still {
     pub(super) device: StillDevice,
     /// Regions, oldest first.
     pub(super) regions: Vec<StillRegion>,
+    /// Pools besides the default one, with their limits.
+    pub(super) pools: Vec<StillPool>,
     /// Whether all earlier requests found room at once. Then another limit would not have changed their places.
     pub(super) at_ease: bool,
     /// All events that led to the blocks, if they were recorded.
@@ -49,6 +52,14 @@ pub(super) struct StillDevice {
     pub(super) entries_without_launches: usize,
 }
 
+/// A pool of a still.
+#[derive(Clone, Debug)]
+pub(super) struct StillPool {
+    pub(super) id: PoolId,
+    pub(super) name: String,
+    pub(super) limit: Option<Bytes>,
+}
+
 /// A region of a still.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StillRegion {
@@ -57,8 +68,9 @@ pub(crate) struct StillRegion {
     pub(crate) id: RegionId,
     pub(crate) size: Bytes,
     pub(crate) reserved: Bytes,
-    /// The only kind of block that the region accepts; `None` for any.
-    pub(crate) kind: Option<Kind>,
+    /// Blocks that the region accepts, and its pool.
+    pub(crate) domain: Domain,
+    pub(crate) pool: PoolId,
     /// Committed parts of a growable region, as offsets and sizes.
     pub(crate) committed: Vec<(Bytes, Bytes)>,
     /// Start in the flat address space.
@@ -87,6 +99,8 @@ pub(crate) enum StillState {
     Fixed,
     /// The block was freed and waits for a stream.
     Pending,
+    /// The block has an owner and no memory.
+    Paused,
 }
 
 /// Stills are compared by what was requested and where the blocks lie.
@@ -99,8 +113,9 @@ impl PartialEq for Still {
 impl Eq for Still {}
 
 impl StillBlock {
+    /// Returns whether the block has an owner and memory.
     pub(crate) fn is_live(&self) -> bool {
-        self.state != StillState::Pending
+        matches!(self.state, StillState::Movable | StillState::Fixed)
     }
 }
 
@@ -111,9 +126,22 @@ impl Still {
         blocks.any(|block| block.state == StillState::Pending)
     }
 
+    /// Returns the request's pool, if it has a limit, and the limits to try instead: with room for the request, and with
+    /// room for the granules around it.
+    pub(super) fn higher_limits(&self) -> Option<(&StillPool, Vec<Bytes>)> {
+        let pool = self.pools.iter().find(|pool| pool.id == self.request.pool)?;
+        let limit = pool.limit?;
+        let regions = self.regions.iter().filter(|region| region.pool == pool.id);
+        let reserved: Bytes = regions.map(|region| region.reserved).sum();
+        let growable = self.config.growth != Growth::Fixed;
+        let granule = self.device.granule.filter(|_| growable).unwrap_or(self.config.alignment);
+        let enough = reserved.checked_add(self.request.size.align_up(granule)?)?;
+        let limits = [Some(enough), enough.checked_add(granule)].into_iter().flatten();
+        Some((pool, limits.filter(|&higher| higher > limit).collect()))
+    }
+
     /// Returns whether the request may be placed in a region.
     fn accepts(&self, region: &StillRegion) -> bool {
-        let own = self.config.own_regions.contains(&self.request.kind);
-        region.kind == own.then_some(self.request.kind)
+        region.domain == Domain::of(&self.request, &self.config)
     }
 }

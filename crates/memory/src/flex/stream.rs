@@ -15,7 +15,7 @@
 //! The frees of a stream between two of its events form a period, an [`Epoch`]. A request therefore costs at most one
 //! event for each stream. A stream that has made the last [`ALONE`] requests works alone, and costs none.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::Bytes;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, Turn, lock};
@@ -179,19 +179,26 @@ impl<T> Streams<T> {
 
     /// Records events for the added blocks and for the periods that end, at a request of stream `by` or of none. Passes
     /// the blocks whose streams have passed to `free`. Does nothing if another thread is already doing so.
-    pub(crate) fn poll(&self, by: Option<u32>, free: impl FnMut(T)) {
-        if self.may_poll(by)
-            && let Some(events) = &self.events
+    pub(crate) fn poll_due(&self, by: Option<u32>, free: impl FnMut(T)) {
+        if let Some(events) = &self.events
             && let Some(_turn) = self.turn.try_take()
         {
-            self.record_events(events.as_ref());
+            let blocks = self.len() > 0;
+            if blocks {
+                self.record_events(events.as_ref());
+            }
             self.end_periods(events.as_ref(), by);
-            self.free_passed(events.as_ref(), free);
+            if blocks {
+                self.free_passed(events.as_ref(), free);
+            }
             self.pass_periods(events.as_ref());
         }
     }
 
-    fn may_poll(&self, by: Option<u32>) -> bool {
+    /// Counts a request of stream `by`, and returns whether blocks or periods may have passed, or a period ends at the
+    /// request.
+    #[inline]
+    pub(crate) fn may_poll(&self, by: Option<u32>) -> bool {
         let due = self.several.load(Ordering::Relaxed) && lock(&self.pending).is_due(by);
         due || self.len() > 0
     }
@@ -218,26 +225,44 @@ impl<T> Streams<T> {
         true
     }
 
+    /// Waits until `streams` have passed all work that was submitted to them, and returns whether it waited. While a
+    /// program uses one stream, the device orders its calls after that work. Events that call back do not wait for
+    /// themselves.
+    pub(crate) fn wait_on(&self, streams: &BTreeSet<u32>) -> bool {
+        let several = self.several.load(Ordering::SeqCst) || streams.len() > 1;
+        let Some(events) = self.events.as_ref().filter(|_| several && !streams.is_empty()) else {
+            return false;
+        };
+        let Some(_turn) = self.turn.take() else { return false };
+        streams.iter().for_each(|&stream| events.wait(events.record(stream)));
+        true
+    }
+
     /// Records an event on every stream whose period ends at a request of stream `by`, or without a request.
     fn end_periods(&self, events: &dyn StreamEvents, by: Option<u32>) {
-        loop {
-            // The period ends before the event is recorded, so that the event comes after all frees in it.
-            let Some((stream, epoch)) = lock(&self.pending).end_period(by) else { return };
+        let mut ended = lock(&self.pending).end_period(by);
+        // The period ends before the event is recorded, so that the event comes after all frees in it.
+        while let Some((stream, epoch)) = ended {
             let event = events.record(stream);
-            lock(&self.pending).line(stream).events.push_back((event, epoch));
+            let mut pending = lock(&self.pending);
+            pending.line(stream).events.push_back((event, epoch));
+            ended = pending.end_period(by);
         }
     }
 
     fn pass_periods(&self, events: &dyn StreamEvents) {
         let mut at = 0;
-        loop {
-            let Some(front) = lock(&self.pending).front_from(&mut at) else { return };
-            if events.is_complete(front) {
-                lock(&self.pending).lines[at].pass();
+        let mut front = lock(&self.pending).front_from(&mut at);
+        while let Some(event) = front {
+            let passed = events.is_complete(event);
+            let mut pending = lock(&self.pending);
+            if passed {
+                pending.lines[at].pass();
                 self.passes.fetch_add(1, Ordering::Release);
             } else {
                 at += 1;
             }
+            front = pending.front_from(&mut at);
         }
     }
 

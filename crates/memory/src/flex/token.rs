@@ -11,7 +11,7 @@ use super::tag::Tag;
 use super::{FlexAllocator, VirtualAddress};
 use crate::Bytes;
 use crate::index::BlockKey;
-use crate::policy::Kind;
+use crate::policy::{Kind, PoolId, TagId};
 use crate::sync::Arc;
 
 /// A name of an allocation that does not own it; see [`Allocation::into_token`].
@@ -105,6 +105,12 @@ impl FlexAllocator {
         Ok(TokenBlock { address, size: block.size, requested: block.requested, kind })
     }
 
+    /// Returns the pool and the tag of a token's block.
+    pub fn labels_of(&self, token: AllocationToken) -> Result<(PoolId, TagId), FreeError> {
+        self.block_of(token)?;
+        self.follow(token, |slot, key| slot.with(|region| region.labels(key)))
+    }
+
     /// Pins the block of a token, as [`Allocation::pin`] does.
     pub fn pin_token(&self, token: AllocationToken) -> Result<Pin, FreeError> {
         self.follow(token, |slot, key| Pin::new(slot, key, Tag::is_leaked))
@@ -121,7 +127,7 @@ impl FlexAllocator {
         })
     }
 
-    fn follow<T>(
+    pub(super) fn follow<T>(
         &self,
         token: AllocationToken,
         act: impl FnMut(&Arc<Slot>, BlockKey) -> Result<T, FreeError>,

@@ -9,7 +9,7 @@ use tracing::dispatcher::{self, Dispatch};
 use super::config::FlexConfig;
 use super::error::{OutOfMemory, RegionLimit};
 use super::remedy::{Remedy, RemedyBasis, RemedyStep, Tried};
-use super::still::Still;
+use super::still::{Still, StillBlock, StillState};
 use super::{FlexAllocator, VirtualAddress};
 use crate::Bytes;
 use replica::Figures;
@@ -73,7 +73,8 @@ impl<'a> Trials<'a> {
     fn try_steps(&mut self) {
         let still = self.still;
         if still.is_pending() {
-            let outcome = still.on_layout(self.config(), |_, block| block.is_live(), |_| ());
+            let stays = |_: &_, block: &StillBlock| block.state != StillState::Pending;
+            let outcome = still.on_layout(self.config(), stays, |_| ());
             self.step(RemedyStep::Synchronize, outcome);
         }
         let mut bytes = Bytes::ZERO;
@@ -88,6 +89,24 @@ impl<'a> Trials<'a> {
             let entries = still.device.entries_without_launches;
             let outcome = still.on_layout_of(entries, self.config(), |_, _| true, |_| ());
             self.step(RemedyStep::DropLaunches, outcome);
+        }
+        self.try_limit();
+    }
+
+    /// Tries higher limits of the request's pool.
+    fn try_limit(&mut self) {
+        let still = self.still;
+        let Some((pool, limits)) = still.higher_limits() else { return };
+        for limit in limits {
+            let raise = |replica: &FlexAllocator| {
+                let pool = replica.shared.pools.get(pool.id);
+                pool.inspect(|pool| pool.set_limit(Some(limit)));
+            };
+            let outcome = still.on_layout(self.config(), |_, _| true, raise);
+            let (pool, name) = (pool.id, pool.name.clone());
+            if self.step(RemedyStep::RaiseLimit { pool, name, limit }, outcome) {
+                return;
+            }
         }
     }
 

@@ -140,7 +140,8 @@ impl SizeBins {
         blocks.hole(treap::last(blocks, self.root(bin)))
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a part of the path of every best fit")]
     fn at_least(&self, blocks: &Blocks, key: (u64, u64)) -> Option<Id> {
         let own = bin(key.0);
         if own < LISTS {

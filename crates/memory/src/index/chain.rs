@@ -142,7 +142,11 @@ impl Chain {
     }
 
     /// Frees a block, merges it with its free neighbours, and returns the merged block.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "its only caller, `free`, is on the path of every free"
+    )]
     fn release(&mut self, blocks: &mut Blocks, id: Id, start: u64, units: u64) -> Id {
         let (prev, next) = (blocks.prev(id), blocks.next(id));
         let (mut hole, mut start, mut size) = (id, start, units);

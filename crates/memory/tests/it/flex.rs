@@ -1,16 +1,23 @@
 //! The Flex family as a whole: devices, streams and configurations for its tests.
 
 mod advice;
+mod budgets;
 mod faults;
 mod handles;
+mod histories;
+mod lagging;
 mod ledger;
 mod limits;
 mod model;
+mod moving;
 mod order;
+mod pool_histories;
+mod pools;
 mod properties;
 mod reentrant;
 mod refusals;
 mod regressions;
+mod resting;
 mod segments;
 mod sizes;
 mod streams;

@@ -5,14 +5,14 @@ use std::rc::Rc;
 use cubeyard_runtime::Scalar;
 use cubeyard_runtime::dtype::DType;
 use cubeyard_tl as tl;
-use cubeyard_tl::Port;
+use cubeyard_tl::{MemoryOrder, Port};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use super::composite::{Composite, Handle, Source};
 use super::mask::{self, Mask};
 use super::math::TlMath;
-use super::numbers::{dtype, lengths, number, port, whole};
+use super::numbers::{dtype, expected, lengths, number, port, whole};
 use super::reference::Ref;
 use super::run::{self, Run, Tile};
 use super::tile::LIVE;
@@ -53,6 +53,16 @@ fn tile_type(shape: &Bound<'_, PyAny>, dtype: &Bound<'_, PyAny>) -> PyResult<(Ve
     Ok((lengths("shape", shape)?, self::dtype(dtype)?))
 }
 
+/// Parses the order of an atomic access, one of the given names.
+fn memory_order(order: &Bound<'_, PyAny>, names: [&str; 2]) -> PyResult<MemoryOrder> {
+    let given: Option<String> = order.extract().ok();
+    let given = given.filter(|name| names.contains(&name.as_str()));
+    let known = MemoryOrder::NAMES.into_iter().find(|(name, _)| given.as_deref() == Some(*name));
+    let [one, other] = names;
+    let what = format!("`{one}` or `{other}`");
+    known.map(|(_, found)| found).ok_or_else(|| expected("order", &what, order))
+}
+
 #[pymethods]
 impl Tl {
     /// Place of the commands that follow, in reports and errors: an object with a `file` and a `line`. None, the default,
@@ -66,6 +76,12 @@ impl Tl {
     #[setter]
     fn set_place(slf: &Bound<'_, Self>, place: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         slf.as_super().get().info.resumed(slf.py())?.set_place(place)
+    }
+
+    /// Begins a part of the kernel that has no order with the parts before, such as another program of a grid on the same PE:
+    /// accesses of different parts to the same bytes are races. A live kernel has no parts.
+    fn begin_part(slf: &Bound<'_, Self>) -> PyResult<()> {
+        running(slf)?.attempt(tl::Tl::begin_part)
     }
 
     /// Returns the index of this PE within its cube of the launch (axis 0), or the index of the cube (axis 1).
@@ -101,6 +117,17 @@ impl Tl {
     /// Returns the bytes of the TCM that the kernel's tiles may occupy together.
     fn scratch_bytes(slf: &Bound<'_, Self>) -> PyResult<u64> {
         running(slf)?.attempt(tl::Tl::scratch_bytes)
+    }
+
+    /// Returns whether the matrix engine has a rate for factors of an element type.
+    fn has_gemm(slf: &Bound<'_, Self>, dtype: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let dtype = self::dtype(dtype)?;
+        running(slf)?.attempt(|tl| tl.has_gemm(dtype))
+    }
+
+    /// Returns the setting `pe.core.atomics` of the topology, by name.
+    fn atomics(slf: &Bound<'_, Self>) -> PyResult<&'static str> {
+        running(slf)?.attempt(tl::Tl::atomics)
     }
 
     /// Returns a reference to contiguous elements in memory from `address` on. Moves no data.
@@ -157,6 +184,64 @@ impl Tl {
             Some(mask) => run.attempt(|tl| tl.store_masked(to, &tile, &mask)),
             None => run.attempt(|tl| tl.store(to, &tile)),
         }
+    }
+
+    /// Loads a tile like `load`, or along the fast axis of memory with a permutation in the PE, if that is quicker.
+    #[pyo3(signature = (from_, mask=None, other=None))]
+    fn load_along(
+        slf: &Bound<'_, Self>,
+        from_: &Bound<'_, Ref>,
+        mask: Option<&Bound<'_, PyAny>>,
+        other: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Tile> {
+        let run = running(slf)?;
+        let other = other.map_or(Ok(Scalar::Int(0)), |other| number("other", other))?;
+        let (from, mask) = (from_.get().part(slf.py())?, mask.map(mask::read).transpose()?);
+        run.make(|tl| tl.load_along(from, mask.as_ref().map(|mask| (mask, other))))
+    }
+
+    /// Stores a tile like `store`, or along the fast axis of memory after a permutation in the PE, if that is quicker.
+    #[pyo3(signature = (to, tile, mask=None))]
+    fn store_along(
+        slf: &Bound<'_, Self>,
+        to: &Bound<'_, Ref>,
+        tile: &Bound<'_, Tile>,
+        mask: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let run = running(slf)?;
+        let (to, tile) = (to.get().part(slf.py())?, run.tile(tile.get())?);
+        let mask = mask.map(mask::read).transpose()?;
+        run.attempt(|tl| tl.store_along(to, &tile, mask.as_ref()))
+    }
+
+    /// Loads a tile as a part of an atomic operation. `order` is `relaxed` or `acquire`.
+    #[pyo3(signature = (from_, order, mask=None))]
+    fn load_atomic(
+        slf: &Bound<'_, Self>,
+        from_: &Bound<'_, Ref>,
+        order: &Bound<'_, PyAny>,
+        mask: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Tile> {
+        let run = running(slf)?;
+        let order = memory_order(order, ["relaxed", "acquire"])?;
+        let (from, mask) = (from_.get().part(slf.py())?, mask.map(mask::read).transpose()?);
+        run.make(|tl| tl.load_atomic(from, mask.as_ref(), order))
+    }
+
+    /// Stores a tile as a part of an atomic operation. `order` is `relaxed` or `release`.
+    #[pyo3(signature = (to, tile, order, mask=None))]
+    fn store_atomic(
+        slf: &Bound<'_, Self>,
+        to: &Bound<'_, Ref>,
+        tile: &Bound<'_, Tile>,
+        order: &Bound<'_, PyAny>,
+        mask: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let run = running(slf)?;
+        let order = memory_order(order, ["relaxed", "release"])?;
+        let (to, tile) = (to.get().part(slf.py())?, run.tile(tile.get())?);
+        let mask = mask.map(mask::read).transpose()?;
+        run.attempt(|tl| tl.store_atomic(to, &tile, mask.as_ref(), order))
     }
 
     /// Sends a tile to the PE at the other end of a port. Returns at once.

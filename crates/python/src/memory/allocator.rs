@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cubeyard_memory::device::DeviceMemory;
-use cubeyard_memory::flex::{self, Acquire, FlexConfig, Growth, Refusal, Release, Sizes};
+use cubeyard_memory::flex::{self, Acquire, FlexConfig, Growth, Pooling, Refusal, Release, Sizes};
 use cubeyard_memory::policy::{Kind as BlockKind, Request};
 use cubeyard_memory::{Bytes, VirtualAddress};
 use pyo3::prelude::*;
@@ -22,7 +22,9 @@ use super::hooks::{self, Hooks, Objects};
 use super::launch::{self, Launch, Program};
 use super::native_device::MemoryDevice;
 use super::owner::FlexAllocator;
+use super::pool::{self, Pool};
 use super::streams::PythonStreams;
+use super::tag::{self, Tag};
 use super::token::{AllocationToken, TokenBlock};
 use super::watch::{self, Subscription};
 use super::{arguments, figures, pressure};
@@ -103,9 +105,12 @@ impl FlexAllocator {
     ///     stream: Stream that will use it.
     ///     kind: Purpose, "tensor", "program" or "staging"; a kind can have regions of its own.
     ///     site: Number of the call site in the program, from which the policy `lifetime` learns; 0 where unknown.
+    ///     pool: Pool whose regions hold the block; by default the pool whose `with` block the thread is in.
+    ///     tag: Tag that the block carries; by default the tag whose `with` block the thread is in.
     ///
     /// Raises:
     ///     OutOfMemory: There is no room; `details` has the numbers of the report.
+    ///     BudgetExceeded: The hard budget of the tag refuses the request; an `OutOfMemory`.
     ///     DeviceError: The device raised an exception, which is the `__cause__`.
     ///     BusyError: The call comes from a function of the device, and would need another region.
     ///
@@ -115,11 +120,15 @@ impl FlexAllocator {
     #[expect(
         clippy::similar_names,
         clippy::doc_markdown,
+        clippy::too_many_arguments,
         reason = "arguments and documentation are those of Python"
     )]
     #[pyo3(
-        signature = (size, *, alignment = 1, stream = 0, kind = BlockKind::Tensor, site = 0),
-        text_signature = "($self, size, *, alignment=1, stream=0, kind='tensor', site=0)"
+        signature = (
+            size, *, alignment = 1, stream = 0, kind = BlockKind::Tensor, site = 0, pool = None, tag = None
+        ),
+        text_signature =
+            "($self, size, *, alignment=1, stream=0, kind='tensor', site=0, pool=None, tag=None)"
     )]
     fn allocate(
         this: &Bound<'_, Self>,
@@ -128,12 +137,58 @@ impl FlexAllocator {
         #[pyo3(from_py_with = arguments::stream)] stream: u32,
         #[pyo3(from_py_with = arguments::kind)] kind: BlockKind,
         #[pyo3(from_py_with = arguments::site)] site: u32,
+        #[pyo3(from_py_with = pool::argument)] pool: Option<Py<Pool>>,
+        #[pyo3(from_py_with = tag::argument)] tag: Option<Py<Tag>>,
     ) -> PyResult<Allocation> {
         let (size, alignment) = (Bytes::new(size), Bytes::new(alignment));
-        let request = Request { size, alignment, kind, stream, site };
+        let owner = this.into();
+        let (pool, tag) = (pool::of_request(&owner, pool)?, tag::of_request(&owner, tag)?);
+        let request = Request { size, alignment, kind, stream, site, pool, tag };
         let allocate = |inner: &flex::FlexAllocator| inner.allocate_for(&request);
         let block = this.get().call(this.py(), allocate)?.or_raise()?;
         Ok(Allocation::new(block, this))
+    }
+
+    /// Creates a pool, whose blocks lie in regions of their own; see `Pool`.
+    ///
+    /// Args:
+    ///     name: Name in reports; names need not be unique.
+    ///     limit: Maximum number of bytes that its regions reserve; `None` for no limit.
+    #[pyo3(signature = (name, *, limit = None))]
+    fn pool(
+        this: &Bound<'_, Self>,
+        #[pyo3(from_py_with = arguments::name)] name: String,
+        #[pyo3(from_py_with = arguments::optional_limit)] limit: Option<u64>,
+    ) -> PyResult<Pool> {
+        Pool::new(this.py(), this.into(), &name, limit)
+    }
+
+    /// Returns the tag of a name, which is registered if it is new; see `Tag`. If a budget is given, both are set.
+    ///
+    /// Args:
+    ///     name: Name of the tag.
+    ///     soft: Bytes above which `on_pressure` functions and subscribers are called.
+    ///     hard: Bytes above which requests are refused.
+    #[pyo3(signature = (name, *, soft = None, hard = None))]
+    fn tag(
+        this: &Bound<'_, Self>,
+        #[pyo3(from_py_with = arguments::name)] name: String,
+        #[pyo3(from_py_with = arguments::soft)] soft: Option<u64>,
+        #[pyo3(from_py_with = arguments::hard)] hard: Option<u64>,
+    ) -> PyResult<Tag> {
+        Tag::new(this.py(), this.into(), &name, (soft, hard))
+    }
+
+    /// Returns all tags, in the order of their registration.
+    fn tags(this: &Bound<'_, Self>) -> PyResult<Vec<Tag>> {
+        let reports = this.get().call(this.py(), flex::FlexAllocator::tags)?;
+        Ok(reports.iter().map(|report| Tag::of(report, this.into())).collect())
+    }
+
+    /// Returns the figures of all pools at one moment, the allocator's own first.
+    #[pyo3(name = "_pool_figures")]
+    fn pool_figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        figures::pools(py, &self.call(py, flex::FlexAllocator::pools)?)
     }
 
     /// Frees the block that starts at an address, and that `Allocation.leak` has given up.
@@ -160,10 +215,7 @@ impl FlexAllocator {
     /// 2
     /// >>> dropping.unsubscribe()
     fn on_pressure(this: &Bound<'_, Self>, callback: Bound<'_, PyAny>) -> PyResult<Subscription> {
-        watch::check_function(&callback)?;
-        let id = watch::next_id();
-        this.get().hooks.objects().callbacks.push((id, callback.unbind()));
-        Ok(Subscription::new(id, this))
+        watch::on_pressure(this.into(), callback)
     }
 
     /// Registers a function to be called with every `Event` from now on, until the subscription ends.
@@ -186,7 +238,7 @@ impl FlexAllocator {
     /// >>> list(live.values())
     /// [2048]
     fn subscribe(this: &Bound<'_, Self>, callback: Bound<'_, PyAny>) -> PyResult<Subscription> {
-        watch::subscribe(this, callback)
+        watch::subscribe(this.into(), callback)
     }
 
     /// Writes allocations and frees from now on to a file, as RAPIDS RMM's logs are written, until the subscription ends.
@@ -204,7 +256,7 @@ impl FlexAllocator {
     /// >>> replay.read(path)[0].allocations
     /// 1
     fn subscribe_rmm_log(this: &Bound<'_, Self>, path: PathBuf) -> PyResult<Subscription> {
-        watch::subscribe_log(this, path)
+        watch::subscribe_log(this.py(), this.into(), path)
     }
 
     /// Frees the block of a token. A token of a freed block, or of another allocator, is an `InputError`.
@@ -321,6 +373,26 @@ impl FlexAllocator {
     fn compact(this: &Bound<'_, Self>) -> PyResult<Compaction> {
         let plan = this.get().call(this.py(), flex::FlexAllocator::compact)?;
         Ok(Compaction::new(plan, this))
+    }
+
+    /// Plans the next step of a compaction, with at most `budget` bytes to copy, or with one block if that is larger. A
+    /// plan without moves says that the pass is complete.
+    ///
+    /// >>> from cubeyard.memory import FlexAllocator
+    /// >>> allocator = FlexAllocator()
+    /// >>> blocks = [allocator.allocate(3 << 20) for _ in range(8)]
+    /// >>> del blocks[:4]
+    /// >>> while step := allocator.compact_step(8 << 20):
+    /// ...     print(step.bytes >> 20)                 # copy the data of `step.moves`, then
+    /// ...     _ = step.commit()
+    /// 6
+    /// 6
+    fn compact_step(
+        this: &Bound<'_, Self>,
+        #[pyo3(from_py_with = arguments::budget)] budget: u64,
+    ) -> PyResult<Compaction> {
+        let step = |inner: &flex::FlexAllocator| inner.compact_step(Bytes::new(budget));
+        Ok(Compaction::new(this.get().call(this.py(), step)?, this))
     }
 
     /// Returns the statistics, by PyTorch's keys.
@@ -455,6 +527,7 @@ impl FlexAllocator {
         settings.set_item("history", config.history)?;
         settings.set_item("sizes", sizes_text(config.sizes))?;
         settings.set_item("refusal", refusal_text(config.refusal))?;
+        settings.set_item("pools", pools_text(config.pools))?;
         Ok(settings)
     }
 
@@ -487,6 +560,13 @@ fn sizes_text(sizes: Sizes) -> &'static str {
         Sizes::Listed => "listed",
         Sizes::Fitted => "fitted",
         Sizes::All => "all",
+    }
+}
+
+fn pools_text(pools: Pooling) -> &'static str {
+    match pools {
+        Pooling::One => "one",
+        Pooling::Stream => "stream",
     }
 }
 

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 
 use crate::error::Kind;
 
-/// Converts an argument to a number.
-fn number<'py, T>(name: &str, value: &Bound<'py, PyAny>, expected: &str) -> PyResult<T>
+/// Converts an argument to a number, or to another value.
+pub(crate) fn number<'py, T>(name: &str, value: &Bound<'py, PyAny>, expected: &str) -> PyResult<T>
 where
     T: for<'a> FromPyObject<'a, 'py>,
 {
@@ -86,6 +86,34 @@ pub(crate) fn place(value: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 pub(crate) fn key(value: &Bound<'_, PyAny>) -> PyResult<u64> {
     number("key", value, "a number, 0 to 2^64 - 1")
+}
+
+/// Converts an argument that may be `None`.
+pub(crate) fn optional<'py, T>(
+    convert: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<T>,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<Option<T>> {
+    if value.is_none() { Ok(None) } else { convert(value).map(Some) }
+}
+
+pub(crate) fn optional_limit(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    optional(limit, value)
+}
+
+pub(crate) fn soft(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    optional(|value| number("soft", value, "a number of bytes, or None"), value)
+}
+
+pub(crate) fn hard(value: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+    optional(|value| number("hard", value, "a number of bytes, or None"), value)
+}
+
+pub(crate) fn budget(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    number("budget", value, "a number of bytes, 0 to 2^64 - 1")
+}
+
+pub(crate) fn name(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    number("name", value, "a string")
 }
 
 /// Converts the number of a device in a snapshot, which lists all devices up to this one.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cubeyard_memory::flex;
+use cubeyard_memory::{Bytes, flex};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit};
 
@@ -11,7 +11,7 @@ use super::arguments;
 use super::calls::Held;
 use super::owner::FlexAllocator;
 use super::token::AllocationToken;
-use crate::error::Kind;
+use crate::error::{Kind, OrRaise};
 
 /// Owns a block of device memory.
 ///
@@ -107,6 +107,12 @@ impl Allocation {
         self.cell().is_some()
     }
 
+    /// Whether the block is paused: it has an address and no memory.
+    #[getter]
+    fn is_paused(&self, py: Python<'_>) -> PyResult<bool> {
+        self.look(py, flex::Allocation::is_paused)
+    }
+
     /// Frees the block. Freeing it twice is an `InputError`.
     ///
     /// >>> from cubeyard.memory import FlexAllocator
@@ -155,6 +161,24 @@ impl Allocation {
         #[pyo3(from_py_with = arguments::stream)] stream: u32,
     ) -> PyResult<()> {
         self.look(py, |block| block.record_stream(stream))
+    }
+
+    /// Changes the requested size of the block in place. Its address and its contents stay.
+    ///
+    /// A block grows into the range directly behind it. If that is taken, `OutOfMemory` says by what. The end of a block that
+    /// becomes shorter is freed.
+    ///
+    /// >>> from cubeyard.memory import FlexAllocator
+    /// >>> block = FlexAllocator().allocate(1000)
+    /// >>> block.resize(5000)
+    /// >>> block.size
+    /// 5120
+    fn resize(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::size)] size: u64,
+    ) -> PyResult<()> {
+        self.look(py, |block| block.resize(Bytes::new(size)))?.or_raise()
     }
 
     /// Keeps the block in its place, and live even if it is freed, until the pin is released.

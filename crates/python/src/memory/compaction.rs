@@ -62,6 +62,12 @@ impl Compaction {
         self.moves.iter().map(shown).collect()
     }
 
+    /// Number of bytes to copy.
+    #[getter]
+    fn bytes(&self) -> u64 {
+        self.moves.iter().map(|step| step.size.get()).sum()
+    }
+
     /// Makes blocks name their new places, and frees the old ones. A block that was freed or pinned meanwhile stays in
     /// its place. Returns the number of blocks that have moved.
     fn commit(&self, py: Python<'_>) -> PyResult<usize> {

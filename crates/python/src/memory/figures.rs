@@ -1,6 +1,7 @@
 //! Figures of an allocator as dictionaries, lists and tuples.
 
-use cubeyard_memory::flex::{RegionReport, Segment, SegmentTable};
+use cubeyard_memory::Bytes;
+use cubeyard_memory::flex::{PoolReport, RegionReport, Segment, SegmentTable};
 use cubeyard_memory::stats::Stats;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -23,6 +24,26 @@ pub(crate) fn regions<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let regions: PyResult<Vec<_>> = reports.iter().map(|report| entry(py, report)).collect();
     PyList::new(py, regions?)
+}
+
+/// Returns the figures of pools, in their order.
+pub(crate) fn pools<'py>(py: Python<'py>, reports: &[PoolReport]) -> PyResult<Bound<'py, PyList>> {
+    let figures = reports.iter().map(|report| {
+        let figures = PyDict::new(py);
+        figures.set_item("id", report.id.get())?;
+        figures.set_item("name", &report.name)?;
+        figures.set_item("limit", report.limit.map(Bytes::get))?;
+        figures.set_item("is_closed", report.is_closed)?;
+        figures.set_item("blocks", report.blocks)?;
+        figures.set_item("regions", report.regions)?;
+        figures.set_item("allocated", report.allocated.get())?;
+        figures.set_item("reserved", report.reserved.get())?;
+        figures.set_item("active", report.active.get())?;
+        figures.set_item("requested", report.requested.get())?;
+        figures.set_item("paused", report.paused.get())?;
+        Ok(figures)
+    });
+    PyList::new(py, figures.collect::<PyResult<Vec<_>>>()?)
 }
 
 /// Returns a segment table: the id, flat address and size of each region; `None` for an empty entry.

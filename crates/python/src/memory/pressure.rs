@@ -9,13 +9,17 @@ use super::calls::{self, Raised};
 use super::failure;
 use super::hooks::Hooks;
 
+/// Returns the callbacks of an allocator, in order.
+pub(crate) fn callbacks(py: Python<'_>, hooks: &Hooks) -> Vec<Py<PyAny>> {
+    hooks.objects().callbacks.iter().map(|(_, callback)| callback.clone_ref(py)).collect()
+}
+
 /// Calls the callbacks of an allocator, in order, with the report as an exception that was not raised. An exception of
 /// one callback ends the sequence.
 pub(crate) fn call_back(hooks: &Weak<Hooks>, report: &OutOfMemory) {
     Python::try_attach(|py| {
         let Some(hooks) = hooks.upgrade() else { return };
-        let callbacks: Vec<_> =
-            hooks.objects().callbacks.iter().map(|(_, callback)| callback.clone_ref(py)).collect();
+        let callbacks = callbacks(py, &hooks);
         if callbacks.is_empty() || calls::has_raised() {
             return;
         }

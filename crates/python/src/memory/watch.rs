@@ -13,7 +13,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use super::address::Address;
 use super::calls::Held;
 use super::hooks::{Hooks, Subscribed};
-use super::owner::FlexAllocator;
+use super::owner::Owner;
 use crate::error::Kind;
 
 /// One event of an allocator. See `FlexAllocator.subscribe`.
@@ -29,7 +29,8 @@ impl Event {
     }
 
     /// Kind of the event: `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`, `segment_map`,
-    /// `segment_unmap`, `room_reserved`, `room_released`, `move`, `stream_wait`, `oom` or `snapshot`.
+    /// `segment_unmap`, `room_reserved`, `room_released`, `move`, `stream_wait`, `budget_exceeded`, `oom` or
+    /// `snapshot`.
     #[getter]
     fn action(&self) -> &'static str {
         self.0.action.name()
@@ -89,6 +90,18 @@ impl Event {
         self.0.site
     }
 
+    /// Number of the pool of the region or the request; 0 for the allocator's own.
+    #[getter]
+    fn pool(&self) -> u32 {
+        self.0.pool.get()
+    }
+
+    /// Number of the tag of the block or the request; 0 for none.
+    #[getter]
+    fn tag(&self) -> u16 {
+        self.0.tag.get()
+    }
+
     /// Number of the thread whose call caused the event. Threads are numbered in the order of their first call.
     #[getter]
     fn thread(&self) -> usize {
@@ -122,42 +135,46 @@ pub(crate) fn check_function(callback: &Bound<'_, PyAny>) -> PyResult<()> {
     Err(Kind::Input.error(format!("callback is {callback}: expected a function")))
 }
 
-/// Adds a function in Python as a subscriber.
-pub(crate) fn subscribe(
-    this: &Bound<'_, FlexAllocator>,
-    callback: Bound<'_, PyAny>,
-) -> PyResult<Subscription> {
+/// Adds a function in Python for requests that do not fit in memory.
+pub(crate) fn on_pressure(owner: Owner, callback: Bound<'_, PyAny>) -> PyResult<Subscription> {
     check_function(&callback)?;
-    let (id, hooks) = (next_id(), Arc::downgrade(&this.get().hooks));
-    let kept = Subscribed { id, function: Some(callback.unbind()), log: None, subscription: None };
-    enter(this, kept, move |event| call_back(&hooks, id, event))
+    let id = next_id();
+    owner.hooks().objects().callbacks.push((id, callback.unbind()));
+    Ok(Subscription { id, owner })
+}
+
+/// Adds a function in Python as a subscriber.
+pub(crate) fn subscribe(owner: Owner, callback: Bound<'_, PyAny>) -> PyResult<Subscription> {
+    check_function(&callback)?;
+    let (id, hooks, py) = (next_id(), Arc::downgrade(owner.hooks()), callback.py());
+    let function = Some(callback.clone().unbind());
+    let kept = Subscribed { id, function, log: None, subscription: None };
+    enter(py, owner, kept, move |event| call_back(&hooks, id, event))
 }
 
 /// Adds a log in a file as a subscriber.
-pub(crate) fn subscribe_log(
-    this: &Bound<'_, FlexAllocator>,
-    path: PathBuf,
-) -> PyResult<Subscription> {
+pub(crate) fn subscribe_log(py: Python<'_>, owner: Owner, path: PathBuf) -> PyResult<Subscription> {
     let log = Arc::new(RmmLog::new(BufWriter::new(File::create(path)?)));
     let writer = Arc::clone(&log);
     let kept = Subscribed { id: next_id(), function: None, log: Some(log), subscription: None };
-    enter(this, kept, move |event| writer.record(event))
+    enter(py, owner, kept, move |event| writer.record(event))
 }
 
 fn enter(
-    this: &Bound<'_, FlexAllocator>,
+    py: Python<'_>,
+    owner: Owner,
     kept: Subscribed,
     function: impl Fn(&flex::Event) + Send + Sync + 'static,
 ) -> PyResult<Subscription> {
-    let (id, allocator) = (kept.id, this.get());
-    allocator.hooks.objects().subscribers.push(kept);
-    let made = allocator.call(this.py(), |inner| inner.subscribe(function))?;
-    let mut objects = allocator.hooks.objects();
+    let id = kept.id;
+    owner.hooks().objects().subscribers.push(kept);
+    let made = owner.call(py, |inner| inner.subscribe(function))?;
+    let mut objects = owner.hooks().objects();
     if let Some(kept) = objects.subscribers.iter_mut().find(|kept| kept.id == id) {
-        kept.subscription = Some(Held::new(made, allocator.forks()));
+        kept.subscription = Some(Held::new(made, owner.forks()));
     }
     drop(objects);
-    Ok(Subscription { id, allocator: this.clone().unbind() })
+    Ok(Subscription { id, owner })
 }
 
 /// Calls a function in Python with an event. Its exception goes to `sys.unraisablehook`.
@@ -191,13 +208,7 @@ fn call_back(hooks: &Weak<Hooks>, id: u64, event: &flex::Event) {
 #[pyclass(frozen, module = "cubeyard.memory")]
 pub(crate) struct Subscription {
     id: u64,
-    allocator: Py<FlexAllocator>,
-}
-
-impl Subscription {
-    pub(crate) fn new(id: u64, allocator: &Bound<'_, FlexAllocator>) -> Self {
-        Self { id, allocator: allocator.clone().unbind() }
-    }
+    owner: Owner,
 }
 
 #[pymethods]
@@ -205,7 +216,7 @@ impl Subscription {
     /// Whether the function or log is registered.
     #[getter]
     fn is_active(&self) -> bool {
-        let objects = self.allocator.get().hooks.objects();
+        let objects = self.owner.hooks().objects();
         objects.subscribers.iter().any(|kept| kept.id == self.id)
             || objects.callbacks.iter().any(|(id, _)| *id == self.id)
     }
@@ -213,8 +224,7 @@ impl Subscription {
     /// Takes the function or log back. Doing so twice is an `InputError`. A subscriber is then not called any more, and
     /// not running on another thread. A log is then complete; an `OSError` says that it could not be written.
     fn unsubscribe(&self, py: Python<'_>) -> PyResult<()> {
-        let allocator = self.allocator.get();
-        let mut objects = allocator.hooks.objects();
+        let mut objects = self.owner.hooks().objects();
         let callback = objects.callbacks.extract_if(.., |(id, _)| *id == self.id).next();
         let kept = objects.subscribers.extract_if(.., |kept| kept.id == self.id).next();
         drop(objects);
@@ -222,7 +232,7 @@ impl Subscription {
             return Err(Kind::Input.error("the subscription was ended before"));
         }
         let Some(Subscribed { log, subscription, .. }) = kept else { return Ok(()) };
-        allocator.call(py, move |_| drop(subscription.map(Held::take)))?;
+        self.owner.call(py, move |_| drop(subscription.map(Held::take)))?;
         log.map_or(Ok(()), |log| Ok(log.flush()?))
     }
 
@@ -240,6 +250,6 @@ impl Subscription {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.allocator)
+        self.owner.traverse(&visit)
     }
 }

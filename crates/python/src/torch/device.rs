@@ -1,18 +1,22 @@
 //! Class `TorchDevice`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::device::{AddressMode, DeviceMemory as _};
-use cubeyard_memory::flex::{self, OutOfMemory};
+use cubeyard_memory::flex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::program::TorchProgram;
-use super::{Place, refused, sites};
+use super::{Place, hooks, refused, sites};
 use crate::error::{Kind, OrRaise};
 use crate::forks;
-use crate::memory::{calls, figures, out_of_memory};
+use crate::memory::pool::Pool;
+use crate::memory::tag::Tag;
+use crate::memory::watch::{self, Subscription};
+use crate::memory::{arguments, calls, figures};
 
 /// A device of PyTorch. The functions of `torch.ahbm` call it and document it.
 #[pyclass(frozen, module = "cubeyard._native")]
@@ -117,14 +121,46 @@ impl TorchDevice {
         self.0.call(py, flex::FlexAllocator::regions_locked)
     }
 
+    /// Forgets that the device has refused all sizes of a region, so that it is asked again.
+    fn unlock_regions(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.call(py, flex::FlexAllocator::unlock_regions)
+    }
+
     /// Registers a function to be called when memory has run out, with the report: an exception that was not raised.
-    fn on_pressure(&self, callback: Bound<'_, PyAny>) -> PyResult<()> {
-        if !callback.is_callable() {
-            return Err(Kind::Input.error(format!("callback={callback}: expected a function")));
-        }
-        let callback = callback.unbind();
-        self.0.device.allocator.on_pressure(move |report| call_back(&callback, report));
-        Ok(())
+    fn on_pressure(&self, callback: Bound<'_, PyAny>) -> PyResult<Subscription> {
+        watch::on_pressure(hooks::owner(self.0), callback)
+    }
+
+    /// Registers a function to be called with every event.
+    fn subscribe(&self, callback: Bound<'_, PyAny>) -> PyResult<Subscription> {
+        hooks::detach_calls();
+        watch::subscribe(hooks::owner(self.0), callback)
+    }
+
+    /// Writes allocations and frees to a file, as RMM's logs are written.
+    fn subscribe_rmm_log(&self, py: Python<'_>, path: PathBuf) -> PyResult<Subscription> {
+        watch::subscribe_log(py, hooks::owner(self.0), path)
+    }
+
+    /// Creates a pool.
+    fn pool(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::name)] name: String,
+        #[pyo3(from_py_with = arguments::optional_limit)] limit: Option<u64>,
+    ) -> PyResult<Pool> {
+        Pool::new(py, hooks::owner(self.0), &name, limit)
+    }
+
+    /// Returns the tag of a name.
+    fn tag(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::name)] name: String,
+        #[pyo3(from_py_with = arguments::soft)] soft: Option<u64>,
+        #[pyo3(from_py_with = arguments::hard)] hard: Option<u64>,
+    ) -> PyResult<Tag> {
+        Tag::new(py, hooks::owner(self.0), &name, (soft, hard))
     }
 
     /// Returns the device in words and numbers.
@@ -160,15 +196,4 @@ impl TorchDevice {
         self.0.write(program.memory().address(), binary);
         Ok(TorchProgram::new(program, self.0))
     }
-}
-
-/// Calls a callback while no lock of the allocator is held. The request may come from C++, which cannot receive a
-/// Python exception, so the exception goes to `sys.unraisablehook`.
-fn call_back(callback: &Py<PyAny>, report: &OutOfMemory) {
-    Python::try_attach(|py| {
-        let report = out_of_memory(py, report).into_value(py);
-        if let Err(error) = callback.call1(py, (&report,)) {
-            error.write_unraisable(py, Some(callback.bind(py)));
-        }
-    });
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use cubeyard_device::request::PeRef;
-use cubeyard_device::topology::CoreSpec;
+use cubeyard_device::topology::{CoreSpec, HbmSpec};
 
 use super::Argument;
 use crate::context::{Addressing, DeployedShard, Inner};
@@ -28,6 +28,8 @@ pub struct Site {
     pub group: u16,
     /// Parameters of the PE.
     pub core: Rc<CoreSpec>,
+    /// Parameters of the memory of a PE.
+    pub hbm: HbmSpec,
     /// Addresses that the program may access: of all deployed tensors and of the launch's operands, in order.
     pub live: Rc<Vec<Range<u64>>>,
 }
@@ -83,6 +85,11 @@ impl Argument<'_> {
     pub(super) fn bind(&self, pe: PeRef, addressing: Addressing) -> BoundArgument {
         match self {
             Self::Scalar(value) => BoundArgument::Scalar(*value),
+            Self::Address(address) => {
+                let (whole, local) = (Some(*address), HeldPart::Nothing);
+                let (dtype, shape) = (DType::U8, Shape::new(&[1]).expect("one dimension"));
+                BoundArgument::Tensor(BoundTensor { dtype, shape, whole, local })
+            }
             Self::Tensor(tensor) => BoundArgument::Tensor(bind(tensor, pe, addressing)),
             Self::Operand(operand) => {
                 let (shape, dtype) = operand.array();

@@ -2,50 +2,65 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
 use super::tile::length;
 use super::value::{Data, each, each_pair};
-use super::{Array, MOST_DIMENSIONS, NumericError, TileType, infer};
+use super::{Array, NumericError, TileType, infer};
 
-/// A strided view of a tile's elements: lengths and strides of each dimension, and the offset of the first
-/// element. Missing dimensions come first and have length 1.
-#[derive(Clone, Copy)]
+/// A strided view of a tile's elements. Dimensions of length 1 are left out, and neighbours with one common stride are
+/// one dimension.
 pub(super) struct Walk {
-    lengths: [usize; MOST_DIMENSIONS],
-    strides: [usize; MOST_DIMENSIONS],
+    /// Length and stride of each dimension before the last.
+    outer: SmallVec<[(usize, usize); 4]>,
+    /// Length and stride of the last dimension.
+    last: (usize, usize),
+    /// Offset of the first element.
     start: usize,
 }
 
 impl Walk {
+    /// Creates the view of a shape that has elements.
     fn new(shape: &[u64], strides: &[usize], start: usize) -> Self {
-        let missing = MOST_DIMENSIONS - shape.len();
-        let mut walk = Self { lengths: [1; 4], strides: [0; 4], start };
-        for (axis, (&length_of, &stride)) in shape.iter().zip(strides).enumerate() {
-            walk.lengths[missing + axis] = length(length_of);
-            walk.strides[missing + axis] = stride;
+        let mut outer: SmallVec<[(usize, usize); 4]> = SmallVec::new();
+        for (&size, &stride) in shape.iter().zip(strides).filter(|(size, _)| **size != 1) {
+            let size = length(size);
+            match outer.last_mut() {
+                Some(last) if last.1 == stride * size => *last = (last.0 * size, stride),
+                _ => outer.push((size, stride)),
+            }
         }
-        walk
+        let last = outer.pop().unwrap_or((1, 1));
+        Self { outer, last, start }
     }
 
     /// Calls `row` with the offset of each row along the last dimension.
     fn rows(&self, mut row: impl FnMut(usize)) {
-        if self.lengths.contains(&0) {
-            return;
-        }
-        for first in 0..self.lengths[0] {
-            for second in 0..self.lengths[1] {
-                for third in 0..self.lengths[2] {
-                    let steps = [first, second, third].into_iter().zip(self.strides);
-                    row(self.start + steps.map(|(index, stride)| index * stride).sum::<usize>());
+        let mut index: SmallVec<[usize; 4]> = SmallVec::from_elem(0, self.outer.len());
+        let mut at = self.start;
+        loop {
+            row(at);
+            let mut axis = self.outer.len();
+            loop {
+                let Some(next) = axis.checked_sub(1) else { return };
+                axis = next;
+                let (size, stride) = self.outer[axis];
+                index[axis] += 1;
+                at += stride;
+                if index[axis] < size {
+                    break;
                 }
+                at -= stride * size;
+                index[axis] = 0;
             }
         }
     }
 
     /// Collects the elements of the view.
     fn gather<T: Copy>(&self, values: &[T]) -> Vec<T> {
-        let [.., count] = self.lengths;
-        let [.., stride] = self.strides;
-        let mut found = Vec::with_capacity(self.lengths.iter().product());
+        let (count, stride) = self.last;
+        let rows: usize = self.outer.iter().map(|(size, _)| size).product();
+        let mut found = Vec::with_capacity(rows * count);
         self.rows(|at| match stride {
             0 => found.extend(std::iter::repeat_n(values[at], count)),
             1 => found.extend_from_slice(&values[at..at + count]),
@@ -54,13 +69,14 @@ impl Walk {
         found
     }
 
-    /// Writes elements to the view; the last dimension must be contiguous.
+    /// Writes elements to the view; no two of them have the same place.
     fn scatter<T: Copy>(&self, from: &[T], into: &mut [T]) {
-        let [.., count] = self.lengths;
-        let mut rows = from.chunks_exact(count.max(1));
+        let (count, stride) = self.last;
+        let mut rows = from.chunks_exact(count);
         self.rows(|at| {
             let row = rows.next().expect("as many rows as there are places for");
-            into[at..at + count].copy_from_slice(row);
+            let places = into[at..].iter_mut().step_by(stride);
+            places.zip(row).for_each(|(place, value)| *place = *value);
         });
     }
 }

@@ -143,7 +143,8 @@ fn sums_of_nothing_are_zero_and_greatest_elements_of_nothing_are_not() {
 #[test]
 fn a_tile_has_few_dimensions_and_elements() {
     let error = |shape: &[u64]| TileType::new(DType::F16, shape).unwrap_err().to_string();
-    assert_eq!(error(&[1; 5]), "f16[1, 1, 1, 1, 1] has 5 dimensions; a tile has at most 4");
+    assert!(error(&[1; 25]).ends_with("1] has 25 dimensions; a tile has at most 24"));
+    assert!(TileType::new(DType::F16, &[1; 24]).is_ok());
     let too_many = "has too many elements; a tile has at most 268435456";
     assert_eq!(error(&[1 << 28, 2]), format!("f16[268435456, 2] {too_many}"));
     assert_eq!(error(&[u64::MAX; 4]), format!("f16{:?} {too_many}", [u64::MAX; 4]));

@@ -5,8 +5,9 @@ use std::fmt;
 use cubeyard_runtime::dtype::DType;
 use smallvec::SmallVec;
 
-/// Maximum number of dimensions of a tile.
-pub const MOST_DIMENSIONS: usize = 4;
+/// Maximum number of dimensions of a tile: enough for a tile of 2²⁰ elements with two along each, as sorting networks
+/// use.
+pub const MOST_DIMENSIONS: usize = 24;
 
 /// Maximum number of elements of a tile: more than the memory of any PE can hold, and few enough that an index is an
 /// `i32` and a tile fits in host memory.
@@ -15,7 +16,7 @@ pub const MOST_ELEMENTS: u64 = 1 << 28;
 /// Length of each dimension; one or two are stored inline.
 pub type Lengths = SmallVec<[u64; 2]>;
 
-/// Element type and shape of a tile; at most 4 dimensions, a scalar has none.
+/// Element type and shape of a tile; at most [`MOST_DIMENSIONS`], a scalar has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TileType {
     /// Type of the elements.

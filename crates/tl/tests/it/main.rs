@@ -5,6 +5,7 @@
     reason = "expect-test writes hashes around every snapshot"
 )]
 
+mod along;
 mod channels;
 mod dot;
 mod epilogues;
@@ -26,6 +27,7 @@ mod races;
 mod receive_any;
 mod scalars;
 mod script;
+mod shared;
 mod slots;
 mod stalls;
 mod strays;

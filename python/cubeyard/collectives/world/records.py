@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,15 +10,14 @@ from typing import Any, ClassVar
 
 from cubeyard import _native
 from cubeyard._base.results import Result, write
+from cubeyard.collectives.world.drawing import COMMUNICATION, WAIT, WORK, Bar, drawn
 
 __all__ = ["Record", "Report", "Span"]
 
 # Slice of a trace: track, start and end in picoseconds, name, and details.
 _Slice = tuple[str, int, int, str, Sequence[tuple[str, int | str]]]
 
-WIDTH, LEFT, ROW, GAP = 1000, 150, 22, 6
-COLOURS = {"compute": "#0072b2", "wait": "#d8dee4"}
-COMMUNICATION = "#e69f00"
+COLOURS = {"compute": WORK, "wait": WAIT}
 
 
 @dataclass(frozen=True)
@@ -93,12 +91,12 @@ class Report(Result):
         Args:
             start_ns: start time of the drawing. Earlier intervals are omitted.
         """
-        bars = [_Bar(f"rank {span.rank}", span.name, span.start_ns, span.end_ns) for span in self.spans]
+        bars = [_bar(f"rank {span.rank}", span.name, span.start_ns, span.end_ns) for span in self.spans]
         for call in self.calls:
             end = call.start_ns + call.time_ns
             rows = (f"rank {rank}: {call.group}" for rank in dict.fromkeys(call.ranks))
-            bars += [_Bar(row, call.operation, call.start_ns, end) for row in rows]
-        return _drawn(bar for bar in bars if bar.start >= start_ns)
+            bars += [_bar(row, call.operation, call.start_ns, end) for row in rows]
+        return drawn((bar for bar in bars if bar.start >= start_ns), "What each rank did when")
 
     def _slices(self) -> Iterator[_Slice]:
         for span in self.spans:
@@ -124,37 +122,5 @@ def _ps(ns: float) -> int:
     return round(ns * 1000)
 
 
-@dataclass(frozen=True)
-class _Bar:
-    """Named interval in one row of the drawing, in nanoseconds."""
-
-    row: str
-    name: str
-    start: float
-    end: float
-
-
-def _drawn(bars: Iterable[_Bar]) -> str:
-    """Draws the intervals, one row per row name."""
-    bars = list(bars)
-    rows = {name: place for place, name in enumerate(sorted({bar.row for bar in bars}))}
-    first = min((bar.start for bar in bars), default=0.0)
-    last = max((bar.end for bar in bars), default=1.0)
-    scale = (WIDTH - LEFT) / max(last - first, 1e-9)
-    height = len(rows) * (ROW + GAP) + 30
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" '
-        'font-size="12" role="img" aria-label="What each rank did when">'
-    ]
-    for name, number in rows.items():
-        parts.append(f'<text x="0" y="{number * (ROW + GAP) + 15}" fill="#59636e">{html.escape(name)}</text>')
-    for bar in bars:
-        x, width = LEFT + (bar.start - first) * scale, max((bar.end - bar.start) * scale, 0.5)
-        y, colour = rows[bar.row] * (ROW + GAP), COLOURS.get(bar.name, COMMUNICATION)
-        label = html.escape(f"{bar.name}, {bar.start:g} to {bar.end:g} ns")
-        place = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{ROW}"'
-        parts.append(f'<rect {place} fill="{colour}"><title>{label}</title></rect>')
-    base = height - 8
-    parts.append(f'<text x="{LEFT}" y="{base}" fill="#59636e">{first / 1000:g} µs</text>')
-    parts.append(f'<text x="{WIDTH}" y="{base}" text-anchor="end" fill="#59636e">{last / 1000:g} µs</text>')
-    return "\n".join([*parts, "</svg>\n"])
+def _bar(row: str, name: str, start: float, end: float) -> Bar:
+    return Bar(row, name, start, end, COLOURS.get(name, COMMUNICATION))

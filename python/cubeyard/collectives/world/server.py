@@ -127,8 +127,11 @@ class Server:
         number, process = _field(message, "hello", int), _field(message, "process", int)
         if not hmac.compare_digest(_field(message, "token", str).encode(), self.token.encode()):
             raise wire.Malformed("a wrong token")
-        if not 0 <= number < self.machine.size or number in self.joined or rank.connection.descriptors:
+        if not 0 <= number < self.machine.size or rank.connection.descriptors:
             raise wire.Malformed(f"the invalid rank {number}")
+        if number in self.joined:
+            rank.tell({"refused": self._taken(number, process)})
+            raise wire.Malformed(f"the rank {number}, which has joined")
         rank.number, rank.process = number, process
         rank.connection.longest = None
         self.ranks[number] = rank
@@ -136,6 +139,15 @@ class Server:
         if len(self.joined) == self.members:
             for each in self.ranks.values():
                 each.tell({"welcome": os.getpid()})
+
+    def _taken(self, number: int, process: int) -> str:
+        """Returns why a process cannot join as a rank that another process is, or was."""
+        first = self.ranks.get(number)
+        held = f"is process {first.process}" if first is not None else "has ended"
+        return (
+            f"process {process} cannot join the machine (process {os.getpid()}) as rank {number}: rank {number} of this world {held}; "
+            f"expected one process for each rank"
+        )
 
     def _notice(self, busy: bool) -> None:
         for rank in self.ranks.values():

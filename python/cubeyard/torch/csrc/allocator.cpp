@@ -112,7 +112,7 @@ void report(void* pointer, const SharedOwnerCtx& owner, int64_t sign) {
     c10::reportOutOfMemoryToProfiler(bytes, allocated, reserved, c10::Device(kDevice, device));
   }
   const bool out_of_memory = status == CUBEYARD_ERROR_FULL || status == CUBEYARD_ERROR_FRAGMENTED ||
-      status == CUBEYARD_ERROR_TOO_BIG;
+      status == CUBEYARD_ERROR_TOO_BIG || status == CUBEYARD_ERROR_BUDGET;
   TORCH_CHECK_WITH(OutOfMemoryError, !out_of_memory, text);
   TORCH_CHECK(false, text);
 }
@@ -128,11 +128,15 @@ uint64_t take(size_t bytes, c10::DeviceIndex device) {
       .stream = current_stream(device),
       .site = cubeyard_torch_site(),
       .reserved = 0};
+  uint32_t pool = 0;
+  uint32_t tag = 0;
+  check(cubeyard_torch_labels(device, &pool, &tag));
   cubeyard_block block;
   cubeyard_address address;
   // The call may run Python, whose own CPU tensors are none of the device's.
   const Placement ordinary(-1);
-  if (const auto status = cubeyard_allocate(allocator, &request, &block, &address); status != CUBEYARD_OK) {
+  if (const auto status = cubeyard_allocate_in(allocator, pool, tag, &request, &block, &address);
+      status != CUBEYARD_OK) {
     refuse(allocator, bytes, device, status);
   }
   const uint64_t pointer = cubeyard_torch_pointer(device, address);
@@ -290,6 +294,8 @@ bool SpyreAllocator::initialized() {
 void SpyreAllocator::emptyCache(c10::MempoolId_t /*pool*/) {
   for (c10::DeviceIndex device = 0; device < device_count(); device++) {
     if (has_allocator(device)) {
+      // Freed memory may still be used by work that runs. CUDA waits for it as well.
+      cubeyard_torch_wait(cubeyard_torch_idle(device));
       check(cubeyard_trim(allocator_of(device), nullptr));
     }
   }

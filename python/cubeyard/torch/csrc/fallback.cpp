@@ -10,7 +10,9 @@
 #include <optional>
 #include <string_view>
 
+#include "description.h"
 #include "shim.h"
+#include "timing.h"
 
 namespace cubeyard {
 namespace {
@@ -236,6 +238,7 @@ void call_cpu_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU),
       op.schema().operator_name(), " is not implemented for device ", c10::DeviceTypeName(kDevice, true),
       ", and neither for the CPU, whose kernels it uses");
+  TimedCall timed(op, *stack);
   HostCall call(op.schema());
   call.take_arguments(*stack);
   {
@@ -244,9 +247,17 @@ void call_cpu_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   }
   call.give_results(*stack);
+  timed.end(*stack);
 }
 
 namespace {
+
+// PyTorch's composition of an operator, as one operator that takes time. Its kernel is that of every device.
+void call_composed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  TimedCall timed(op, *stack);
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  timed.end(*stack);
+}
 
 void refuse_layout(const c10::OperatorHandle& op, torch::jit::Stack* /*stack*/) {
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -259,32 +270,46 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&call_cpu_kernel>());
 }
 
-// PyTorch composes some operators of others on a device that it does not know, although the CPU has a kernel of
-// their own. They run that too, which is faster, and their results are the CPU's to the last bit.
+// Operators that PyTorch composes of functions for devices that it knows.
+constexpr std::array<std::string_view, 2> kLikeCpu = {"aten::conj_physical_", "aten::mode.values"};
+
+bool is_like_cpu(std::string_view name) {
+  return std::find(kLikeCpu.begin(), kLikeCpu.end(), name) != kLikeCpu.end();
+}
+
+// Operators of the device that operators.cpp has.
+bool is_overrideable(std::string_view name) {
+  return name.find("_overrideable") != std::string_view::npos;
+}
+
+bool has_any_kernel(const c10::OperatorHandle& op, std::initializer_list<c10::DispatchKey> keys) {
+  return std::any_of(keys.begin(), keys.end(), [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); });
+}
+
+// Operators that PyTorch composes of others on a device that it does not know.
+//
+// Where the CPU has a kernel of their own, they run that too, which is faster, and their results are the CPU's to the
+// last bit. Others are one operator in time: the one that programs, profilers and modes of dispatch see.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  constexpr std::array kComposed = {
-      c10::DispatchKey::CompositeExplicitAutograd,
-      c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
-      c10::DispatchKey::CompositeImplicitAutograd};
+  using Key = c10::DispatchKey;
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (name.getNamespace() != "aten") {
       continue;
     }
     const c10::OperatorHandle op = dispatcher.findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str());
-    const bool composed = std::any_of(
-        kComposed.begin(), kComposed.end(), [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); });
     const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-    if (composed && op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !is_widened(full)) {
-      m.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&call_cpu_kernel>());
+    const bool is_explicit =
+        has_any_kernel(op, {Key::CompositeExplicitAutograd, Key::CompositeExplicitAutogradNonFunctional});
+    const bool is_composed = is_explicit || has_any_kernel(op, {Key::CompositeImplicitAutograd});
+    if (is_widened(full) || is_overrideable(full)) {
+      continue;
     }
-  }
-}
-
-// Operators that PyTorch composes of functions for devices that it knows.
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  for (const char* name : {"conj_physical_", "mode.values"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&call_cpu_kernel>());
+    if (is_like_cpu(full) || (is_composed && op.hasKernelForDispatchKey(Key::CPU))) {
+      m.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&call_cpu_kernel>());
+    } else if (is_explicit && !is_free(op)) {
+      m.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&call_composed>());
+    }
   }
 }
 

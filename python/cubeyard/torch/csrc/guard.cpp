@@ -7,6 +7,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "shim.h"
+#include "timing.h"
 
 namespace cubeyard {
 namespace {
@@ -186,6 +187,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   // Milliseconds from the first to the second.
   double elapsedTime(void* first, void* second, const DeviceIndex /*device*/) const override {
     const auto picoseconds = static_cast<int64_t>(time_of(second) - time_of(first));
+    if (picoseconds == 0) {
+      warn_if_untimed();
+    }
     return static_cast<double>(picoseconds) / 1e9;
   }
 

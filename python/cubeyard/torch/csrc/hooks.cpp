@@ -81,7 +81,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 };
 
-const bool registered = [] {
+const bool hooks_registered = [] {
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   return true;
 }();

@@ -3,6 +3,7 @@
 #include <torch/library.h>
 
 #include "shim.h"
+#include "timing.h"
 
 namespace cubeyard {
 namespace {
@@ -64,6 +65,11 @@ void stop_autograd() {
   torch::autograd::Engine::get_default_engine().stop();
 }
 
+// PyTorch's number of an element type.
+int64_t type_number(c10::ScalarType type) {
+  return static_cast<int64_t>(type);
+}
+
 TORCH_LIBRARY(ahbm, m) {
   m.def("_block(Tensor self) -> int[]");
   m.impl("_block", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(block));
@@ -72,6 +78,9 @@ TORCH_LIBRARY(ahbm, m) {
   m.def("_host_statistics() -> int[]", TORCH_FN(host_statistics));
   m.def("_empty_host_cache() -> ()", TORCH_FN(empty_host_cache));
   m.def("_stop_autograd() -> ()", TORCH_FN(stop_autograd));
+  m.def("_type_number(ScalarType type) -> int", TORCH_FN(type_number));
+  m.def("_forget_costs() -> ()", TORCH_FN(forget_costs));
+  m.def("_warn_if_untimed() -> ()", TORCH_FN(warn_if_untimed));
 }
 
 } // namespace

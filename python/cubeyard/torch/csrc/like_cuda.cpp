@@ -13,6 +13,7 @@
 
 #include "fallback.h"
 #include "shim.h"
+#include "timing.h"
 
 namespace cubeyard {
 namespace {
@@ -73,6 +74,7 @@ void histc(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (!c10::isIntegralType(self.scalar_type(), false)) {
     return call_cpu_kernel(op, stack);
   }
+  TimedCall timed(op, *stack);
   const int64_t bins = argument(1).toInt();
   const auto low = argument(2).toScalar().to<int64_t>(), high = argument(3).toScalar().to<int64_t>();
   TORCH_CHECK(bins > 0, "bins is ", bins, ": expected 1 or more");
@@ -84,6 +86,7 @@ void histc(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   out.resize_({bins}).copy_(at::from_blob(counts.data(), {bins}, at::kLong));
   torch::jit::drop(*stack, arguments);
   stack->emplace_back(std::move(out));
+  timed.end(*stack);
 }
 
 // ---- Short floating-point numbers ---------------------------------------------------------------
@@ -106,6 +109,7 @@ bool is_short(const c10::IValue& value) {
 
 // Computes in float32 and rounds once, as CUDA's kernels do.
 void widen(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  TimedCall timed(op, *stack);
   const auto& arguments = op.schema().arguments();
   const size_t first = stack->size() - arguments.size();
   std::optional<c10::ScalarType> type;
@@ -134,6 +138,7 @@ void widen(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       (*stack)[place] = result.to(*type);
     }
   }
+  timed.end(*stack);
 }
 
 } // namespace

@@ -23,6 +23,7 @@
 
 #include "fallback.h"
 #include "shim.h"
+#include "timing.h"
 
 namespace cubeyard {
 namespace {
@@ -126,10 +127,13 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
   const auto on_host = [&](const Tensor& tensor, bool written) {
     return tensor.device().type() == kDevice ? aliases.of(tensor, written) : tensor;
   };
-  order_streams(from, to, non_blocking);
   Tensor target = on_host(to, true);
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  at::_ops::copy_::call(target, on_host(from, false), false);
+  {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    at::_ops::copy_::call(target, on_host(from, false), false);
+  }
+  take_time_of_copy(from, to);
+  order_streams(from, to, non_blocking);
   return to;
 }
 
@@ -140,6 +144,7 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
 
 at::Scalar local_scalar_dense(const Tensor& self) {
   check_not_forked();
+  take_time_of_item(self);
   wait_for_current_stream(self.device().index());
   return at::_ops::_local_scalar_dense::call(Aliases().of(self, false));
 }
@@ -178,6 +183,42 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, optiona
   return {at::mul(input, mask).mul_(p == 1 ? 0 : 1 / (1 - p)), mask};
 }
 
+// An own kernel as an operator that takes time.
+template <auto* kernel>
+struct Timed;
+
+template <class Result, class... Arguments, Result (*kernel)(Arguments...)>
+struct Timed<kernel> {
+  static void call(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+    TimedCall timed(op, *stack);
+    call_unboxed(stack, std::index_sequence_for<Arguments...>());
+    timed.end(*stack);
+  }
+
+ private:
+  template <size_t... places>
+  static void call_unboxed(torch::jit::Stack* stack, std::index_sequence<places...> /*all*/) {
+    constexpr size_t kCount = sizeof...(places);
+    Result result = kernel(torch::jit::peek(*stack, places, kCount).template to<std::decay_t<Arguments>>()...);
+    torch::jit::drop(*stack, kCount);
+    push(*stack, std::move(result));
+  }
+
+  static void push(torch::jit::Stack& stack, Tensor result) {
+    stack.emplace_back(std::move(result));
+  }
+
+  template <class... Parts>
+  static void push(torch::jit::Stack& stack, std::tuple<Parts...> results) {
+    std::apply([&](auto&... parts) { (stack.emplace_back(std::move(parts)), ...); }, results);
+  }
+};
+
+template <auto* kernel>
+torch::CppFunction timed() {
+  return torch::CppFunction::makeFromBoxedFunction<&Timed<kernel>::call>();
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", TORCH_FN(empty));
   m.impl("empty_strided", TORCH_FN(empty_strided));
@@ -190,14 +231,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
   m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
 
-  m.impl("_copy_from", TORCH_FN(copy_from));
-  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("_copy_from", timed<&copy_from>());
+  m.impl("_copy_from_and_resize", timed<&copy_from_and_resize>());
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
   m.impl("record_stream", TORCH_FN(record_stream));
 
   m.impl("convolution_overrideable", torch::CppFunction::makeFromBoxedFunction<&convolution>());
   m.impl("convolution_backward_overrideable", torch::CppFunction::makeFromBoxedFunction<&convolution_backward>());
-  m.impl("native_dropout", TORCH_FN(native_dropout));
+  m.impl("native_dropout", timed<&native_dropout>());
 }
 
 // Aliases carry the bits, so that the CPU's copy resolves them.

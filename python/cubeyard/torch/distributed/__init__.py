@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cubeyard.collectives.world.records import Record, Report, Span
+    from cubeyard.torch._timeline import Timeline
 
 __all__ = [
     "BACKEND",
@@ -35,6 +36,7 @@ __all__ = [
     "clock",
     "compute",
     "context",
+    "gather_timeline",
     "placement",
     "register",
     "report",
@@ -84,6 +86,23 @@ def compute(ns: float) -> None:
     if not ns >= 0:
         raise InputError(f"ns={ns!r}: expected a duration in nanoseconds, 0 or more")
     _ranks.current().clock.advance(round(ns * 1000))
+
+
+def gather_timeline(timeline: Timeline) -> Timeline:
+    """Returns one timeline of all ranks, from the timeline that each rank has recorded. All ranks call it, after the block.
+
+    It takes no simulated time. Tracks begin with `rank 0: `. If the ranks are threads, a timeline has all of them already,
+    and is returned as it is.
+
+    Args:
+        timeline: this rank's timeline, from `torch.ahbm.record_timeline()`.
+
+    Raises:
+        DistributedError: A rank has not called it within the store's timeout, or there is no process group of this backend.
+    """
+    from cubeyard.torch.distributed import _gathering
+
+    return _gathering.gathered(timeline)
 
 
 def spawn(fn: Callable[..., Any], args: Sequence[Any] = (), nprocs: int | None = None) -> Report:

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from cubeyard.errors import InputError
+from cubeyard.torch import _kineto, _timeline
 from cubeyard.torch._alias import on_host
 from cubeyard.torch.distributed._ranks import Rank
 from cubeyard.torch.distributed._types import check_alike, reduction, reduction_type, travel_type
@@ -121,6 +122,7 @@ class Calls(dist.ProcessGroup):
         staging = rank.link.stage(total) if total else None
         _copy_in(staging, inputs, factor)
         device = shown[0].device if shown else None
+        operator = _kineto.operator_of_thread()
         ready = rank.clock.now(device)
         rank.clock.touch(ready)
         work = AhbmWork(rank, name, shown, seconds)
@@ -142,6 +144,9 @@ class Calls(dist.ProcessGroup):
         }
 
         def done(answer: Any) -> None:
+            if not answer.error:
+                span = (answer.start_ps, answer.end_ps)
+                _timeline.note_collective(name, rank.number, self.label, span, _number(device), operator)
             work.complete(answer, lambda: _copy_out(staging, outputs, start_of_output))
             if staging is not None:
                 rank.link.release(staging)
@@ -156,6 +161,11 @@ class _Anchor(torch._C._distributed_c10d.Backend):
     def getBackendName(self) -> str:
         """Returns the name of the backend, `ahbm`."""
         return "ahbm"
+
+
+def _number(device: torch.device | None) -> int:
+    """Returns the number of the device of tensors, under which a trace shows their work; 0 for tensors of the host."""
+    return 0 if device is None or device.index is None else device.index
 
 
 def devices() -> list[torch.device]:

@@ -79,17 +79,20 @@ class SocketLink:
         """Registers this rank with the machine and waits until all ranks have registered.
 
         Raises:
-            DistributedError: A rank is missing, or the machine has ended.
+            DistributedError: A rank is missing, another process has this rank, or the machine has ended.
         """
         self.connection.send({"hello": self.rank, "token": token, "process": os.getpid()})
         self.connection.stream.settimeout(timeout)
         try:
-            self.machine = self.connection.receive()["welcome"]
+            answer = self.connection.receive()
         except TimeoutError:
             what = f"not all ranks have joined within {timeout:g} s, the timeout of the group"
             raise DistributedError(what) from None
         except EOFError:
             raise DistributedError("the process of the machine ended before all ranks joined") from None
+        if "refused" in answer:
+            raise DistributedError(answer["refused"])
+        self.machine = answer["welcome"]
         self.connection.stream.settimeout(None)
         self.thread.start()
 

@@ -39,6 +39,8 @@ class Rank:
     """Number of open process groups."""
     last: Report | None = None
     """Report of the world, once the rank has left."""
+    timelines: int = 0
+    """Number of timelines that were gathered."""
 
     def report(self) -> Report:
         """Returns the collectives of the world so far."""
@@ -116,8 +118,10 @@ class _Joining:
 
     def run(self) -> Rank:
         # A launcher may reuse its store for the next world of the same ranks.
-        self.prefix = f"world {self.store.add(f'worlds of {self.rank}', 1)}/"
-        self._set(f"rank {self.rank}", json.dumps({"process": os.getpid(), "host": _host()}))
+        number = self.store.add(f"worlds of {self.rank}", 1)
+        self._check_free(f"world {number - 1}/")
+        self.prefix = f"world {number}/"
+        self._set(f"rank {self.rank}", json.dumps(_process()))
         process = None
         if self.rank == self.ranks[0]:
             found, process = self._start()
@@ -129,6 +133,32 @@ class _Joining:
         rank = Rank(self.rank, self.size, link, Clock(is_alone=not is_local or self.size == 1))
         _open[id(rank)] = rank
         return rank
+
+    def _check_free(self, before: str) -> None:
+        """Checks that no other process has this rank in the world before, if that world goes on.
+
+        Raises:
+            DistributedError: Another process is the same rank. Both would wait for the others, each for a world of its own.
+        """
+        if not self.store.check([f"{before}rank {self.rank}"]):
+            return
+        other = json.loads(self.store.get(f"{before}rank {self.rank}"))
+        if other["process"] != os.getpid() and _is_running(other) and self._goes_on(before):
+            raise DistributedError(
+                f"process {os.getpid()} cannot join as rank {self.rank}: process {other['process']} is rank {self.rank} of this world, "
+                "which goes on; expected one process for each rank"
+            )
+
+    def _goes_on(self, prefix: str) -> bool:
+        """Returns whether a world has no machine yet, or one whose socket is open."""
+        if not self.store.check([f"{prefix}machine"]):
+            return True
+        found = json.loads(self.store.get(f"{prefix}machine"))
+        try:
+            wire.Connection.to(found["address"]).close()
+        except (KeyError, OSError):
+            return False
+        return True
 
     def _start(self) -> tuple[dict[str, Any], subprocess.Popen[bytes] | None]:
         """Starts the machine once all ranks are known: here if the ranks are threads of this process, else in another."""
@@ -198,6 +228,25 @@ def _host() -> str:
     """Returns a string that is equal only for processes that can reach each other."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/net')}"
+
+
+def _process() -> dict[str, Any]:
+    """Returns what identifies this process: its number, its start and its host."""
+    return {"process": os.getpid(), "started": _started(os.getpid()), "host": _host()}
+
+
+def _started(process: int) -> str | None:
+    """Returns when a process of this host has started, in ticks since boot; None if it has ended."""
+    try:
+        state, *rest = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    except OSError:
+        return None
+    return None if state in "ZX" else rest[18]
+
+
+def _is_running(other: dict[str, Any]) -> bool:
+    """Returns whether a process of this host goes on. A number may have been given to another process since."""
+    return bool(other["host"] == _host() and other["started"] == _started(other["process"]))
 
 
 @atexit.register

@@ -81,20 +81,6 @@ static void wait_for(void *user, uint64_t event) {
         self->passed = event;
 }
 
-static int64_t stat(cubeyard_allocator *allocator, const char *key) {
-    int64_t value = -7;
-    EXPECT_OK(cubeyard_stat(allocator, key, &value));
-    return value;
-}
-
-static cubeyard_block allocate(cubeyard_allocator *allocator, uint64_t size) {
-    cubeyard_request request = {0};
-    cubeyard_block block;
-    request.size = size;
-    EXPECT_OK(cubeyard_allocate(allocator, &request, &block, NULL));
-    return block;
-}
-
 static void a_device_of_ones_own(const char *text) {
     device self = {16 * MIB, 0, 0, 40};
     cubeyard_device device = functions(&self);

@@ -2,18 +2,9 @@
  * numbers, so one freed the other's. */
 #include "expect.h"
 
-static cubeyard_allocator *card(void) {
-    cubeyard_card card = {CUBEYARD_MODE_VF, 8, 64 * MIB};
-    cubeyard_config *config;
-    cubeyard_allocator *allocator;
-    EXPECT_OK(cubeyard_config_new("fallback_sizes:[16MiB]", &config));
-    EXPECT_OK(cubeyard_create_card(config, &card, &allocator));
-    cubeyard_config_free(config);
-    return allocator;
-}
-
 int main(void) {
-    cubeyard_allocator *ours = card(), *theirs = card();
+    cubeyard_allocator *ours = on_card("fallback_sizes:[16MiB]", CUBEYARD_MODE_VF, 8, 64 * MIB);
+    cubeyard_allocator *theirs = on_card("fallback_sizes:[16MiB]", CUBEYARD_MODE_VF, 8, 64 * MIB);
     cubeyard_request request = {.size = 1000};
     cubeyard_block own, foreign;
     cubeyard_block_info info;
@@ -39,7 +30,7 @@ int main(void) {
     /* A block of an allocator that is gone is none of the next one's. */
     EXPECT_OK(cubeyard_allocate(theirs, &request, &foreign, NULL));
     EXPECT_OK(cubeyard_abandon(theirs));
-    theirs = card();
+    theirs = on_card("fallback_sizes:[16MiB]", CUBEYARD_MODE_VF, 8, 64 * MIB);
     EXPECT_OK(cubeyard_allocate(theirs, &request, &own, NULL));
     EXPECT_ERROR(FOREIGN, cubeyard_free(theirs, foreign), "another allocator");
     EXPECT_OK(cubeyard_free(theirs, own));

@@ -26,7 +26,7 @@ static void info(void *user, uint64_t *free_bytes, uint64_t *total_bytes) {
 static cubeyard_allocator *allocator;
 static cubeyard_block block;
 
-static void *allocate(void *user) {
+static void *allocate_there(void *user) {
     cubeyard_request request = {.size = MIB};
     (void)user;
     EXPECT_OK(cubeyard_allocate(allocator, &request, &block, NULL));
@@ -45,12 +45,7 @@ static int child(void) {
     EXPECT_ERROR(FORKED, cubeyard_abandon(allocator), "before a fork");
 
     /* One of its own works. */
-    cubeyard_card card = {CUBEYARD_MODE_PF, 0, 64 * MIB};
-    cubeyard_config *config;
-    cubeyard_allocator *own;
-    EXPECT_OK(cubeyard_config_new("fallback_sizes:[16MiB]", &config));
-    EXPECT_OK(cubeyard_create_card(config, &card, &own));
-    cubeyard_config_free(config);
+    cubeyard_allocator *own = on_card("fallback_sizes:[16MiB]", CUBEYARD_MODE_PF, 0, 64 * MIB);
     EXPECT_OK(cubeyard_allocate(own, &request, &other, NULL));
     EXPECT_OK(cubeyard_free(own, other));
     EXPECT_OK(cubeyard_destroy(own));
@@ -72,7 +67,7 @@ int main(void) {
 
     pthread_t thread;
     char byte = 0;
-    EXPECT(pthread_create(&thread, NULL, allocate, NULL) == 0);
+    EXPECT(pthread_create(&thread, NULL, allocate_there, NULL) == 0);
     EXPECT(read(inside[0], &byte, 1) == 1); /* the thread is inside acquire */
     pid_t pid = fork();
     EXPECT(pid >= 0);

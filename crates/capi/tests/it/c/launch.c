@@ -2,23 +2,6 @@
  * corrections of their own, compaction of real memory, and several devices. */
 #include "expect.h"
 
-static cubeyard_allocator *card(const char *text, uint32_t table_entries) {
-    cubeyard_card card = {CUBEYARD_MODE_VF, table_entries, 256 * MIB};
-    cubeyard_config *config;
-    cubeyard_allocator *allocator;
-    EXPECT_OK(cubeyard_config_new(text, &config));
-    EXPECT_OK(cubeyard_create_card(config, &card, &allocator));
-    cubeyard_config_free(config);
-    return allocator;
-}
-
-static cubeyard_block allocate(cubeyard_allocator *allocator, uint64_t size) {
-    cubeyard_request request = {.size = size};
-    cubeyard_block block;
-    EXPECT_OK(cubeyard_allocate(allocator, &request, &block, NULL));
-    return block;
-}
-
 static uint64_t word(const uint8_t *bytes) {
     uint64_t value = 0;
     for (int i = 7; i >= 0; i--)
@@ -27,7 +10,7 @@ static uint64_t word(const uint8_t *bytes) {
 }
 
 static void regions_and_segments(void) {
-    cubeyard_allocator *allocator = card("fallback_sizes:[16MiB]", 2);
+    cubeyard_allocator *allocator = on_card("fallback_sizes:[16MiB]", CUBEYARD_MODE_VF, 2, 256 * MIB);
     cubeyard_region regions[2] = {{0}};
     cubeyard_segment segments[2] = {{0}};
     cubeyard_block_info info;
@@ -67,7 +50,7 @@ static void regions_and_segments(void) {
 }
 
 static void launches(void) {
-    cubeyard_allocator *allocator = card("fallback_sizes:[16MiB]", 2);
+    cubeyard_allocator *allocator = on_card("fallback_sizes:[16MiB]", CUBEYARD_MODE_VF, 2, 256 * MIB);
     uint64_t program, first, second;
     cubeyard_launch_info info, other;
     cubeyard_operand operands[2];
@@ -187,8 +170,8 @@ static void compaction(void) {
 
 static void registries(void) {
     cubeyard_registry *registry;
-    cubeyard_allocator *first = card("fallback_sizes:[16MiB]", 8), *found = NULL;
-    cubeyard_allocator *second = card("fallback_sizes:[16MiB]", 8);
+    cubeyard_allocator *first = on_card("fallback_sizes:[16MiB]", CUBEYARD_MODE_VF, 8, 256 * MIB), *found = NULL;
+    cubeyard_allocator *second = on_card("fallback_sizes:[16MiB]", CUBEYARD_MODE_VF, 8, 256 * MIB);
     uint32_t devices[2] = {99, 99};
     size_t count;
     EXPECT_OK(cubeyard_registry_new(&registry));

@@ -91,11 +91,8 @@ static void *see_no_error(void *user) {
 int main(void) {
     static channel channels[PAIRS];
     pthread_t threads[2 * PAIRS + 3];
-    cubeyard_config *config;
-    cubeyard_card card = {CUBEYARD_MODE_PF, 0, 64 * MIB};
-    EXPECT_OK(cubeyard_config_new("fallback_sizes:[16MiB],region:thread-home,history:500", &config));
-    EXPECT_OK(cubeyard_create_card(config, &card, &allocator));
-    cubeyard_config_free(config);
+    const char *text = "fallback_sizes:[16MiB],region:thread-home,history:500";
+    allocator = on_card(text, CUBEYARD_MODE_PF, 0, 64 * MIB);
 
     cubeyard_block none = {0, 0};
     EXPECT_ERROR(STALE, cubeyard_free(allocator, none), "freed before");
@@ -111,9 +108,11 @@ int main(void) {
     for (int i = 0; i < 2 * PAIRS + 3; i++)
         pthread_join(threads[i], NULL);
 
-    int64_t freed;
+    /* A move counts as an allocation and a free, as it does in histories. */
+    int64_t allocated, freed;
+    EXPECT_OK(cubeyard_stat(allocator, "allocation.all.allocated", &allocated));
     EXPECT_OK(cubeyard_stat(allocator, "allocation.all.freed", &freed));
-    EXPECT(freed == PAIRS * BLOCKS);
+    EXPECT(freed >= PAIRS * BLOCKS && allocated == freed);
     EXPECT_OK(cubeyard_destroy(allocator));
     printf("%d blocks freed on other threads\n", PAIRS * BLOCKS);
     return 0;

@@ -2,21 +2,8 @@
  * are taken back. */
 #include "expect.h"
 
-static cubeyard_allocator *card(void) {
-    cubeyard_card card = {CUBEYARD_MODE_PF, 0, 32 * MIB};
-    cubeyard_config *config;
-    cubeyard_allocator *allocator;
-    EXPECT_OK(cubeyard_config_new("fallback_sizes:[16MiB]", &config));
-    EXPECT_OK(cubeyard_create_card(config, &card, &allocator));
-    cubeyard_config_free(config);
-    return allocator;
-}
-
-static cubeyard_block allocate(cubeyard_allocator *allocator, uint64_t size) {
-    cubeyard_request request = {.size = size, .stream = 5};
-    cubeyard_block block;
-    EXPECT_OK(cubeyard_allocate(allocator, &request, &block, NULL));
-    return block;
+static cubeyard_allocator *watched_card(void) {
+    return on_card("fallback_sizes:[16MiB]", CUBEYARD_MODE_PF, 0, 32 * MIB);
 }
 
 /* What a subscriber has seen. */
@@ -34,10 +21,10 @@ static void keep(void *user, const cubeyard_event *event) {
 }
 
 static void events_arrive_in_order(void) {
-    seen seen = {.allocator = card()};
+    seen seen = {.allocator = watched_card()};
     cubeyard_block_info info;
     EXPECT_OK(cubeyard_subscribe(seen.allocator, keep, &seen, &seen.subscription));
-    cubeyard_block block = allocate(seen.allocator, 1000);
+    cubeyard_block block = allocate_on(seen.allocator, 1000, 5);
     EXPECT_OK(cubeyard_resolve(seen.allocator, block, &info));
     EXPECT(seen.count == 2 && seen.events[0].action == CUBEYARD_EVENT_SEGMENT_ALLOC);
     cubeyard_event event = seen.events[1];
@@ -49,7 +36,7 @@ static void events_arrive_in_order(void) {
     EXPECT(seen.events[3].action == CUBEYARD_EVENT_FREE_COMPLETED && seen.events[3].number == 3);
     EXPECT_OK(cubeyard_unsubscribe(seen.allocator, seen.subscription));
     EXPECT_ERROR(STALE, cubeyard_unsubscribe(seen.allocator, seen.subscription), "no such subscription");
-    EXPECT_OK(cubeyard_free(seen.allocator, allocate(seen.allocator, 1000)));
+    EXPECT_OK(cubeyard_free(seen.allocator, allocate_on(seen.allocator, 1000, 5)));
     EXPECT(seen.count == 4);
     EXPECT_ERROR(ARGUMENT, cubeyard_subscribe(seen.allocator, NULL, NULL, &seen.subscription),
                  "`callback` is NULL");
@@ -72,28 +59,28 @@ static void call_back(void *user, const cubeyard_event *event) {
 }
 
 static void a_subscriber_may_call_back(void) {
-    seen seen = {.allocator = card()};
+    seen seen = {.allocator = watched_card()};
     EXPECT_OK(cubeyard_subscribe(seen.allocator, call_back, &seen, &seen.subscription));
-    EXPECT_OK(cubeyard_free(seen.allocator, allocate(seen.allocator, 1000)));
+    EXPECT_OK(cubeyard_free(seen.allocator, allocate_on(seen.allocator, 1000, 5)));
     EXPECT(seen.count == 2);
     EXPECT_OK(cubeyard_destroy(seen.allocator));
 }
 
 static void destroying_ends_subscriptions(void) {
-    seen seen = {.allocator = card()};
+    seen seen = {.allocator = watched_card()};
     EXPECT_OK(cubeyard_subscribe(seen.allocator, keep, &seen, &seen.subscription));
-    EXPECT_OK(cubeyard_free(seen.allocator, allocate(seen.allocator, 1000)));
+    EXPECT_OK(cubeyard_free(seen.allocator, allocate_on(seen.allocator, 1000, 5)));
     EXPECT_OK(cubeyard_destroy(seen.allocator));
     EXPECT(seen.count == 5 && seen.events[4].action == CUBEYARD_EVENT_SEGMENT_FREE);
 }
 
 static void a_log_is_written(const char *path) {
-    cubeyard_allocator *allocator = card();
+    cubeyard_allocator *allocator = watched_card();
     uint64_t log;
     char text[200] = {0};
     EXPECT_ERROR(IO, cubeyard_subscribe_rmm_log(allocator, "/no/such/folder", &log), "/no/such/folder");
     EXPECT_OK(cubeyard_subscribe_rmm_log(allocator, path, &log));
-    EXPECT_OK(cubeyard_free(allocator, allocate(allocator, 1000)));
+    EXPECT_OK(cubeyard_free(allocator, allocate_on(allocator, 1000, 5)));
     EXPECT_OK(cubeyard_unsubscribe(allocator, log));
     EXPECT_OK(cubeyard_destroy(allocator));
     FILE *file = fopen(path, "r");
@@ -109,7 +96,7 @@ static void count(void *user, const cubeyard_out_of_memory *report) {
 }
 
 static void pressure_callbacks_are_taken_back(void) {
-    cubeyard_allocator *allocator = card();
+    cubeyard_allocator *allocator = watched_card();
     cubeyard_request request = {.size = 17 * MIB};
     cubeyard_block block;
     int first = 0, second = 0;

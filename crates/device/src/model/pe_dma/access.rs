@@ -135,6 +135,7 @@ impl PeDma {
         (there, back): (Route, Route),
     ) -> Access {
         self.note(whole, piece, memory);
+        self.count(whole, piece.bytes, memory);
         let within = |slice: Slice| Slice { offset: slice.offset + moved, ..slice };
         Access {
             request: whole.request,
@@ -150,6 +151,14 @@ impl PeDma {
         }
     }
 
+    /// Counts the bytes of an access by a program.
+    fn count(&self, whole: &VirtualAccess, bytes: u64, memory: NodeId) {
+        if matches!(whole.done, Done::Core(..)) {
+            let [own, all] = self.moved.get();
+            self.moved.set([own + if memory == self.own { bytes } else { 0 }, all + bytes]);
+        }
+    }
+
     /// Reports an access of a program or of the host to the race detector.
     fn note(&self, whole: &VirtualAccess, piece: &Piece, memory: NodeId) {
         let (request, direction) = (whole.request, whole.dma.direction);
@@ -157,7 +166,9 @@ impl PeDma {
         self.shared.races.with(|races| match whole.done {
             Done::Core(pe, token) => {
                 let command = command_of(token);
-                let by = Agent { launch: request, pe: Some(pe), command, direction };
+                let is_atomic = false;
+                let by =
+                    Agent { launch: request, pe: Some(pe), command, direction, is_atomic, part: 0 };
                 races.access(memory, address, bytes, piece.rows, by);
             }
             Done::Signal(_) => races.host_access(memory, address, bytes, direction, request),

@@ -213,7 +213,7 @@ impl World {
         let direction = if loads { Direction::Read } else { Direction::Write };
         let agent = |of: usize, command| {
             let (launch, pe) = program(of);
-            Agent { launch, pe: Some(pe), command, direction }
+            Agent { launch, pe: Some(pe), command, direction, is_atomic: false, part: 0 }
         };
         for &(other, earlier, at) in self.done.iter().filter(|(other, ..)| *other != of) {
             let known = self.knowledge.orders(agent(other, earlier), agent(of, command));
@@ -250,4 +250,44 @@ fn a_program_knows_what_there_is_a_path_from() {
     });
     result.unwrap();
     assert!(paths.get().iter().all(|&count| count > 500), "{:?}", paths.get());
+}
+
+/// Atomic accesses of two programs to one address, in this order: the first writes, the second reads.
+fn ordered_by(release: MemoryOrder, acquire: MemoryOrder) -> bool {
+    let (one, other) = (program(0), program(1));
+    let atomic = |direction, order, after: &[CommandId]| {
+        let dma = Dma { direction, address: 0, bytes: 4, rows: None };
+        let mut command = Command::new(Work::Dma(dma), after.into());
+        command.atomic = Some(order);
+        command
+    };
+    let by = |(launch, pe), command, direction| Agent {
+        launch,
+        pe: Some(pe),
+        command,
+        direction,
+        is_atomic: true,
+        part: 0,
+    };
+    let mut knowledge = Knowledge::default();
+    let (read, write) = (Direction::Read, Direction::Write);
+    // A store, a fence, and the release of an address. Then the acquire of the address, and a load that waits for it.
+    let store = Dma { direction: write, address: 64, bytes: 4, rows: None };
+    knowledge.issued(one, 0, &Command::new(Work::Dma(store), Dependencies::default()), 16);
+    knowledge.fenced(one);
+    knowledge.issued(one, 1, &atomic(write, release, &[]), 16);
+    knowledge.synchronized(release, by(one, 1, write), NodeId::new(9), 0..4);
+    knowledge.issued(other, 0, &atomic(read, acquire, &[]), 16);
+    knowledge.synchronized(acquire, by(other, 0, read), NodeId::new(9), 0..4);
+    knowledge.waited(other, 0);
+    knowledge.issued(other, 1, &atomic(read, MemoryOrder::Relaxed, &[]), 16);
+    knowledge.orders(by(one, 0, write), by(other, 1, read))
+}
+
+#[test]
+fn a_release_and_an_acquire_order_what_comes_before_and_after_them() {
+    use MemoryOrder::{Acquire, Relaxed, Release};
+    assert!(ordered_by(Release, Acquire));
+    assert!(!ordered_by(Relaxed, Acquire));
+    assert!(!ordered_by(Release, Relaxed));
 }

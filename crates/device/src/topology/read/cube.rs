@@ -5,7 +5,9 @@ mod core;
 use cubeyard_memory::Bytes;
 use cubeyard_memory::address::{PeId, Window};
 
-use super::super::spec::{HbmSpec, MCpuSpec, MmuSpec, PeSpec, RoutersSpec, SramSpec, UcieSpec};
+use super::super::spec::{
+    DealOrder, HbmSpec, MCpuSpec, MmuSpec, PeSpec, RoutersSpec, SramSpec, UcieSpec,
+};
 use super::super::{Position, mesh};
 use super::{Result, optional, wire};
 use cubeyard_yaml::Field;
@@ -156,11 +158,20 @@ pub(super) fn hbm(field: &Field<'_>, pe: &PeSpec) -> Result<HbmSpec> {
         turn_around: map.field("turn_around_ns").ns()?,
         rows: None,
         overhead: map.field("overhead_ns").ns()?,
+        page: dealt_page(&map.field("page_bytes"), burst)?,
+        deal: map.field("deal").choice(&DealOrder::NAMES)?,
         link: wire(&map.field("link"))?,
     };
     map.finish()?;
     let rows = optional::given(Some(rows_field), |field| optional::rows(field, &spec))?;
     Ok(HbmSpec { rows, ..spec })
+}
+
+/// Reads the size of a dealt page, which holds whole bursts.
+fn dealt_page(field: &Field<'_>, burst: Bytes) -> Result<Bytes> {
+    let page = field.power_of_two_bytes()?;
+    let expected = || field.unexpected(format!("{} B (a burst) to 2 MiB", burst.get()));
+    (burst..=Bytes::mib(2)).contains(&page).then_some(page).ok_or_else(expected)
 }
 
 pub(super) fn sram(field: &Field<'_>, routers: &RoutersSpec) -> Result<SramSpec> {

@@ -148,7 +148,7 @@ fn numbers_that_no_machine_has() {
             my.yaml:1: pe.tcm_bytes: expected at most 512.00 MiB, as addresses have room for, found 513 MiB
             my.yaml:1: sram.bytes_per_cube: expected at most 32.00 GiB, as addresses have room for, found 33 GiB
             my.yaml:1: hbm.bytes_per_cube: expected an equal slice of whole bursts (256 B) for each of 8 PEs, found 1000
-            my.yaml over the default topology:75: hbm.bytes_per_cube: expected an equal slice of whole bursts (256 B) for each of 7 PEs, found 48 GiB
+            my.yaml over the default topology:76: hbm.bytes_per_cube: expected an equal slice of whole bursts (256 B) for each of 7 PEs, found 48 GiB
         "#]],
     );
 }
@@ -235,7 +235,7 @@ fn routers_that_are_not_there() {
             my.yaml:1: ucie.connection_rows[1]: expected a whole number from 0 to 5, found 6
             my.yaml:1: ucie.connection_rows[1]: expected each row or column once, found 0
             my.yaml:1: ucie.connection_rows: expected at least one connection, found a list of 0
-            my.yaml over the default topology:111: ucie.connection_columns: expected as many connections as connection_rows, 2, found a list of 4
+            my.yaml over the default topology:114: ucie.connection_columns: expected as many connections as connection_rows, 2, found a list of 4
             my.yaml:2: ucie.connection_rows[2]: expected routers at both ends, but r2c0 is removed, found 2
             my.yaml:1: io.chiplets: expected at least one IO chiplet: the host has no other way in, found a list of 0
             my.yaml:1: io.chiplets[1]: expected each side once: one IO chiplet a side, found W

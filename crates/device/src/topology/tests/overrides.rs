@@ -75,6 +75,7 @@ fn every_value_counts_in_the_hash() {
         ("pe.core.clock_ghz", "2"),
         ("pe.core.gemm.tflops.f16", "9"),
         ("pe.core.compute_engines", "separate"),
+        ("pe.core.atomics", "acknowledged"),
         ("pe.mmu.strict", "true"),
         ("ucie.balance", "true"),
         ("serial_nodes", "ends"),
@@ -94,7 +95,7 @@ fn every_value_counts_in_the_hash() {
 /// A hash is written to records, which later versions read. A new key of the file changes it; nothing else may.
 #[test]
 fn the_hash_of_the_default_machine_is_known() {
-    expect!["2ab6a994dac14853c030e65dbf15c438"]
+    expect!["6d5ffae61029a9e5cb2e822f795b721e"]
         .assert_eq(&Topology::embedded().content_hash().to_string());
 }
 
@@ -121,19 +122,19 @@ fn what_is_refused_names_the_key_and_the_value() {
         ],
         &expect![[r#"
             hbm.chanel_bandwidth_gbs=64: hbm: expected a known key, found `chanel_bandwidth_gbs`; the nearest is `channel_bandwidth_gbs`
-            hbn.overhead_ns=1: expected a known key, found `hbn`; the nearest is `hbm`
+            hbn.overhead_ns=1: expected a known key, found `hbn.overhead_ns`; the nearest is `hbm.overhead_ns`
             hbm.channel_bandwidth_gbs=fast: expected a number of GB/s from 0.001 to 1000000, found fast
             hbm.channel_bandwidth_gbs=-1: expected a number of GB/s from 0.001 to 1000000, found -1
-            hbm={overhead_ns: 1, burst: 2}: expected a known key, found `burst`; the nearest is `rows`
-            hbm=5: expected a mapping, found 5
+            hbm={overhead_ns: 1, burst: 2}: expected a known key, found `burst`; the nearest is `burst_bytes`
+            hbm=5: expected a mapping, or a key such as hbm.bytes_per_cube, found 5
             flit_bytes.x=5: flit_bytes: expected a number of bytes above 0, such as 256, 64 KiB or 48 GiB, found a mapping
             hbm.burst_bytes=512, hbm.overhead_ns=1: flit_bytes: expected a multiple of hbm.burst_bytes, 512, up to 1.00 MiB, found 256
             sips.count=17: expected a whole number from 1 to 16, found 17
             sips.w=2: expected no such key in a ring, where it is not used
             sips={count: 6, topology: torus_2d}: sips.count: expected a square, or w and h beside it, found 6
-            =1: expected a known key, found ``; the nearest is `pe`
+            =1: expected a known key, found ``; the nearest is `pe.tcm`
             hbm.=1: hbm: expected a known key, found ``; the nearest is `rows`
-            a�b=1: expected a known key, found `a\u{1b}b`; the nearest is `pe`
+            a�b=1: expected a known key, found `a\u{1b}b`; the nearest is `buffers`
             pe.routers=[r0c0, r9c9]: pe.routers[1]: expected a router of the 6 × 6 grid that is not removed, found r9c9
         "#]],
     );

@@ -79,9 +79,9 @@ impl RegionState {
 
     pub(crate) fn shrink(&mut self) -> Option<(RegionHandle, Vec<(Bytes, Bytes)>)> {
         let region = self.region.as_mut().filter(|region| region.is_growable())?;
-        let idle = region.take_idle(Bytes::MAX);
-        let handle = region.handle.duplicate();
-        self.count_memory();
+        let mut idle = region.take_idle(Bytes::MAX);
+        let (handle, resting) = self.release_resting(&self.resting(&|_| true))?;
+        idle.extend(resting);
         Some((handle, idle))
     }
 }
@@ -102,7 +102,7 @@ impl Region {
 
     /// Marks committed granules that lie entirely in free ranges as decommitted, from the highest down, until they add
     /// up to `wanted` bytes. Returns these granules.
-    fn take_idle(&mut self, wanted: Bytes) -> Vec<(Bytes, Bytes)> {
+    pub(super) fn take_idle(&mut self, wanted: Bytes) -> Vec<(Bytes, Bytes)> {
         self.index.join_quick();
         let Some(granules) = &mut self.granules else { return Vec::new() };
         let mut taken = Vec::new();

@@ -1,15 +1,22 @@
 //! Room that compaction reserves for blocks, and the blocks that move into it.
 
-use super::{Note, RegionState};
+use super::{Note, RegionState, Rest};
 use crate::Bytes;
 use crate::flex::tag::Tag;
 use crate::index::{Block, BlockKey, Extent, Fit};
+use crate::policy::TagId;
 
 /// State of a block that moves with it.
 #[derive(Debug)]
 pub(crate) struct Moving {
     tag: Tag,
     note: Option<Note>,
+}
+
+impl Moving {
+    pub(crate) fn tag_id(&self) -> TagId {
+        self.note.as_ref().map_or(TagId::NONE, |note| note.tag)
+    }
 }
 
 impl RegionState {
@@ -22,6 +29,7 @@ impl RegionState {
         limit: Option<Bytes>,
     ) -> Option<Block> {
         let region = self.region.as_mut()?;
+        region.index.join_quick();
         let tag = Tag::from_bits(block.tag).without_note().coming(true);
         let (size, tag) = (block.requested, tag.bits());
         let room = region.index.allocate_aligned(Fit::First, size, alignment, tag)?;
@@ -31,6 +39,11 @@ impl RegionState {
         }
         self.count_use(&room);
         Some(room)
+    }
+
+    /// Returns the serial number of the latest block.
+    pub(crate) fn serial(&self) -> u32 {
+        self.get().map_or(self.serial, |region| region.index.serial())
     }
 
     pub(crate) fn movable_blocks(&self) -> Vec<(Block, Bytes)> {
@@ -49,7 +62,8 @@ impl RegionState {
             return None;
         }
         let note = tag.is_noted().then(|| self.notes.get(&key)).flatten();
-        let free = note.is_none_or(|note| note.pins == 0 && note.streams.is_empty());
+        let awake = |note: &Note| note.rest == Rest::Awake;
+        let free = note.is_none_or(|note| note.pins == 0 && note.streams.is_empty() && awake(note));
         let alignment = note.and_then(|note| note.alignment).unwrap_or(Bytes::new(1));
         free.then_some(alignment)
     }

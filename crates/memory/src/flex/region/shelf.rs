@@ -4,7 +4,10 @@
 //! parts become free for all streams when an event of the stream has passed that was recorded after their free (see
 //! [`stream`](crate::flex::stream)).
 
+#![expect(clippy::inline_always, reason = "parts of the path of a request")]
+
 mod apart;
+mod behind;
 mod parts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -278,14 +281,14 @@ impl RegionState {
     }
 
     /// Returns whether ranges wait for streams, and events may have passed since they were last swept.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn may_sweep(&self, passes: u64) -> bool {
         let Some(region) = &self.region else { return false };
         !region.shelf.is_empty() && region.shelf.passes != passes
     }
 
     /// Places a request in ranges of its own stream.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place_in_order(
         &mut self,
         request: &Request,
@@ -299,7 +302,7 @@ impl RegionState {
     }
 
     /// Places a request on the shelf of its stream.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place_shelved(&mut self, request: &Request) -> Option<Block> {
         self.place_in_order(request, Region::place_on_shelf)
     }

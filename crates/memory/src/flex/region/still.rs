@@ -25,9 +25,11 @@ impl RegionState {
             alignment: note.and_then(|note| note.alignment).unwrap_or(Bytes::new(1)),
             kind: tag.kind(),
             stream: self.stream(block.key, tag),
+            pool: self.region().pool,
             ..Request::new(block.requested)
         };
         let state = match () {
+            () if tag.is_owned() && self.is_paused(block.key) => StillState::Paused,
             () if self.movable(block.key).is_some() => StillState::Movable,
             () if tag.is_owned() || tag.is_coming() => StillState::Fixed,
             () => StillState::Pending,
@@ -53,13 +55,16 @@ impl RegionState {
             let tag = tag.leaked(true);
             let tag = if *state == StillState::Movable { tag } else { tag.fixed() };
             let block = index.allocate_at(*offset, request.size, tag.bits())?;
+            if let Some(note) = note {
+                self.notes.insert(block.key, note);
+            }
+            if *state == StillState::Paused {
+                continue;
+            }
             if let Some(granules) = &mut self.region_mut().granules {
                 let missing = granules.missing(block.offset, block.size);
                 missing.iter().for_each(|&(offset, size)| granules.mark(offset, size, true));
                 parts.extend(missing);
-            }
-            if let Some(note) = note {
-                self.notes.insert(block.key, note);
             }
             self.count_placed(&block);
         }

@@ -77,6 +77,7 @@ pub(crate) fn follow<T>(
     }
 }
 
+#[inline]
 pub(crate) fn free_now(slot: Arc<Slot>, key: BlockKey) {
     let (mut slot, mut key) = (slot, key);
     loop {

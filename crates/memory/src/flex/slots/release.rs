@@ -4,6 +4,7 @@ use super::{Shared, Slot, SlotState};
 use crate::Bytes;
 use crate::flex::config::Release;
 use crate::flex::history::Action;
+use crate::flex::pools::PoolState;
 use crate::flex::region::Region;
 use crate::sync::{Arc, MutexGuard, Ordering, TurnGuard, lock};
 
@@ -32,7 +33,7 @@ impl Shared {
     /// Polls the streams and releases idle memory after a free, with no lock held.
     pub(crate) fn after_free(&self, idle: bool) {
         // Other ranges are polled for by requests; here, memory may become idle without one.
-        if self.streams.len() > 0 || self.config.release != Release::Never {
+        if self.streams.len() > 0 || self.is_eager() {
             self.poll(None);
         }
         self.release_idle(idle);
@@ -42,7 +43,7 @@ impl Shared {
     /// Releases idle memory if configured, now or at the end of another thread's turn. A device that frees a block
     /// during a call must not wait for itself.
     pub(super) fn release_idle(&self, idle: bool) {
-        if idle && self.config.release != Release::Never {
+        if idle && self.is_eager() {
             self.release_wanted.store(true, Ordering::SeqCst);
             self.after_turn();
         }
@@ -58,7 +59,30 @@ impl Shared {
             if trim || self.is_idle_above_limit(&slots) {
                 self.give_back(&slots, true, false);
             }
+            self.release_of_pools();
         }
+    }
+
+    /// Returns the idle memory of closed pools, and of pools with a deferred trim; needs the turn.
+    fn release_of_pools(&self) {
+        // Set before the regions are looked at: a thread that frees a block afterwards finds it set.
+        self.set_eager(self.pools.forget_closed());
+        for pool in self.pools.take_wanting() {
+            self.give_back(&self.slots_of(pool), true, false);
+        }
+        self.set_eager(self.pools.forget_closed());
+    }
+
+    fn set_eager(&self, closed: bool) {
+        self.eager.store(closed || self.config.release != Release::Never, Ordering::Relaxed);
+    }
+
+    /// Requests the release of the idle memory of closed pools, and of pools with a deferred trim; now or at the end of
+    /// the turn.
+    pub(crate) fn release_wanting(&self) {
+        self.eager.store(true, Ordering::Relaxed);
+        self.release_wanted.store(true, Ordering::SeqCst);
+        self.after_turn();
     }
 
     fn is_idle_above_limit(&self, slots: &[Arc<Slot>]) -> bool {
@@ -96,11 +120,12 @@ impl Shared {
 
     /// Releases a slot's region if it is idle, and returns the size of its memory; needs the turn.
     pub(crate) fn release(&self, slot: &Arc<Slot>) -> Option<Bytes> {
-        let region = slot.take_idle_region()?;
+        let (region, pool) = slot.take_idle_region()?;
         let bytes = region.reserved();
         lock(&self.regions).segments.retire(region.handle.id);
         self.device.release(region.handle);
-        self.count(|counters| counters.device_frees += 1);
+        pool.as_ref().inspect(|pool| pool.put_back(bytes));
+        self.count_in(pool.as_deref(), |counters| counters.device_frees += 1);
         lock(&self.regions).refused = false;
         Some(bytes)
     }
@@ -123,12 +148,15 @@ impl Shared {
 }
 
 impl Slot {
-    fn take_idle_region(self: &Arc<Self>) -> Option<Region> {
+    fn take_idle_region(self: &Arc<Self>) -> Option<(Region, Option<Arc<PoolState>>)> {
         let mut state = self.enter();
         let region = state.region.take_idle_region()?;
-        self.publish(&state.region);
+        self.publish(&mut state.region);
+        state.region.counts.join(None);
+        let pool = state.pool.take();
         self.record_released(&region);
-        Some(region)
+        self.leave(state);
+        Some((region, pool))
     }
 
     /// Records that a region was released, with its memory.
@@ -148,10 +176,10 @@ impl Slot {
         let mut state: MutexGuard<'_, SlotState> = self.enter();
         let Some((handle, idle)) = state.region.shrink() else { return Bytes::ZERO };
         self.record_parts(Action::SegmentUnmap, state.region.region(), &idle);
+        let pool = state.pool.clone();
         self.leave(state);
-        idle.iter().for_each(|&(offset, size)| self.shared.device.decommit(&handle, offset, size));
-        self.shared.count(|counters| counters.device_frees += idle.len() as u64);
+        let bytes = self.shared.decommit(&handle, &idle, pool.as_deref());
         drop(turn);
-        idle.iter().map(|&(_, size)| size).sum()
+        bytes
     }
 }

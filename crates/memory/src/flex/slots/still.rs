@@ -4,14 +4,12 @@ use super::Slot;
 use crate::Bytes;
 use crate::flex::region::{Region, RegionState};
 use crate::flex::still::{StillBlock, StillRegion};
-use crate::policy::Kind;
-use crate::sync::{Arc, Ordering};
+use crate::sync::Arc;
 
 impl Slot {
     /// Returns a still of the slot's region, which is locked.
     pub(crate) fn still(&self, state: &mut RegionState) -> Option<StillRegion> {
         state.get_mut()?.index.join_quick();
-        let kind = self.kind.load(Ordering::Relaxed);
         let region: &Region = state.get()?;
         let committed = if region.is_growable() { region.backed() } else { Vec::new() };
         Some(StillRegion {
@@ -20,7 +18,8 @@ impl Slot {
             id: region.handle.id,
             size: region.handle.size,
             reserved: region.reserved(),
-            kind: Kind::ALL.into_iter().find(|&known| known as usize == kind),
+            domain: self.domain(),
+            pool: region.pool,
             committed,
             base: region.base,
             blocks: state.still_blocks(),

@@ -21,13 +21,15 @@ pub(crate) enum Event {
 }
 
 /// Returns the events of a history that leads from no blocks to the blocks of `regions`. Returns `None` if the history
-/// is not whole or too long, and if it does not determine the regions: kinds of blocks are not recorded.
+/// is not whole or too long, and if it does not determine the regions: kinds of blocks are not recorded, nor is the end of
+/// a pool. `pooled` states whether the allocator has had other pools than the default one.
 pub(crate) fn replayable(
     entries: &[HistoryEntry],
     regions: &[StillRegion],
     config: &FlexConfig,
+    pooled: bool,
 ) -> Option<Vec<Event>> {
-    if entries.len() > MAX_EVENTS || !config.own_regions.is_empty() {
+    if entries.len() > MAX_EVENTS || pooled || !config.own_regions.is_empty() {
         return None;
     }
     let mut reading = Reading::default();

@@ -8,7 +8,8 @@ use crate::Bytes;
 use crate::device::{AddressMode, Card, CardSpec};
 use crate::flex::config::{Acquire, FlexConfig, Growth};
 use crate::flex::error::RegionLimit;
-use crate::flex::still::{Event, Still, StillBlock, StillRegion};
+use crate::flex::pools::PoolState;
+use crate::flex::still::{Event, Still, StillBlock, StillPool, StillRegion};
 use crate::flex::{Allocation, Builder, FlexAllocator, StreamEvents};
 use crate::sync::Arc;
 
@@ -46,6 +47,7 @@ impl Still {
             config.acquire = Acquire::Lazy;
         }
         let replica = self.builder(entries, config).build().ok()?;
+        self.enter_pools(&replica);
         self.regions.iter().try_for_each(|region| replica.restore(region, &stays))?;
         act(&replica);
         self.place_request(&replica)
@@ -94,6 +96,7 @@ impl Still {
             None => builder,
         };
         let replica = builder.build().ok()?;
+        self.enter_pools(&replica);
         let blocks = replay(&replica, events, streams.as_deref(), on_time)?;
         Some((replica, blocks))
     }
@@ -106,6 +109,13 @@ impl Still {
             granule: self.device.granule.unwrap_or(Bytes::mib(2)),
         });
         FlexAllocator::builder(Arc::new(card)).config(config)
+    }
+
+    /// Enters the pools with their limits. No handle closes them.
+    fn enter_pools(&self, replica: &FlexAllocator) {
+        for StillPool { id, name, limit } in &self.pools {
+            replica.shared.pools.enter(PoolState::new(*id, name.clone(), *limit));
+        }
     }
 
     fn by_age(&self) -> Vec<Event> {
@@ -183,9 +193,14 @@ impl FlexAllocator {
         };
         let slot = self.slots.get(region.slot)?;
         let age = self.enter_segment(&handle)?;
-        slot.settle_in(handle.duplicate(), region.kind, age, None);
+        let pool = self.shared.pools.get(region.pool);
+        slot.settle_in(handle.duplicate(), (region.domain, pool.clone()), age, None);
         let blocks = region.blocks.iter().filter(|block| stays(region, block));
         let committed = slot.restore(&region.committed, blocks)?;
-        committed.iter().all(|&(offset, size)| device.commit(&handle, offset, size)).then_some(())
+        let commit = |&(offset, size): &(Bytes, Bytes)| device.commit(&handle, offset, size);
+        committed.iter().all(commit).then_some(())?;
+        let memory = slot.report().map_or(Bytes::ZERO, |region| region.size);
+        pool.inspect(|pool| pool.hold(memory));
+        Some(())
     }
 }

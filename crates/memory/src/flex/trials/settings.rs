@@ -1,7 +1,7 @@
 //! Candidates among the settings, as texts for [`FlexConfig::update`](crate::flex::FlexConfig::update).
 
 use crate::Bytes;
-use crate::flex::config::{Growth, MAX_REGIONS, Release};
+use crate::flex::config::{Growth, MAX_REGIONS, Release, Sizes};
 use crate::flex::error::RegionLimit;
 use crate::flex::still::Still;
 use crate::policy;
@@ -16,6 +16,9 @@ pub(super) fn limits(still: &Still, limit: RegionLimit) -> Vec<String> {
     }
     if config.growth == Growth::Fixed {
         settings.extend(own_region(still));
+    }
+    if config.sizes == Sizes::Listed {
+        settings.push("sizes:fitted".to_owned());
     }
     if config.release == Release::Never {
         settings.push(format!("release:when_idle({})", text(still.device.total)));

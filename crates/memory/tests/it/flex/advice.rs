@@ -86,7 +86,7 @@ fn helps(case: &Case, request: &Request, remedy: &Remedy) -> bool {
 }
 
 /// Settings that place blocks elsewhere, as a user would try them.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
     "block:first-fit",
     "block:best-fit",
     "block:quick-fit",
@@ -95,6 +95,7 @@ const OTHERS: [&str; 8] = [
     "region:fill-first",
     "growth:growable(4GiB)",
     "growth:recycle(4GiB)",
+    "sizes:fitted",
 ];
 
 /// Returns the settings that would make room although the report does not name them.
@@ -171,6 +172,7 @@ fn every_remedy_of_200_reports_makes_room_once_applied() {
         "max_regions",
         "fallback_sizes",
         "release",
+        "sizes",
     ] {
         assert!(seen.contains_key(name), "no report names {name}: {seen:?}");
     }

@@ -3,90 +3,22 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use cubeyard_memory::Bytes;
 use cubeyard_memory::device::{Card, CardSpec, DeviceMemory as _, RegionId};
-use cubeyard_memory::flex::{AllocateError, Allocation, EventId, FlexAllocator, StreamEvents};
+use cubeyard_memory::flex::{AllocateError, Allocation, FlexAllocator};
 use cubeyard_memory::policy::{self, Request};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::card;
+use super::lagging::{Lagging, LaggingState};
 use crate::long_tests::cases;
 
 const GRANULE: u64 = 128;
 const GRANULES: usize = 96;
 const STREAMS: u32 = 4;
-
-/// Streams that run behind the host: work has a number on its stream, in the order of submission.
-#[derive(Debug, Default)]
-struct Device {
-    state: Mutex<DeviceState>,
-}
-
-#[derive(Debug, Default)]
-struct DeviceState {
-    submitted: BTreeMap<u32, u64>,
-    done: BTreeMap<u32, u64>,
-    /// Stream, last submitted work, and time of recording.
-    events: Vec<(u32, u64, u64)>,
-    /// Host time: the number of steps so far.
-    now: u64,
-    waits: u64,
-}
-
-impl DeviceState {
-    fn is_done(&self, stream: u32, work: u64) -> bool {
-        self.done.get(&stream).copied().unwrap_or(0) >= work
-    }
-
-    fn submitted(&self, stream: u32) -> u64 {
-        self.submitted.get(&stream).copied().unwrap_or(0)
-    }
-}
-
-impl Device {
-    fn submit(&self, stream: u32) {
-        *self.state.lock().unwrap().submitted.entry(stream).or_default() += 1;
-    }
-
-    fn advance(&self, stream: u32, by: u64) {
-        let mut state = self.state.lock().unwrap();
-        let most = state.submitted(stream);
-        let done = state.done.entry(stream).or_default();
-        *done = most.min(*done + by);
-    }
-
-    fn tick(&self) -> u64 {
-        let mut state = self.state.lock().unwrap();
-        state.now += 1;
-        state.now
-    }
-}
-
-impl StreamEvents for Device {
-    fn record(&self, stream: u32) -> EventId {
-        let mut state = self.state.lock().unwrap();
-        let event = (stream, state.submitted(stream), state.now);
-        state.events.push(event);
-        EventId(state.events.len() as u64 - 1)
-    }
-
-    fn is_complete(&self, event: EventId) -> bool {
-        let state = self.state.lock().unwrap();
-        let (stream, work, _) = state.events[event.0 as usize];
-        state.is_done(stream, work)
-    }
-
-    fn wait(&self, event: EventId) {
-        let mut state = self.state.lock().unwrap();
-        state.waits += 1;
-        let (stream, work, _) = state.events[event.0 as usize];
-        let done = state.done.entry(stream).or_default();
-        *done = work.max(*done);
-    }
-}
 
 /// State of a granule in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +46,7 @@ impl Model {
     }
 
     /// Frees what a complete event on its stream covers.
-    fn sweep(&mut self, device: &DeviceState) {
+    fn sweep(&mut self, device: &LaggingState) {
         let mut passed = BTreeMap::new();
         for &(stream, work, time) in &device.events {
             if device.is_done(stream, work) {
@@ -211,7 +143,7 @@ type Uses = Vec<BTreeMap<u32, u64>>;
 
 struct Pair {
     allocator: FlexAllocator,
-    device: Arc<Device>,
+    device: Arc<Lagging>,
     model: Model,
     live: Vec<(Allocation, u32, usize, usize)>,
     uses: Uses,
@@ -228,7 +160,7 @@ fn seen(what: &'static str) {
 
 impl Pair {
     fn new(block: &str) -> Self {
-        let device = Arc::new(Device::default());
+        let device = Arc::new(Lagging::default());
         let size = GRANULES as u64 * GRANULE;
         let config = format!("fallback_sizes:[{size}],max_regions:1,block:{block}");
         let allocator = FlexAllocator::builder(card(Bytes::new(size)))
@@ -257,27 +189,26 @@ impl Pair {
             Step::Advance { stream, by } => self.device.advance(stream, by),
             Step::Synchronize if now.is_multiple_of(7) => {
                 self.allocator.synchronize();
-                self.model.sweep(&self.device.state.lock().unwrap());
+                self.model.sweep(&self.device.state());
             }
             Step::Free(_) | Step::Use(_) | Step::Synchronize => {}
         }
     }
 
     fn access(&mut self, stream: u32, start: usize, size: usize) {
-        self.device.submit(stream);
-        let work = self.device.state.lock().unwrap().submitted(stream);
+        let work = self.device.submit(stream);
         for granule in &mut self.uses[start..start + size] {
             granule.insert(stream, work);
         }
     }
 
     fn allocate(&mut self, stream: u32, size: usize) {
-        let waits = self.device.state.lock().unwrap().waits;
+        let waits = self.device.state().waits;
         let second = !self.model.several && self.model.first.is_some_and(|first| first != stream);
         self.model.see(stream);
         let request = Request { stream, ..Request::new(Bytes::new(size as u64 * GRANULE)) };
         let ours = self.allocator.allocate_for(&request);
-        let waited = self.device.state.lock().unwrap().waits - waits;
+        let waited = self.device.state().waits - waits;
         let found = self.foretell(stream, size, waited - u64::from(second));
         match (ours, &found[..]) {
             (Ok(block), [_, ..]) => {
@@ -302,7 +233,7 @@ impl Pair {
             // The wait may be what made events pass, so the model looks without the sweep.
             assert!(self.model.find(stream, size).is_empty(), "a wait was not needed");
         }
-        self.model.sweep(&self.device.state.lock().unwrap());
+        self.model.sweep(&self.device.state());
         self.model.find(stream, size)
     }
 
@@ -318,7 +249,7 @@ impl Pair {
 
     /// Checks that no other stream can still access a new block, whatever the allocator's rules are.
     fn is_safe(&self, stream: u32, start: usize, size: usize) {
-        let state = self.device.state.lock().unwrap();
+        let state = self.device.state();
         for granule in &self.uses[start..start + size] {
             for (&other, &work) in granule {
                 assert!(
@@ -358,7 +289,7 @@ fn ranges_go_to_streams_just_as_the_model_foretells() {
 struct Anyhow {
     allocator: FlexAllocator,
     card: Arc<Card>,
-    device: Arc<Device>,
+    device: Arc<Lagging>,
     live: Vec<(Allocation, u32)>,
     /// Streams of requests so far.
     streams: BTreeSet<u32>,
@@ -368,7 +299,7 @@ struct Anyhow {
 
 impl Anyhow {
     fn new(config: &str, memory: Bytes) -> Self {
-        let device = Arc::new(Device::default());
+        let device = Arc::new(Lagging::default());
         let card = Arc::new(Card::new(CardSpec::physical(memory)));
         let builder = FlexAllocator::builder(card.clone()).config(config.parse().unwrap());
         let allocator = builder.events(device.clone()).build().unwrap();
@@ -407,7 +338,7 @@ impl Anyhow {
             return;
         }
         let current = self.allocator.regions().iter().map(|region| region.id).collect::<Vec<_>>();
-        let state = self.device.state.lock().unwrap();
+        let state = self.device.state();
         for &(region, _, _, stream, work) in &self.uses {
             let kept = current.contains(&region);
             assert!(kept || state.is_done(stream, work), "a released region is accessed");
@@ -415,8 +346,7 @@ impl Anyhow {
     }
 
     fn access(&mut self, block: &Allocation, stream: u32) {
-        self.device.submit(stream);
-        let work = self.device.state.lock().unwrap().submitted(stream);
+        let work = self.device.submit(stream);
         let (address, size) = (block.address(), block.size().get());
         let start = address.offset.get();
         self.uses.push((address.region_id, start, start + size, stream, work));
@@ -425,7 +355,7 @@ impl Anyhow {
     fn is_safe(&self, block: &Allocation, stream: u32) {
         let (address, size) = (block.address(), block.size().get());
         let start = address.offset.get();
-        let state = self.device.state.lock().unwrap();
+        let state = self.device.state();
         for &(region, low, high, other, work) in &self.uses {
             let apart = region != address.region_id || high <= start || start + size <= low;
             assert!(

@@ -8,8 +8,8 @@ use cubeyard_memory::device::{
     AddressMode, Card, CardSpec, DeviceMemory, Fault, Faulty, MemoryInfo, RegionHandle, RegionId,
 };
 use cubeyard_memory::flex::{
-    AllocateError, Allocation, FlexAllocator, FlexConfig, LaunchError, OutOfMemory, Shortage,
-    Tiles, VirtualAddress,
+    AllocateError, Allocation, Budget, FlexAllocator, FlexConfig, LaunchError, OutOfMemory,
+    PoolSpec, Shortage, TagId, Tiles, VirtualAddress,
 };
 use cubeyard_memory::policy::{Kind, Request};
 use cubeyard_memory::stats::{Pool, Quantity};
@@ -538,4 +538,88 @@ fn only_what_the_device_gave_counts_as_given() {
     drop(block);
     allocator.trim();
     assert_eq!(allocator.stats().counters.device_frees, 1);
+}
+
+/// A plan reserves room for the size of a block at that time. A block that grew before the commit moved into the shorter
+/// room, and overlapped the block behind it.
+#[test]
+fn a_block_that_was_resized_after_the_plan_stays() {
+    for size in [Bytes::mib(3), Bytes::new(1000)] {
+        let allocator = allocator(card(Bytes::mib(16)), "fallback_sizes:[16MiB]");
+        let low = allocator.allocate(Bytes::mib(1)).unwrap();
+        let wall = allocator.allocate(Bytes::mib(1)).unwrap();
+        let high = allocator.allocate(Bytes::mib(1)).unwrap();
+        let pin = wall.pin();
+        drop(low);
+        let address = high.address();
+        let plan = allocator.compact();
+        assert_eq!(plan.moves().map(|planned| planned.from).collect::<Vec<_>>(), [address]);
+        high.resize(size).unwrap();
+        assert_eq!(plan.commit(), 0);
+        assert_eq!((high.address(), high.requested()), (address, size));
+        drop(pin);
+    }
+}
+
+/// A block that waited for another stream when its allocator was dropped did not wait for its own stream, and its region
+/// was released while that stream could access it.
+#[test]
+fn a_block_that_waits_when_the_allocator_is_dropped_waits_for_its_own_stream() {
+    let (card, streams) = (card(mib(16)), Arc::new(ManualStreams::default()));
+    let allocator = with_streams(card.clone(), "fallback_sizes:[8MiB]", streams.clone());
+    let on = |stream| allocator.allocate_for(&Request { stream, ..Request::new(mib(1)) }).unwrap();
+    let (block, other) = (on(0), on(1));
+    block.record_stream(1);
+    drop((block, other));
+    let before = streams.recorded().len();
+    drop(allocator);
+    assert_eq!(card.info().free, mib(16));
+    let mut waited = streams.recorded().split_off(before);
+    waited.sort_unstable();
+    assert!(waited.contains(&0), "{waited:?}");
+}
+
+/// With recycling, a resume plans for all regions first, and each plan takes idle granules. If the device refused the
+/// first one, the granules of the others were counted as returned, but were not.
+#[test]
+fn a_refused_resume_returns_the_idle_granules_of_all_regions() {
+    let device = Arc::new(Strict::new(Faulty::new(Card::new(CardSpec::physical(mib(64))))));
+    let allocator = allocator(device.clone(), "growth:recycle(16MiB)");
+    let tag = allocator.tag("weights").unwrap();
+    let pools = [PoolSpec::new("one"), PoolSpec::new("two")].map(|spec| allocator.pool(spec));
+    let place = |tag| {
+        pools
+            .each_ref()
+            .map(|pool| pool.allocate_for(&Request { tag, ..Request::new(mib(2)) }).unwrap())
+    };
+    let (weights, others) = (place(tag), place(TagId::NONE));
+    assert_eq!(allocator.pause_tag(tag).unwrap(), mib(4));
+    drop(others);
+    device.inner().fail(Fault::From(0));
+    allocator.resume_tag(tag).unwrap_err();
+    let info = device.info();
+    assert_eq!(allocator.stats().reserved(), info.total - info.free);
+    device.inner().fail(Fault::Never);
+    assert_eq!(allocator.resume_tag(tag).unwrap(), mib(4));
+    drop((weights, pools));
+    allocator.trim();
+    assert_eq!(device.info().free, mib(64));
+}
+
+/// A block that a thread frees in the region of another one is passed on later. Until then it counted against a growth:
+/// for the budget of its tag, and as an obstacle.
+#[test]
+fn a_block_grows_although_frees_have_not_been_passed_on() {
+    let config = "fallback_sizes:[16MiB],region:thread-home,max_regions:64";
+    let allocator = allocator(card(mib(64)), config);
+    let tag = allocator.tag("cache").unwrap();
+    allocator.set_budget(tag, Budget { hard: Some(mib(4)), soft: None }).unwrap();
+    let request = Request { tag, ..Request::new(mib(2)) };
+    let there = || [(); 2].map(|()| allocator.allocate_for(&request).unwrap());
+    let [first, second] =
+        std::thread::scope(|scope| scope.spawn(there).join().expect("there is room"));
+    assert_eq!(first.address().offset + mib(2), second.address().offset);
+    drop(second);
+    first.resize(mib(4)).unwrap();
+    assert_eq!(allocator.tag_report(tag).unwrap().allocated, mib(4));
 }

@@ -47,6 +47,31 @@ fn the_rest_of_a_card_is_used() {
     assert_eq!(used("sizes:all"), (11, vec![Bytes::gib(11)]));
 }
 
+/// A larger region size was named where `sizes:fitted` is the shorter remedy, and nothing for the rest of a card.
+#[test]
+fn a_report_names_fitted_sizes_where_they_help() {
+    for (memory, live, wanted) in [(60, 1, 20), (11, 8, 3), (3, 0, 1)] {
+        let card = card(Bytes::gib(memory));
+        let blocks = |config: &str| {
+            let allocator = allocator(card.clone(), config);
+            let blocks: Vec<_> =
+                (0..live).map(|_| allocator.allocate(Bytes::gib(1)).unwrap()).collect();
+            (allocator.allocate(Bytes::gib(wanted)), blocks)
+        };
+        let (Err(AllocateError::OutOfMemory(report)), held) = blocks("") else {
+            panic!("{wanted} of {memory} GiB")
+        };
+        assert!(report.advice().contains("`sizes:fitted` from the start"), "{report}");
+        drop(held);
+        assert!(blocks("sizes:fitted").0.is_ok());
+        let (Err(AllocateError::OutOfMemory(report)), _) = blocks("sizes:fitted,max_regions:1")
+        else {
+            continue;
+        };
+        assert!(!report.advice().contains("`sizes:fitted`"), "{report}");
+    }
+}
+
 /// A device that refuses although it has the memory has failed; it is not asked for everything instead.
 #[test]
 fn a_failing_device_is_not_asked_for_all_its_memory() {

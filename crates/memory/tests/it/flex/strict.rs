@@ -17,6 +17,8 @@ pub(crate) struct Strict<D> {
     regions: Mutex<BTreeMap<RegionId, Region>>,
     /// Whether a thread is acquiring, reserving or releasing.
     busy: AtomicBool,
+    /// Whether other threads get a chance to call at the same time.
+    yields: bool,
 }
 
 struct Region {
@@ -28,7 +30,12 @@ struct Region {
 
 impl<D: DeviceMemory> Strict<D> {
     pub(crate) fn new(inner: D) -> Self {
-        Self { inner, regions: Mutex::default(), busy: AtomicBool::new(false) }
+        Self { inner, regions: Mutex::default(), busy: AtomicBool::new(false), yields: true }
+    }
+
+    /// Wraps a device that one thread uses.
+    pub(crate) fn for_one_thread(inner: D) -> Self {
+        Self { yields: false, ..Self::new(inner) }
     }
 
     /// Returns the wrapped device.
@@ -41,12 +48,24 @@ impl<D: DeviceMemory> Strict<D> {
         self.regions.lock().unwrap().len()
     }
 
+    /// Returns whether a part of a region has memory.
+    pub(crate) fn is_backed(&self, region: RegionId, start: u64, end: u64) -> bool {
+        let regions = self.regions.lock().unwrap();
+        let Some(region) = regions.get(&region) else { return false };
+        let Some(committed) = &region.committed else { return end <= region.size.get() };
+        let granule = self.inner.granule().expect("only growable devices commit").get();
+        let mut granules = (start / granule * granule..end).step_by(granule as usize);
+        granules.all(|place| committed.contains(&place))
+    }
+
     fn alone<T>(&self, call: impl FnOnce() -> T) -> T {
         assert!(
             !self.busy.swap(true, Ordering::AcqRel),
             "two threads acquire or release at a time"
         );
-        std::thread::yield_now();
+        if self.yields {
+            std::thread::yield_now();
+        }
         let answer = call();
         self.busy.store(false, Ordering::Release);
         answer

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cubeyard_memory::Bytes;
 use cubeyard_sim::{Bandwidth, Span};
 
-use super::super::super::spec::{ComputeEngines, CoreSpec, GemmSpec, MathSpec};
+use super::super::super::spec::{Atomics, ComputeEngines, CoreSpec, GemmSpec, MathSpec};
 use super::super::{Result, optional};
 use cubeyard_yaml::Field;
 
@@ -32,6 +32,7 @@ pub(super) fn core(field: &Field<'_>, tcm: &Field<'_>) -> Result<CoreSpec> {
             dma_read_engines: map.field("dma_read_engines").whole(1, MOST_ENGINES)?,
             dma_write_engines: map.field("dma_write_engines").whole(1, MOST_ENGINES)?,
             compute_engines: map.field("compute_engines").choice(&ComputeEngines::NAMES)?,
+            atomics: map.field("atomics").choice(&Atomics::NAMES)?,
             scratch: scratch(&map.field("scratch_bytes"), tcm)?,
             tcm_read: map.field("tcm_read_gbs").gbs()?,
             tcm_write: map.field("tcm_write_gbs").gbs()?,

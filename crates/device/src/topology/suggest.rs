@@ -1,0 +1,52 @@
+//! Suggestions for keys that a machine does not have: any key of the file, or a group of keys.
+
+use cubeyard_yaml::{InputProblem, PlainValue, nearest};
+
+use super::groups::GROUPS;
+
+/// Returns the problem of an override with a suggestion from all keys and groups, instead of one from the keys of one
+/// mapping. `key` is the mapping in which an unknown key was found.
+pub(super) fn improved(
+    problem: InputProblem,
+    given: &str,
+    key: &str,
+    values: &PlainValue,
+) -> InputProblem {
+    match problem {
+        InputProblem::UnknownKey { found, .. } => unknown(&found, given, key, values),
+        InputProblem::Value { expected, found } if expected == "a mapping" => {
+            let first = keys("", values).into_iter().find(|own| is_within(own, key));
+            let expected =
+                first.map_or(expected, |own| format!("a mapping, or a key such as {own}"));
+            InputProblem::Value { expected, found }
+        }
+        other => other,
+    }
+}
+
+fn unknown(found: &str, given: &str, key: &str, values: &PlainValue) -> InputProblem {
+    let named = if key.is_empty() { found.to_owned() } else { format!("{key}.{found}") };
+    // A mapping that does not exist is only the beginning of the given key.
+    let whole = given.split_once('=').map(|(given, _)| given);
+    let whole = whole.filter(|whole| is_within(whole, &named)).unwrap_or(&named);
+    let keys = keys("", values);
+    let all = keys.iter().map(String::as_str).chain(GROUPS.iter().map(|group| group.name));
+    let near = nearest(whole, all).unwrap_or_default();
+    let own = near.strip_prefix(key).and_then(|rest| rest.strip_prefix('.'));
+    match own.filter(|own| !own.contains('.')) {
+        Some(own) => InputProblem::UnknownKey { found: found.to_owned(), nearest: own.to_owned() },
+        None => InputProblem::UnknownKey { found: whole.to_owned(), nearest: near.to_owned() },
+    }
+}
+
+/// Returns whether a key is within a mapping.
+fn is_within(key: &str, mapping: &str) -> bool {
+    key.strip_prefix(mapping).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Returns the dotted keys of all values that are no mappings.
+fn keys(prefix: &str, value: &PlainValue) -> Vec<String> {
+    let PlainValue::Map(entries) = value else { return vec![prefix.to_owned()] };
+    let joined = |key: &str| if prefix.is_empty() { key.into() } else { format!("{prefix}.{key}") };
+    entries.iter().flat_map(|(key, value)| keys(&joined(key), value)).collect()
+}
