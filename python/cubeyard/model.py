@@ -30,6 +30,8 @@ class StepPart:
     total_us: float
     bytes: int
     flop: int
+    limited_by: str | None
+    """Resource with the larger bound, HBM or GEMM; None without a bound."""
     memory_bound_us: float
     gemm_bound_us: float
     share_of_bound: float | None
@@ -74,6 +76,8 @@ class Step(Printed):
     sips: int
     cubes: int
     pes: int
+    verdict: str
+    """Time, bound, longest part and largest loss against a bound, in one sentence."""
     parts: tuple[StepPart, ...]
     launches: int
     launching_us: float

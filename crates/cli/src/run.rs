@@ -25,6 +25,7 @@ use crate::own::{self, OwnBenches};
 use crate::page::PageOptions;
 use crate::progress::Busy;
 use crate::record::{self, LeverOptions, Recorded, StudyOptions};
+use crate::simulating::Drawing;
 use crate::terminal::OutputOptions;
 use crate::{memory, output, terminal};
 
@@ -109,6 +110,14 @@ pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code>
 pub(crate) fn recorded(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Recorded> {
     let (topology, run) = simulated(arguments, front)?;
     Ok(Recorded { record: Record::of(&run).on(&topology), is_well: run.is_well() })
+}
+
+/// Runs the bench, and returns its record and its page.
+pub(crate) fn drawn(arguments: &Arguments, front: &dyn OwnBenches) -> Result<(Recorded, Drawing)> {
+    let (topology, run) = simulated(arguments, front)?;
+    let record = Record::of(&run).on(&topology);
+    let is_well = run.is_well();
+    Ok((Recorded { record, is_well }, Box::new(move |answer| run.page_with(Some(answer)))))
 }
 
 /// Returns the record of a run that is not made, without figures. Fails if an input is invalid.

@@ -4,11 +4,13 @@ use std::ffi::OsString;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{CommandFactory as _, FromArgMatches as _};
+use cubeyard_bench::report::Answer;
 use cubeyard_device::topology::Topology;
 use cubeyard_yaml::{PlainValue, nearest};
 
 use crate::machine::{self, MachineOptions};
 use crate::own::OwnBenches;
+use crate::page::PageOptions;
 use crate::record::{Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
 use crate::{Cli, Command, ccl, model, probe, run, validate};
@@ -26,6 +28,8 @@ pub(crate) struct Simulation<'a> {
     pub(crate) output: OutputOptions,
     /// Whether the levers of the machine are measured.
     pub(crate) levers: bool,
+    /// Page of a command whose page can have levers.
+    pub(crate) page: Option<&'a PageOptions>,
 }
 
 impl<'a> Simulation<'a> {
@@ -45,7 +49,12 @@ impl<'a> Simulation<'a> {
             Command::Model(it) => it.levers.levers,
             _ => false,
         };
-        Some(Self { name, machine, study, output, levers })
+        let page = match command {
+            Command::Run(it) => Some(&it.page),
+            Command::Model(it) => Some(&it.page),
+            _ => None,
+        };
+        Some(Self { name, machine, study, output, levers, page })
     }
 }
 
@@ -58,6 +67,18 @@ pub(crate) fn of(command: &Command, front: &dyn OwnBenches) -> Result<Recorded> 
         Command::Probe(it) => probe::recorded(it),
         Command::Validate(it) => validate::recorded(it),
         _ => bail!("expected a command that simulates: {}", RECORDED.join(", ")),
+    }
+}
+
+/// Draws the page of a run that has been made, with an answer first.
+pub(crate) type Drawing = Box<dyn FnOnce(&Answer) -> String>;
+
+/// Runs a command as [`of`] does, and keeps what its page shows.
+pub(crate) fn drawn(command: &Command, front: &dyn OwnBenches) -> Result<(Recorded, Drawing)> {
+    match command {
+        Command::Run(it) => run::drawn(it, front),
+        Command::Model(it) => model::drawn(it),
+        _ => bail!("--report: expected run or model"),
     }
 }
 

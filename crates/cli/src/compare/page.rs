@@ -1,6 +1,7 @@
 //! Comparisons as an HTML page.
 
 use cubeyard_bench::compare::{Comparison, RowComparison};
+use cubeyard_bench::report::SliceKind;
 use cubeyard_draw::svg::{Area, Canvas, END, colour};
 use cubeyard_draw::xml::{escape, shorten};
 use cubeyard_draw::{header, page, remark, section, tile, tiles};
@@ -72,6 +73,12 @@ fn capital(text: &str) -> String {
     rest.next().into_iter().flat_map(char::to_uppercase).chain(rest).collect()
 }
 
+/// Returns the colours of a part and of text on it: those of its unit, or by its place if it is no unit.
+fn colours(name: &str, place: usize) -> [&'static str; 2] {
+    let unit = SliceKind::named(name).map(|kind| [kind.colour(), kind.text_colour()]);
+    unit.unwrap_or_else(|| [colour(place), "#ffffff"])
+}
+
 /// Draws the critical paths of A and B as bars of their parts, to the same scale.
 fn bars(row: &RowComparison) -> String {
     let most = row.time_ns.iter().flatten().fold(f64::MIN_POSITIVE, |most, time| most.max(*time));
@@ -88,11 +95,12 @@ fn bars(row: &RowComparison) -> String {
                 time(part.values[side])
             ));
             let area = Area { x, y, width, height: BAR };
-            canvas.rect(area, &format!("fill=\"{}\"", colour(place)));
+            let [ground, ink] = colours(&part.name, place);
+            canvas.rect(area, &format!("fill=\"{ground}\""));
             canvas.push("</g>");
             if width > 70.0 {
-                let style = "fill=\"#ffffff\" style=\"fill:#fff\" font-size=\"12\"";
-                canvas.text(x + 6.0, y + BAR / 2.0 + 4.0, style, &shorten(&part.name, 14));
+                let style = format!("style=\"fill:{ink}\" font-size=\"12\"");
+                canvas.text(x + 6.0, y + BAR / 2.0 + 4.0, &style, &shorten(&part.name, 14));
             }
             x += width;
         }
