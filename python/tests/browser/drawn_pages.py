@@ -25,6 +25,7 @@ PAGES = {
     "memory": [
         "replay", "testdata/traces/resnet_train_stacks.pickle.gz", "--policy", "pytorch", "--policy", "recycle", "--holders", "20",
     ],
+    "levers": ["run", "gemm", "--set", "m=64", "--set", "k=256", "--set", "n=64", "--levers"],
     # Several launches on 256 PEs.
     "layer": ["run", "transformer-layer", "--set", "launches=parts", "--set", "batch=2", "--set", "context=64"],
 }

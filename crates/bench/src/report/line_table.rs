@@ -46,25 +46,23 @@ fn row(report: &RunReport, line: &LineSteps<'_>, longest: Span, unit: TimeUnit) 
 /// Draws the units of a line as parts of a bar; the bar of the first line is as wide as its cell.
 fn bar(line: &LineSteps<'_>, longest: Span) -> String {
     let mut x = 0.0;
-    let mut parts = String::new();
+    let (mut parts, mut names) = (String::new(), Vec::new());
     for (kind, took) in line.units() {
         let width = 100.0 * took.ps() as f64 / longest.ps().max(1) as f64;
-        parts += &part(kind, took, x, width);
+        parts += &part(kind, x, width);
+        names.push(format!("{}: {}", kind.name(), span(took)));
         x += width;
     }
+    let names = names.join(", ");
     format!(
-        "<td class=\"bar\"><svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
+        "<td class=\"bar\" title=\"{names}\"><svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
          <rect class=\"track\" width=\"100\" height=\"10\"/>{parts}</svg></td>"
     )
 }
 
-fn part(kind: SliceKind, took: Span, x: f64, width: f64) -> String {
-    format!(
-        "<rect class=\"{}\" x=\"{x:.2}\" width=\"{width:.2}\" height=\"10\"><title>{}: {}</title></rect>",
-        class(kind),
-        kind.name(),
-        span(took)
-    )
+fn part(kind: SliceKind, x: f64, width: f64) -> String {
+    let class = class(kind);
+    format!("<rect class=\"{class}\" x=\"{x:.2}\" width=\"{width:.2}\" height=\"10\"/>")
 }
 
 fn remarks(lines: &[LineSteps<'_>]) -> String {
