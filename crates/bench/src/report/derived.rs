@@ -148,6 +148,21 @@ impl SliceKind {
         Self::Wait,
     ];
 
+    /// Returns the colour of the kind on light pages, as `#rrggbb`.
+    pub fn colour(self) -> &'static str {
+        match self {
+            Self::DmaRead => "#0072b2",
+            Self::DmaWrite => "#56b4e9",
+            Self::Fetch => "#009e73",
+            Self::Gemm => "#d55e00",
+            Self::Math => "#e69f00",
+            Self::Store => "#f0e442",
+            Self::Message => "#cc79a7",
+            Self::Cpu => "#4b5563",
+            Self::Wait => "#c9d1d9",
+        }
+    }
+
     /// Returns the display name of the kind.
     pub fn name(self) -> &'static str {
         match self {
