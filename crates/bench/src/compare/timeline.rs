@@ -71,8 +71,18 @@ fn units<'t>(table: &'t OpTable, pe: &str) -> Vec<(&'t str, Vec<Interval>)> {
 
 /// Returns the position of a unit among the kinds of work; other units follow.
 fn rank(unit: &str) -> usize {
-    let known = SliceKind::ALL.iter().position(|kind| kind.name() == unit);
+    let known = kind_of(unit).and_then(|of| SliceKind::ALL.iter().position(|kind| *kind == of));
     known.unwrap_or(SliceKind::ALL.len())
+}
+
+/// Returns the kind of work of a unit or part with this name.
+fn kind_of(name: &str) -> Option<SliceKind> {
+    match name {
+        "TCM read" => Some(SliceKind::Fetch),
+        "TCM write" => Some(SliceKind::Store),
+        "send" | "receive" => Some(SliceKind::Message),
+        name => SliceKind::ALL.into_iter().find(|kind| kind.name() == name),
+    }
 }
 
 /// Divides intervals over as few lanes as needed, so that those of a lane do not overlap.
@@ -121,8 +131,7 @@ fn picoseconds(ns: f64) -> u64 {
 fn kind(activity: &mut Activity, name: &str) -> usize {
     let known = activity.kinds.iter().position(|kind| kind == name);
     known.unwrap_or_else(|| {
-        let unit = SliceKind::ALL.into_iter().find(|kind| kind.name() == name);
-        activity.colours.push(unit.map(|kind| kind.colour().to_owned()));
+        activity.colours.push(kind_of(name).map(|kind| kind.colour().to_owned()));
         activity.kinds.push(name.to_owned());
         activity.kinds.len() - 1
     })

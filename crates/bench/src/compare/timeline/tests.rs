@@ -32,7 +32,7 @@ fn the_units_of_the_pe_that_ends_last_are_drawn_a_above_b() {
     assert_eq!(kind(2), kind(4));
     assert_ne!(kind(0), kind(2));
     assert_eq!(activity.colours[kind(2)].as_deref(), Some(SliceKind::Gemm.colour()));
-    assert_eq!(activity.colours[kind(3)], None);
+    assert_eq!(activity.colours[kind(3)].as_deref(), Some(SliceKind::Message.colour()));
 }
 
 #[test]
