@@ -106,10 +106,16 @@ pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code>
     Ok(if run.is_well() { Code::Done } else { Code::Failed })
 }
 
-/// Runs the bench, and returns its record without the operation log.
-pub(crate) fn recorded(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Recorded> {
+/// Runs the bench, and returns its record, with every operation if `has_ops` is set.
+pub(crate) fn recorded(
+    arguments: &Arguments,
+    front: &dyn OwnBenches,
+    has_ops: bool,
+) -> Result<Recorded> {
     let (topology, run) = simulated(arguments, front)?;
-    Ok(Recorded { record: Record::of(&run).on(&topology), is_well: run.is_well() })
+    let record = Record::of(&run).on(&topology);
+    let record = if has_ops { record.with_ops(&run) } else { record };
+    Ok(Recorded { record, is_well: run.is_well() })
 }
 
 /// Runs the bench, and returns its record and its page.

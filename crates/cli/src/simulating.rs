@@ -60,8 +60,17 @@ impl<'a> Simulation<'a> {
 
 /// Runs a command, and returns its record instead of printing its output.
 pub(crate) fn of(command: &Command, front: &dyn OwnBenches) -> Result<Recorded> {
+    recorded(command, front, false)
+}
+
+/// Runs a command like [`of`]; the record of a run has every operation.
+pub(crate) fn with_ops(command: &Command, front: &dyn OwnBenches) -> Result<Recorded> {
+    recorded(command, front, true)
+}
+
+fn recorded(command: &Command, front: &dyn OwnBenches, has_ops: bool) -> Result<Recorded> {
     match command {
-        Command::Run(it) => run::recorded(it, front),
+        Command::Run(it) => run::recorded(it, front, has_ops),
         Command::Ccl(it) => ccl::recorded(it),
         Command::Model(it) => model::recorded(it),
         Command::Probe(it) => probe::recorded(it),
@@ -115,6 +124,19 @@ pub(crate) fn single_output(command: &Command) -> Option<&'static str> {
         _ => Vec::new(),
     };
     given.into_iter().find_map(|(option, path)| path.as_ref().map(|_| option))
+}
+
+/// Returns the first given option that measures more than one run, or writes a file.
+pub(crate) fn beyond_one_record(command: &Command) -> Option<&'static str> {
+    let simulation = Simulation::of(command)?;
+    let study = simulation.study;
+    let given = [
+        ("--levers", simulation.levers),
+        ("--vary", !study.vary.is_empty()),
+        ("--save", study.save.is_some()),
+    ];
+    let found = given.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
+    found.or_else(|| single_output(command))
 }
 
 /// Checks that a command has an option with this name that takes a value and can be varied.

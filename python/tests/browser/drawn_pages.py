@@ -20,6 +20,11 @@ PAGES = {
         "compare", "--with", "hbm.channel_bandwidth_gbs=16", "{options}", "--",
         "ccl", "--ranks", "cube", "--algorithm", "grid", "--sizes", "1K:16K:4",
     ],
+    "machines": [
+        "compare", "--with", "hbm.channel_bandwidth_gbs=16", "{options}", "--", "run", "gemm", "--set", "m=128",
+    ],
+    # All policies, with a setting that PyTorch would need less memory with.
+    "answer": ["replay", "testdata/traces/resnet_train_stacks.pickle.gz"],
     "replay": ["replay", "crates/cli/src/resnet_train.csv.gz", "--policy", "pytorch", "--policy", "best-fit"],
     # A recording with call stacks.
     "memory": [

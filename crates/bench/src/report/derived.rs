@@ -155,11 +155,6 @@ impl SliceKind {
         }
     }
 
-    /// Returns the colour of text on the colour of the kind.
-    pub fn text_colour(self) -> &'static str {
-        if matches!(self, Self::DmaRead | Self::Cpu) { "#ffffff" } else { "#111111" }
-    }
-
     /// Returns the kind with a display name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)

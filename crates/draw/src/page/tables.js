@@ -97,22 +97,6 @@
     return rows.map(line).join('\r\n') + '\r\n';
   }
 
-  /** Copies without the clipboard interface, which some browsers deny to files. */
-  function copyBySelection(content) {
-    const area = document.createElement('textarea');
-    area.value = content;
-    document.body.append(area);
-    area.select();
-    const done = document.execCommand('copy');
-    area.remove();
-    return done ? Promise.resolve() : Promise.reject(new Error('refused'));
-  }
-
-  function copy(content) {
-    if (!navigator.clipboard) { return copyBySelection(content); }
-    return navigator.clipboard.writeText(content).catch(function () { return copyBySelection(content); });
-  }
-
   function addCopyButton(table) {
     const tools = document.createElement('div'), button = document.createElement('button');
     const status = document.createElement('output');
@@ -120,7 +104,7 @@
     button.type = 'button';
     button.textContent = 'Copy as CSV';
     button.addEventListener('click', function () {
-      copy(csv(table)).then(
+      cubeyard.copy(csv(table)).then(
         function () { status.textContent = table.rows.length - 1 + ' rows copied'; },
         function () { status.textContent = 'The browser does not allow copying.'; }
       );
