@@ -51,7 +51,8 @@ pub(crate) fn run(
 
 /// Checks the outputs before any work; options that write other files of a single run are refused.
 fn check(command: &Command, simulation: Simulation<'_>) -> Result<()> {
-    if let Some(option) = simulating::single_output(command) {
+    let page = simulation.page.and_then(|page| page.report.as_ref()).map(|_| "--report");
+    if let Some(option) = page.or_else(|| simulating::single_output(command)) {
         bail!("{option}: cannot be written with --levers\n  help: --save writes all records");
     }
     let inputs = output::named([("--topology", &simulation.machine.topology)]);
