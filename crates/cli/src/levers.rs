@@ -64,8 +64,9 @@ fn page(simulation: Simulation<'_>) -> Option<&PageOptions> {
 
 /// Checks the outputs before any work; options that write other files of a single run are refused.
 fn check(command: &Command, simulation: Simulation<'_>) -> Result<()> {
-    let is_refused = |option: &&str| *option != "--report" || simulation.page.is_none();
-    if let Some(option) = simulating::single_output(command).filter(is_refused) {
+    let has_levers = matches!(command, Command::Run(_) | Command::Model(_));
+    let other_page = page(simulation).filter(|_| !has_levers).map(|_| "--report");
+    if let Some(option) = other_page.or_else(|| simulating::single_output(command)) {
         bail!("{option}: cannot be written with --levers\n  help: --save writes all records");
     }
     let inputs = output::named([("--topology", &simulation.machine.topology)]);

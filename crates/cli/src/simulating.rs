@@ -26,10 +26,10 @@ pub(crate) struct Simulation<'a> {
     pub(crate) machine: &'a MachineOptions,
     pub(crate) study: &'a StudyOptions,
     pub(crate) output: OutputOptions,
+    /// Page of the command; `None` if it draws none.
+    pub(crate) page: Option<&'a PageOptions>,
     /// Whether the levers of the machine are measured.
     pub(crate) levers: bool,
-    /// Page of a command whose page can have levers.
-    pub(crate) page: Option<&'a PageOptions>,
 }
 
 impl<'a> Simulation<'a> {
@@ -51,10 +51,12 @@ impl<'a> Simulation<'a> {
         };
         let page = match command {
             Command::Run(it) => Some(&it.page),
+            Command::Ccl(it) => Some(&it.page),
             Command::Model(it) => Some(&it.page),
+            Command::Probe(it) => Some(&it.page),
             _ => None,
         };
-        Some(Self { name, machine, study, output, levers, page })
+        Some(Self { name, machine, study, output, page, levers })
     }
 }
 
@@ -91,6 +93,17 @@ pub(crate) fn drawn(command: &Command, front: &dyn OwnBenches) -> Result<(Record
     }
 }
 
+/// Returns the machine that a command simulates.
+pub(crate) fn machine(command: &Command) -> Result<Topology> {
+    match command {
+        Command::Ccl(it) => ccl::machine(it),
+        _ => match Simulation::of(command) {
+            Some(simulation) => simulation.machine.read(OutputOptions::quiet()),
+            None => bail!("expected a command that simulates: {}", RECORDED.join(", ")),
+        },
+    }
+}
+
 /// Parses a command line with additional options, which override earlier occurrences of the same options. The
 /// first word is the program.
 pub(crate) fn parsed(words: &[OsString], more: &[OsString]) -> Result<Command> {
@@ -114,16 +127,15 @@ fn refused(error: &clap::Error) -> anyhow::Error {
     anyhow!("{}", text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned())
 }
 
-/// Returns the first given option that writes a file of a single run.
+/// Returns the first given option that writes a file of a single run, other than `--report`.
 pub(crate) fn single_output(command: &Command) -> Option<&'static str> {
     let given = match command {
-        Command::Run(it) => vec![("--trace", &it.trace), ("--report", &it.page.report)],
-        Command::Ccl(it) => vec![("--plot", &it.plot), ("--report", &it.page.report)],
-        Command::Probe(it) => vec![("--trace", &it.trace), ("--report", &it.page.report)],
-        Command::Model(it) => vec![("--report", &it.page.report)],
-        _ => Vec::new(),
+        Command::Run(it) => ("--trace", &it.trace),
+        Command::Ccl(it) => ("--plot", &it.plot),
+        Command::Probe(it) => ("--trace", &it.trace),
+        _ => return None,
     };
-    given.into_iter().find_map(|(option, path)| path.as_ref().map(|_| option))
+    given.1.as_ref().map(|_| given.0)
 }
 
 /// Returns the first given option that measures more than one run, or writes a file.
@@ -134,6 +146,7 @@ pub(crate) fn beyond_one_record(command: &Command) -> Option<&'static str> {
         ("--levers", simulation.levers),
         ("--vary", !study.vary.is_empty()),
         ("--save", study.save.is_some()),
+        ("--report", simulation.page.is_some_and(|page| page.report.is_some())),
     ];
     let found = given.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
     found.or_else(|| single_output(command))
@@ -141,8 +154,10 @@ pub(crate) fn beyond_one_record(command: &Command) -> Option<&'static str> {
 
 /// Checks that a command has an option with this name that takes a value and can be varied.
 fn check_option(name: &str, key: &str) -> Result<()> {
-    const FIXED: [&str; 10] =
-        ["save", "vary", "threads", "csv", "chart", "format", "plot", "trace", "report", "with"];
+    const FIXED: [&str; 11] = [
+        "cost", "save", "vary", "threads", "csv", "chart", "format", "plot", "trace", "report",
+        "with",
+    ];
     let program = Cli::command();
     let subcommand = program.find_subcommand(name).expect("it is a command of the program");
     let takes_value = |it: &&clap::Arg| it.get_action().takes_values();

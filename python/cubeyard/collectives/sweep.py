@@ -37,13 +37,13 @@ class SweepRow:
     algorithm: str
     bytes: int
     count: int
-    time_us: float | None = field(default=None, metadata=OPTIONAL)
+    time_ns: float | None = field(default=None, metadata=OPTIONAL)
     """Time from the first PE's start to the last PE's end; None if the run failed."""
-    host_us: float | None = field(default=None, metadata=OPTIONAL)
+    host_ns: float | None = field(default=None, metadata=OPTIONAL)
     algbw_gbs: float | None = field(default=None, metadata=OPTIONAL)
     busbw_gbs: float | None = field(default=None, metadata=OPTIONAL)
     share_of_bound: float | None = None
-    estimate_us: float | None = None
+    estimate_ns: float | None = None
     """Time predicted by the cost model."""
     wrong: int | None = None
     """Number of wrong results, or None if results were not computed."""
@@ -100,7 +100,7 @@ class CollectiveSweep(Printed):
         data: dict[str, Any] = plain(self)
         for row, shown in zip(self.rows_, data["rows"], strict=True):
             if row.failed is not None:
-                for key in ("share_of_bound", "estimate_us", "wrong", "differing", "memories"):
+                for key in ("share_of_bound", "estimate_ns", "wrong", "differing", "memories"):
                     del shown[key]
         return data
 
@@ -110,7 +110,7 @@ class CollectiveSweep(Printed):
         return rows
 
     def page(self) -> str:
-        """Returns the page of `cubeyard ccl --plot`, a chart of bus bandwidth over size."""
+        """Returns the page of `cubeyard ccl --report`, a chart of bus bandwidth over size."""
         return self.html
 
     def _draw(self, axes: Any) -> None:

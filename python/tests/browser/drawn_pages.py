@@ -12,6 +12,11 @@ PAGES = {
     "probe": ["probe"],
     "model": ["model", "--context", "256"],
     "vary": ["run", "gemm", "--vary", "m=32,64,128", "--vary", "hbm.channel_bandwidth_gbs=16,32"],
+    # A grid with costs.
+    "designs": [
+        "run", "vector-add", "--set", "elements=65536", "--vary", "hbm.bandwidth=0.5x,1x,2x,4x", "--vary", "launch.overhead=1x,2x,3x",
+        "--cost", "4*hbm.bandwidth + 2*launch.overhead",
+    ],
     # Values that are no numbers are names on the axis.
     "names": ["run", "gemm", "--set", "m=64", "--vary", "dtype=f16,f32,bf16"],
     "topology": ["topology"],

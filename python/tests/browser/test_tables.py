@@ -110,7 +110,7 @@ def test_model_shows_the_figures_of_its_json(opened, drawn):
     assert len(shown) == len(parts) > 5
     for row in shown:
         part = parts[row["part"]]
-        assert float(row["each µs"]) == pytest.approx(part["each_us"], abs=0.0006)
+        assert float(row["each µs"]) == pytest.approx(part["each_ns"] / 1e3, abs=0.0006)
         assert int(row["count"]) == part["count"]
 
 

@@ -396,7 +396,7 @@ fn an_all_reduce_on_eight_and_sixteen_cubes_takes_what_it_takes_alone() {
         assert_eq!((rows.len(), alone.len()), (2, 2));
         for (row, alone) in rows.iter().zip(&alone) {
             assert!(
-                close(row[side].as_f64().unwrap(), alone["time_us"].as_f64().unwrap() * 1e3),
+                close(row[side].as_f64().unwrap(), alone["time_ns"].as_f64().unwrap()),
                 "{row}"
             );
         }

@@ -76,9 +76,9 @@ fn figures_for_programs_agree_with_each_other() {
     let value: Value = serde_json::from_str(&run.result()).expect("it is JSON");
     let number = |value: &Value| value.as_f64().expect("it is a number");
     let parts = value["parts"].as_array().expect("it is a list");
-    let kernels: f64 = parts.iter().map(|part| number(&part["total_us"])).sum();
-    let total = number(&value["total_us"]);
-    assert!((kernels + number(&value["launching_us"]) - total).abs() < 1e-6 * total);
+    let kernels: f64 = parts.iter().map(|part| number(&part["total_ns"])).sum();
+    let total = number(&value["total_ns"]);
+    assert!((kernels + number(&value["launching_ns"]) - total).abs() < 1e-6 * total);
     assert!((number(&value["tokens_per_second"]) * total - 4e6).abs() < 1.0);
     let memory = &value["memory_per_pe"];
     let sum: f64 = ["weights", "caches", "activations"]

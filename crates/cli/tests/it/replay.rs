@@ -415,5 +415,5 @@ fn help_and_version_work_as_usual() {
     assert!(sandbox.run(&["--version"]).result().starts_with("cubeyard 0."));
     assert!(sandbox.run(&["--help"]).result().contains("replay"));
     let help = sandbox.run(&["replay", "--help"]).result();
-    assert!(help.contains("pytorch-expandable") && help.contains("--plot"), "{help}");
+    assert!(help.contains("pytorch-expandable") && help.contains("--report"), "{help}");
 }

@@ -45,7 +45,7 @@ fn is_within(key: &str, mapping: &str) -> bool {
 }
 
 /// Returns the dotted keys of all values that are no mappings.
-fn keys(prefix: &str, value: &PlainValue) -> Vec<String> {
+pub(super) fn keys(prefix: &str, value: &PlainValue) -> Vec<String> {
     let PlainValue::Map(entries) = value else { return vec![prefix.to_owned()] };
     let joined = |key: &str| if prefix.is_empty() { key.into() } else { format!("{prefix}.{key}") };
     entries.iter().flat_map(|(key, value)| keys(&joined(key), value)).collect()
