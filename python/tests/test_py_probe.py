@@ -225,11 +225,12 @@ def test_a_model_that_does_not_fit_names_the_numbers():
 
 def test_a_sweep_is_that_of_the_command(command, small_file):
     options = ["--sizes", "256:4K:4", "--ranks", "cube", "--dtype", "f32"]
-    result = distributed.sweep(sizes="256:4K:4", ranks="cube", dtype="f32", topology=SMALL)
+    result = cubeyard.ccl(sizes="256:4K:4", ranks="cube", dtype="f32", topology=SMALL)
+    assert isinstance(result, cubeyard.CollectiveSweep) and distributed.sweep is cubeyard.ccl
     assert result.to_dict() == command("ccl", *options, "--topology", small_file)
     assert result.right
     assert {row.wrong for row in result.rows_} == {0}
-    listed = distributed.sweep(sizes=[256, "1K:4K:4"], ranks="cube", dtype="f32", topology=SMALL)
+    listed = cubeyard.ccl(sizes=[256, "1K:4K:4"], ranks="cube", dtype="f32", topology=SMALL)
     assert listed.rows_ == result.rows_
     for row in result.rows_:
         assert row.algbw_gbs == pytest.approx(row.bytes / row.time_ns)
@@ -255,7 +256,7 @@ def test_a_sweep_is_that_of_the_command(command, small_file):
 )
 def test_bad_input_of_a_sweep(arguments, message):
     with pytest.raises(cubeyard.CubeyardError, match=message):
-        distributed.sweep(**({"sizes": 256, "topology": SMALL} | arguments))
+        cubeyard.ccl(**({"sizes": 256, "topology": SMALL} | arguments))
 
 
 LONG = {

@@ -117,7 +117,7 @@ impl Comparison {
         let both = a.machine.is_some() && b.machine.is_some();
         Self {
             inputs: differences(&inputs(a), &inputs(b)),
-            machine: if both { keys(&machines) } else { Vec::new() },
+            machine: if both { machine_differences(&machines) } else { Vec::new() },
             other_machine: a.topology != b.topology,
             unreachable: machines.map(|machine| unreachable(&machine)),
             rows: rows(a, b),
@@ -182,8 +182,8 @@ fn differences(a: &Map<String, Value>, b: &Map<String, Value>) -> Vec<Pair<Value
     names.into_iter().filter_map(difference).collect()
 }
 
-/// Returns the keys whose values differ between two machines.
-fn keys(machines: &[Value; 2]) -> Vec<Pair<Value>> {
+/// Returns the keys whose values differ between two machines, with dots. A machine is given as in a record.
+pub fn machine_differences(machines: &[Value; 2]) -> Vec<Pair<Value>> {
     let [a, b] = machines.each_ref().map(|machine| {
         let mut leaves = Map::new();
         flatten("", machine, &mut leaves);

@@ -14,7 +14,7 @@ from cubeyard._base.results import HIDDEN, OPTIONAL, Printed, arrow_types, build
 from cubeyard.errors import InputError
 from cubeyard.machine.topology import TopologyLike, native_of
 
-__all__ = ["CollectiveSweep", "FabricBound", "Refusal", "SweepRow", "Winner", "sweep"]
+__all__ = ["CollectiveSweep", "FabricBound", "Refusal", "SweepRow", "Winner", "ccl", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class CollectiveSweep(Printed):
         axes.legend(fontsize="small")
 
 
-def sweep(
+def ccl(
     op: str = "all_reduce",
     *,
     algorithm: str = "all",
@@ -157,8 +157,10 @@ def sweep(
         check: Whether to compute and check results for "small" sizes, up to 64 KiB, or for "all" sizes.
         topology: The machine; see `Topology`.
 
-    >>> from cubeyard import distributed
-    >>> result = distributed.sweep(algorithm="auto", sizes=4096, ranks="cube", topology={"sips.count": 1})
+    `cubeyard.distributed.sweep` is the same function.
+
+    >>> import cubeyard
+    >>> result = cubeyard.ccl(algorithm="auto", sizes=4096, ranks="cube", topology={"sips.count": 1})
     >>> result.right, result.ranks
     (True, 16)
 
@@ -184,3 +186,6 @@ def sweep(
     }
     data, text, page = native.ccl_sweep(native_of(topology), arguments)
     return build(CollectiveSweep, data, text=text, html=page)
+
+
+sweep = ccl

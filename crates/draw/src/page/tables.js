@@ -20,6 +20,9 @@
 
   function text(cell) { return cell ? cell.textContent.trim().replace(/\s+/g, ' ') : ''; }
 
+  /** Returns what a cell is sorted by: its attribute data-order, such as the seconds of a date, or its text. */
+  function order(cell) { return cell && cell.dataset.order || text(cell); }
+
   function isMissing(value) { return value === '' || value === '–'; }
 
   /** Groups rows with those below that continue them: rows of one cell over several columns. */
@@ -33,7 +36,7 @@
   }
 
   function comparison(groups, column) {
-    const values = groups.map(function (group) { return text(group[0].cells[column]); });
+    const values = groups.map(function (group) { return order(group[0].cells[column]); });
     const known = values.filter(function (value) { return !isMissing(value); });
     const isNumeric = known.every(function (value) { return !isNaN(numberOf(value)); });
     return function (left, right) {
@@ -46,7 +49,7 @@
   /** Sorts groups of rows by a column; missing values and sums stay last in either direction. */
   function sorted(groups, column, sign) {
     const compare = comparison(groups, column);
-    const value = function (group) { return text(group[0].cells[column]); };
+    const value = function (group) { return order(group[0].cells[column]); };
     return groups.slice().sort(function (one, other) {
       const left = value(one), right = value(other);
       if (isTotal(one) || isTotal(other)) { return isTotal(one) - isTotal(other); }
