@@ -50,13 +50,7 @@ _SHIM = """
 import torch
 from cubeyard.torch import _build, _loader
 _loader._check_version(torch.__version__)
-target = _loader.target()
-if target.shipped().exists():
-    print("in the package")
-elif target.cached().exists():
-    print("compiled in", target.cached().parent)
-else:
-    print("to be compiled")
+print(_build.origin(_loader.target())[0])
 """
 
 _TORCH = """
@@ -151,10 +145,10 @@ def _torch(compile: bool) -> list[Finding]:
     shim = _tried("device of PyTorch", _SHIM, not_loaded)
     if shim.state == "fails":
         return [compiler, shim]
-    is_missing = shim.detail == "to be compiled"
+    is_missing = shim.detail.startswith("to be compiled")
     if is_missing and not compile:
-        about = "is compiled once, at the next `import torch`, in a minute or two; --compile does it now"
-        return [compiler, Finding(shim.part, "missing", about)]
+        about = "; this happens once, at the next `import torch`, in a minute or two, or now with --compile"
+        return [compiler, Finding(shim.part, "missing", shim.detail + about)]
     used = _tried("PyTorch", _TORCH)
     return [compiler, _tried(shim.part, _SHIM, not_loaded) if is_missing else shim, used]
 
