@@ -58,7 +58,7 @@ _SHIM = """
 import torch
 from cubeyard.torch import _build, _loader
 _loader._check_version(torch.__version__)
-print(_build.origin(_loader.target())[0])
+print(_build.origin(_loader.target()))
 """
 
 _TORCH = """
