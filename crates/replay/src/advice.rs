@@ -79,6 +79,12 @@ struct Baseline {
     basis: Basis,
 }
 
+/// Returns the figure of a policy that is compared with a baseline: the memory that it needs if the baseline is what
+/// PyTorch needs, and the bytes that it reserved otherwise.
+fn figure(row: &Row, needed: bool) -> Bytes {
+    if needed { row.needs() } else { row.outcome.peak_reserved }
+}
+
 /// Origin of a [`Baseline`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Basis {
@@ -184,7 +190,8 @@ fn unplanned(reports: &[&Report], best: Kind) -> &'static str {
 }
 
 fn against_pytorch(report: &Report, best: &Row, baseline: &Baseline) -> String {
-    let (name, needed, reserved) = (best.policy.name, best.needs(), baseline.bytes);
+    let needs_on_basis = |row: &Row| figure(row, baseline.basis == Basis::Needed);
+    let (name, needed, reserved) = (best.policy.name, needs_on_basis(best), baseline.bytes);
     let saved = 1.0 - ratio(needed, reserved);
     let (needs, holds) = match baseline.basis {
         Basis::Needed => ("needs", "needs"),
@@ -207,7 +214,7 @@ fn against_pytorch(report: &Report, best: &Row, baseline: &Baseline) -> String {
         );
     }
     let expandable = report.served(EXPANDABLE).filter(|row| is_choice(report, row));
-    let expandable = expandable.map(Row::needs);
+    let expandable = expandable.map(needs_on_basis);
     let alone = expandable.map_or_else(String::new, |expandable| {
         expandable_clause(ratio(expandable, needed), ratio(expandable, reserved))
     });
@@ -285,7 +292,8 @@ impl Ratios {
         let rows: Vec<_> =
             reports.iter().map(|report| report.served(name)).collect::<Option<_>>()?;
         let policy = rows.first()?.policy;
-        let needed = rows.iter().map(|row| row.needs());
+        let needed = rows.iter().zip(reports);
+        let needed = needed.map(|(row, report)| figure(row, report.present_least().is_some()));
         let ratios = needed.zip(basis).map(|(needed, &basis)| ratio(needed, basis)).collect();
         Some(Self { policy, ratios })
     }

@@ -16,7 +16,7 @@ pub fn html(reports: &[Report]) -> String {
     let setting = answer.setting.as_deref().map(copyable).unwrap_or_default();
     let rest = advice(reports);
     let rest = rest.lines().filter(|line| **line != answer.text);
-    let rest: String = rest.map(|line| format!("<p>{}</p>\n", escape(line))).collect();
+    let rest = rest.map(|line| format!("<p>{}</p>\n", escape(line))).collect::<Vec<_>>().concat();
     let sections: String = reports.iter().map(of_report).collect();
     let main = header("Replay", "", &answer.text) + &setting + &rest + &sections;
     page("Replay", &format!("{STYLE}{}", flame::STYLE), &main, flame::SCRIPT)
