@@ -261,8 +261,8 @@ fn measured(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistEr
     let (mut algorithms, mut refused) = (Vec::new(), Vec::new());
     let all = match &config.which {
         Which::Named(names) => {
-            let named = names.iter().map(|name| config.ccl.named(name).cloned());
-            named.collect::<Result<Vec<_>, _>>()?
+            let found = names.iter().map(|name| config.ccl.named(name).cloned());
+            found.collect::<Result<Vec<_>, _>>()?
         }
         Which::All => config.ccl.algorithms.iter().filter(|it| it.enabled).cloned().collect(),
         Which::Auto => return Ok((algorithms, refused)),

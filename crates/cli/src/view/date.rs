@@ -41,7 +41,9 @@ mod tests {
     /// Counts the days one by one, by the rule of the Gregorian calendar.
     #[test]
     fn each_day_follows_the_one_before() {
-        let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let is_leap = |year: u64| {
+            year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+        };
         let length = |year, month| match month {
             2 => 28 + u64::from(is_leap(year)),
             4 | 6 | 9 | 11 => 30,

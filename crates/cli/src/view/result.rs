@@ -60,10 +60,8 @@ fn verdict(measured: &Measured, number: usize) -> String {
 
 fn failure(record: &Record) -> String {
     let Some(error) = &record.error else { return String::new() };
-    section(
-        "Failed",
-        &error.lines().map(|line| format!("<p>{}</p>\n", escape(line))).collect::<String>(),
-    )
+    let lines: Vec<_> = error.lines().map(|line| format!("<p>{}</p>\n", escape(line))).collect();
+    section("Failed", &lines.concat())
 }
 
 fn key_figures(measured: &Measured, record: &Record) -> String {

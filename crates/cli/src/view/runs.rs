@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    fn record(inputs: Value) -> Value {
+    fn record(inputs: &Value) -> Value {
         json!({
             "format": FORMAT, "version": "0", "bench": "gemm", "source": null, "topology": "t",
             "inputs": inputs, "figures": null, "error": "full",
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn runs_are_named_by_file_and_number_and_told_apart_by_their_inputs() {
         let values =
-            [record(json!({"m": 1, "k": 2})), record(json!({"m": 3, "k": 2, "--data": true}))];
+            [record(&json!({"m": 1, "k": 2})), record(&json!({"m": 3, "k": 2, "--data": true}))];
         let runs = of_values("a.jsonl", &values).unwrap();
         assert_eq!(runs[1].name, "a.jsonl:2");
         assert_eq!(differing(&runs), ["m=1", "m=3"]);
@@ -218,10 +218,10 @@ mod tests {
 
     #[test]
     fn values_that_are_no_records_are_no_runs() {
-        let mut other = record(json!({}));
+        let mut other = record(&json!({}));
         other["format"] = json!(FORMAT + 1);
         for wrong in [json!({"bench": "x"}), json!(7), other] {
-            assert!(of_values("a", &[record(json!({})), wrong]).is_none());
+            assert!(of_values("a", &[record(&json!({})), wrong]).is_none());
         }
     }
 }

@@ -156,9 +156,11 @@ impl Server {
         }
         if let Some(name) = path.strip_prefix("/show/") {
             let is_record = self.served.kind(name) == Some(FileKind::Record);
-            return is_record
-                .then(|| pages::record(&self.served, name, query))
-                .unwrap_or_else(Answer::missing);
+            return if is_record {
+                pages::record(&self.served, name, query)
+            } else {
+                Answer::missing()
+            };
         }
         match path {
             "/" => {

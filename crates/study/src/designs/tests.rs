@@ -121,7 +121,7 @@ fn keys_are_their_values_and_groups_their_factors_relative_to_the_default_machin
 
 #[test]
 fn errors_name_the_column_and_what_was_meant() {
-    let refused = |text| cost(text, &[]).unwrap_err();
+    let refused = |text: &str| cost(text, &[]).unwrap_err();
     for (text, expected) in [
         (
             "0.3*hbm.bandwith",

@@ -69,15 +69,16 @@ proptest! {
         blocks in proptest::collection::vec((1_u64..60, 1_usize..8), 2..14),
         turn in 0..4_usize,
     ) {
-        let mut script = String::new();
+        let mut lines = Vec::new();
         for at in 0..blocks.len() {
             for (earlier, (_, life)) in blocks.iter().enumerate().take(at) {
                 if earlier + life == at {
-                    script += &format!("free b{earlier}\n");
+                    lines.push(format!("free b{earlier}\n"));
                 }
             }
-            script += &format!("alloc b{at} {} MiB\n", blocks[at].0);
+            lines.push(format!("alloc b{at} {} MiB\n", blocks[at].0));
         }
+        let script = lines.concat();
         let mut policies = [PYTORCH, EXPANDABLE, "first-fit", "best-fit", "recycle"];
         let first = replayed(&script, &policies);
         policies.rotate_left(turn + 1);

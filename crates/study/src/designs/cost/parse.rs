@@ -53,12 +53,11 @@ impl Parser {
     }
 
     fn unexpected(&mut self, expected: &str) -> Failed {
-        let found = match self.peek() {
-            None => "the end".to_owned(),
-            Some(_) => {
-                let shown = self.text[self.at..].iter().take(SHOWN);
-                format!("`{}`", shown.flat_map(|it| it.escape_debug()).collect::<String>())
-            }
+        let found = if self.peek().is_none() {
+            "the end".to_owned()
+        } else {
+            let shown = self.text[self.at..].iter().take(SHOWN);
+            format!("`{}`", shown.flat_map(|it| it.escape_debug()).collect::<String>())
         };
         (self.at, CostProblem::Syntax { expected: expected.to_owned(), found })
     }
