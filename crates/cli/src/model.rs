@@ -21,8 +21,7 @@ use serde_json::json;
 use crate::machine::MachineOptions;
 use crate::page::PageOptions;
 use crate::progress::Progress;
-use crate::record::{self, LeverOptions, Recorded, StudyOptions, stamped};
-use crate::simulating::Drawing;
+use crate::record::{self, Drawing, LeverOptions, Recorded, StudyOptions, stamped};
 use crate::terminal::OutputOptions;
 use crate::{input, memory, output};
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use cubeyard_bench::record::{Record, VERSION};
+use cubeyard_bench::report::Answer;
 use cubeyard_device::topology::Topology;
 use serde::Serialize;
 use serde_json::{Value, json, to_value};
@@ -48,6 +49,9 @@ pub(crate) struct LeverOptions {
     #[arg(long, group = "points")]
     pub(crate) levers: bool,
 }
+
+/// Draws the page of a run that has been made, with an answer first.
+pub(crate) type Drawing = Box<dyn FnOnce(&Answer) -> String>;
 
 /// Record of a command that ran to completion.
 #[derive(Debug)]

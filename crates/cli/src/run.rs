@@ -24,8 +24,7 @@ use crate::output::{Files, Named};
 use crate::own::{self, OwnBenches};
 use crate::page::PageOptions;
 use crate::progress::Busy;
-use crate::record::{self, LeverOptions, Recorded, StudyOptions};
-use crate::simulating::Drawing;
+use crate::record::{self, Drawing, LeverOptions, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
 use crate::{memory, output, terminal};
 

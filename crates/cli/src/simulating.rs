@@ -4,14 +4,13 @@ use std::ffi::OsString;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{CommandFactory as _, FromArgMatches as _};
-use cubeyard_bench::report::Answer;
 use cubeyard_device::topology::Topology;
 use cubeyard_yaml::{PlainValue, nearest};
 
 use crate::machine::{self, MachineOptions};
 use crate::own::OwnBenches;
 use crate::page::PageOptions;
-use crate::record::{Recorded, StudyOptions};
+use crate::record::{Drawing, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
 use crate::{Cli, Command, ccl, model, probe, run, validate};
 
@@ -80,9 +79,6 @@ fn recorded(command: &Command, front: &dyn OwnBenches, has_ops: bool) -> Result<
         _ => bail!("expected a command that simulates: {}", RECORDED.join(", ")),
     }
 }
-
-/// Draws the page of a run that has been made, with an answer first.
-pub(crate) type Drawing = Box<dyn FnOnce(&Answer) -> String>;
 
 /// Runs a command as [`of`] does, and keeps what its page shows.
 pub(crate) fn drawn(command: &Command, front: &dyn OwnBenches) -> Result<(Recorded, Drawing)> {

@@ -183,14 +183,12 @@ impl<T> Streams<T> {
         if let Some(events) = &self.events
             && let Some(_turn) = self.turn.try_take()
         {
-            let blocks = self.len() > 0;
-            if blocks {
+            if self.len() > 0 {
                 self.record_events(events.as_ref());
-            }
-            self.end_periods(events.as_ref(), by);
-            if blocks {
                 self.free_passed(events.as_ref(), free);
             }
+            // After the blocks, whose ranges now wait for the blocks' own streams.
+            self.end_periods(events.as_ref(), by);
             self.pass_periods(events.as_ref());
         }
     }

@@ -1,9 +1,10 @@
 //! Frees that wait for streams.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cubeyard_memory::Bytes;
-use cubeyard_memory::flex::{Action, Allocation, BlockState, FlexAllocator};
+use cubeyard_memory::flex::{Action, Allocation, BlockState, EventId, FlexAllocator, StreamEvents};
 use cubeyard_memory::policy::Request;
 use cubeyard_memory::stats::{Pool, Quantity};
 
@@ -84,6 +85,42 @@ fn blocks_become_free_in_the_order_of_their_streams() {
     allocator.trim();
     assert_eq!(figures(&allocator), (0, 0));
     assert_eq!(allocator.regions(), [], "and the region is given back");
+}
+
+/// Streams that are all busy or all idle.
+#[derive(Debug, Default)]
+struct AllStreams {
+    are_idle: AtomicBool,
+}
+
+impl StreamEvents for AllStreams {
+    fn record(&self, _: u32) -> EventId {
+        EventId(0)
+    }
+
+    fn is_complete(&self, _: EventId) -> bool {
+        self.are_idle.load(Ordering::Relaxed)
+    }
+
+    fn wait(&self, _: EventId) {
+        self.are_idle.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The range of a block that another stream had used waited for its own stream only after the trim.
+#[test]
+fn a_trim_returns_everything_when_all_streams_are_idle() {
+    let streams = Arc::new(AllStreams::default());
+    let allocator = with_streams(card(Bytes::mib(64)), CONFIG, streams.clone());
+    drop(allocator.allocate_for(&on(1, mib(1))).unwrap());
+    let block = allocator.allocate_for(&on(0, mib(1))).unwrap();
+    block.record_stream(2);
+    streams.are_idle.store(false, Ordering::Relaxed);
+    drop(block);
+    assert_eq!(allocator.trim(), Bytes::ZERO);
+    streams.are_idle.store(true, Ordering::Relaxed);
+    assert_eq!(allocator.trim(), mib(64));
+    assert_eq!(figures(&allocator), (0, 0));
 }
 
 #[test]
