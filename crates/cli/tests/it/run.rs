@@ -180,6 +180,7 @@ fn json_has_every_figure() {
         "breakdown",
         "critical",
         "lanes",
+        "lines",
         "check",
         "findings",
         "notes",
