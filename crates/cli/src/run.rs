@@ -26,7 +26,7 @@ use crate::page::PageOptions;
 use crate::progress::Busy;
 use crate::record::{self, Drawing, LeverOptions, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
-use crate::{memory, output, terminal};
+use crate::{memory, output, simulating, terminal};
 
 /// File to which the page of the first example is written.
 const PAGE: &str = "cubeyard-run.html";
@@ -158,7 +158,8 @@ pub(crate) fn check_parameter(bench: &dyn Bench, name: &str) -> Result<()> {
 }
 
 fn simulated(arguments: &Arguments, front: &dyn OwnBenches) -> Result<(Topology, Run)> {
-    let topology = arguments.machine.read(arguments.output)?;
+    let topology = arguments.machine.read(arguments.output);
+    let topology = topology.map_err(|error| with_parameter(arguments, front, error))?;
     let config = config(arguments, topology)?;
     let bench = chosen(arguments, front).map_err(helped)?;
     let _progress = Busy::new(arguments.output.quiet, &format!("simulating {}", bench.name()));
@@ -167,6 +168,30 @@ fn simulated(arguments: &Arguments, front: &dyn OwnBenches) -> Result<(Topology,
         error => refused(&error),
     })?;
     Ok((config.topology, run))
+}
+
+/// Adds help to the error of a machine, if `--with` was given a parameter of the bench.
+fn with_parameter(
+    arguments: &Arguments,
+    front: &dyn OwnBenches,
+    error: anyhow::Error,
+) -> anyhow::Error {
+    let Ok(bench) = named(arguments, front) else { return error };
+    let parameters = bench.parameters();
+    let is_meant = |key: &str| {
+        let key = key.replace('_', "-");
+        parameters.iter().find(|it| it.name.replace('_', "-").eq_ignore_ascii_case(&key))
+    };
+    match arguments.machine.with.iter().find_map(|(key, _)| is_meant(key)) {
+        Some(it) => {
+            anyhow!(
+                "{error}\n  help: a parameter of {} is set with --set {}=…",
+                bench.name(),
+                it.name
+            )
+        }
+        None => error,
+    }
 }
 
 /// Adds help to the error of a bench that was not found.
@@ -215,6 +240,11 @@ fn refused(error: &BenchError) -> anyhow::Error {
             return Exhausted(format!("{error}\n  help: {help}")).into();
         }
         BenchError::NoSuchBench { .. } => "cubeyard list shows all benches",
+        BenchError::Parameter(ParameterError::NoSuchParameter { name, .. })
+            if simulating::is_of_machine(name) =>
+        {
+            "a key of the machine is set with --with, as in --with hbm.bandwidth=2x"
+        }
         BenchError::Parameter(ParameterError::Form(_)) => "write it as in --set elements=4096",
         BenchError::Parameter(_) => "cubeyard list -v shows all parameters",
         BenchError::NeedsData(_) => "add --data",

@@ -182,7 +182,7 @@ pub(crate) fn assigned(command: &Command, key: &str, value: &str) -> [OsString; 
 }
 
 /// Returns whether a key belongs to the machine: it has a dot, or is a plain value at the top level of a topology file.
-fn is_of_machine(key: &str) -> bool {
+pub(crate) fn is_of_machine(key: &str) -> bool {
     let is_plain = |value: &PlainValue| !matches!(value, PlainValue::Map(_));
     key.contains('.') || Topology::embedded().values().get(key).is_some_and(is_plain)
 }
