@@ -49,7 +49,7 @@ def measured(factors: tuple[float, ...], batch: int) -> Design:
     """Simulates a decode step on one machine."""
     topology = {name: f"{factor:g}x" for name, factor in zip(KNOBS, factors, strict=True)}
     step = model.step(CHAT, context=512, batch=batch, topology=topology)
-    return Design(factors, step.total_us)
+    return Design(factors, step.total_ns / 1e3)
 
 
 def front(designs: list[Design]) -> list[Design]:

@@ -78,9 +78,9 @@ def test_the_page_of_a_model_has_each_part_with_its_bound(opened, drawn, size):
     titles = page.locator(".parts svg g title").evaluate_all("all => all.map(it => it.textContent.split(':')[0])")
     assert titles == [part["part"] for part in printed["parts"]] + ["launches"]
     widths = page.locator(".parts svg g rect").evaluate_all("all => all.map(it => +it.getAttribute('width'))")
-    totals = [part["total_us"] for part in printed["parts"]]
-    bounds = [max(part["memory_bound_us"], part["gemm_bound_us"]) for part in printed["parts"]]
-    scale = max(widths) / max([*totals, printed["launching_us"]])
+    totals = [part["total_ns"] for part in printed["parts"]]
+    bounds = [max(part["memory_bound_ns"], part["gemm_bound_ns"]) for part in printed["parts"]]
+    scale = max(widths) / max([*totals, printed["launching_ns"]])
     assert widths[:-2:2] == pytest.approx([scale * total for total in totals], abs=0.02)
     assert widths[1:-2:2] == pytest.approx([scale * bound for bound in bounds], abs=0.02)
     opening.check()
