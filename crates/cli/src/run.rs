@@ -19,14 +19,14 @@ use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
 use cubeyard_tl::launch::Mode;
 
-use crate::machine::MachineOptions;
+use crate::machine::{self, MachineOptions};
 use crate::output::{Files, Named};
 use crate::own::{self, OwnBenches};
 use crate::page::PageOptions;
 use crate::progress::Busy;
 use crate::record::{self, Drawing, LeverOptions, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
-use crate::{memory, output, simulating, terminal};
+use crate::{memory, output, terminal};
 
 /// File to which the page of the first example is written.
 const PAGE: &str = "cubeyard-run.html";
@@ -241,7 +241,7 @@ fn refused(error: &BenchError) -> anyhow::Error {
         }
         BenchError::NoSuchBench { .. } => "cubeyard list shows all benches",
         BenchError::Parameter(ParameterError::NoSuchParameter { name, .. })
-            if simulating::is_of_machine(name) =>
+            if machine::is_of_machine(name) =>
         {
             "a key of the machine is set with --with, as in --with hbm.bandwidth=2x"
         }

@@ -174,17 +174,11 @@ fn check_option(name: &str, key: &str) -> Result<()> {
 /// parameter of a run, or an option.
 pub(crate) fn assigned(command: &Command, key: &str, value: &str) -> [OsString; 2] {
     let [option, value] = match command {
-        _ if is_of_machine(key) => ["--with".to_owned(), format!("{key}={value}")],
+        _ if machine::is_of_machine(key) => ["--with".to_owned(), format!("{key}={value}")],
         Command::Run(_) => ["--set".to_owned(), format!("{key}={value}")],
         _ => [format!("--{key}"), value.to_owned()],
     };
     [option.into(), value.into()]
-}
-
-/// Returns whether a key belongs to the machine: it has a dot, or is a plain value at the top level of a topology file.
-pub(crate) fn is_of_machine(key: &str) -> bool {
-    let is_plain = |value: &PlainValue| !matches!(value, PlainValue::Map(_));
-    key.contains('.') || Topology::embedded().values().get(key).is_some_and(is_plain)
 }
 
 /// Checks that a command or its machine has the key that an option names; the value is not checked.
@@ -196,7 +190,7 @@ pub(crate) fn check_key(
 ) -> Result<()> {
     let Simulation { name, machine, .. } = Simulation::of(command).expect("it simulates");
     let checked = match command {
-        _ if is_of_machine(key) => {
+        _ if machine::is_of_machine(key) => {
             machine::check_key(&machine.read(OutputOptions::quiet())?, key, value)
         }
         Command::Run(arguments) => run::check_parameter(&*run::named(arguments, front)?, key),
