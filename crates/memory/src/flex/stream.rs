@@ -183,12 +183,18 @@ impl<T> Streams<T> {
         if let Some(events) = &self.events
             && let Some(_turn) = self.turn.try_take()
         {
-            if self.len() > 0 {
+            let blocks = self.len() > 0;
+            if blocks {
                 self.record_events(events.as_ref());
-                self.free_passed(events.as_ref(), free);
             }
-            // After the blocks, whose ranges now wait for the blocks' own streams.
             self.end_periods(events.as_ref(), by);
+            if blocks {
+                self.free_passed(events.as_ref(), free);
+                if by.is_none() {
+                    // The ranges of these blocks now wait for the blocks' own streams.
+                    self.end_periods(events.as_ref(), None);
+                }
+            }
             self.pass_periods(events.as_ref());
         }
     }
