@@ -234,8 +234,7 @@ impl FlexAllocator {
     /// may be acquired again, even if none was released, since the device may have room for other reasons. A device
     /// that trims during a call gets zero; the idle memory is returned when the call is over.
     pub fn trim(&self) -> Bytes {
-        self.shared.poll(None);
-        self.shared.sweep_all();
+        self.shared.poll_all();
         let bytes = self.shared.trim();
         self.unlock_regions();
         self.shared.deliver();

@@ -203,8 +203,7 @@ impl Pool {
     /// [`FlexAllocator::trim`].
     pub fn trim(&self) -> Bytes {
         let shared = &self.allocator.shared;
-        shared.poll(None);
-        shared.sweep_all();
+        shared.poll_all();
         let bytes = shared.trim_pool(&self.state);
         self.allocator.unlock_regions();
         shared.deliver();
@@ -217,8 +216,7 @@ impl Shared {
     fn close_pool(&self, pool: &PoolState) {
         pool.close();
         self.collect_posts();
-        self.poll(None);
-        self.sweep_all();
+        self.poll_all();
         self.release_wanting();
         self.deliver();
     }

@@ -349,6 +349,14 @@ impl Shared {
         self.release_idle(idle);
     }
 
+    /// Frees everything whose streams have passed. The ranges of blocks that other streams have used begin to wait for the
+    /// blocks' own streams when the first poll frees the blocks; the second one frees these ranges.
+    pub(crate) fn poll_all(&self) {
+        self.poll(None);
+        self.poll(None);
+        self.sweep_all();
+    }
+
     /// Waits for all streams that blocks or ranges wait for, and frees these.
     pub(crate) fn synchronize(&self) {
         self.collect_posts();

@@ -190,10 +190,6 @@ impl<T> Streams<T> {
             self.end_periods(events.as_ref(), by);
             if blocks {
                 self.free_passed(events.as_ref(), free);
-                if by.is_none() {
-                    // The ranges of these blocks now wait for the blocks' own streams.
-                    self.end_periods(events.as_ref(), None);
-                }
             }
             self.pass_periods(events.as_ref());
         }
