@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cubeyard import errors, memory, model, replay
     from cubeyard._native import __version__
+    from cubeyard.collectives.sweep import CollectiveSweep, ccl
     from cubeyard.errors import CubeyardError
     from cubeyard.kernels.kernel import Kernel, LaunchReport, jit
     from cubeyard.machine.probe import PatternResult, ProbeResult, probe, probe_cases
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bench",
+    "CollectiveSweep",
     "Context",
     "CubeyardError",
     "Kernel",
@@ -46,6 +48,7 @@ __all__ = [
     "__version__",
     "bench",
     "benches",
+    "ccl",
     "compare",
     "errors",
     "jit",
@@ -65,6 +68,7 @@ if not TYPE_CHECKING:
     # simulator.
     _HOMES = {
         "_native": ("__version__",),
+        "collectives.sweep": ("CollectiveSweep", "ccl"),
         "errors": ("CubeyardError",),
         "kernels.kernel": ("Kernel", "LaunchReport", "jit"),
         "machine.probe": ("PatternResult", "ProbeResult", "probe", "probe_cases"),

@@ -7,6 +7,7 @@ device of PyTorch is compiled only with `--compile`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -16,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal
 
 from cubeyard import _native
@@ -24,6 +26,12 @@ __all__ = ["Finding", "examine", "main"]
 
 TIMEOUT_S = 600
 """Seconds after which a part that is tried has failed."""
+
+MEMORY_MAX = Path("/sys/fs/cgroup/memory.max")
+"""File with the memory limit of a container in bytes, or "max"."""
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox")
+"""Commands of browsers that need a display."""
 
 OPTIONAL = {
     "numpy": "tensors and kernels with data",
@@ -50,13 +58,7 @@ _SHIM = """
 import torch
 from cubeyard.torch import _build, _loader
 _loader._check_version(torch.__version__)
-target = _loader.target()
-if target.shipped().exists():
-    print("in the package")
-elif target.cached().exists():
-    print("compiled in", target.cached().parent)
-else:
-    print("to be compiled")
+print(_build.origin(_loader.target()))
 """
 
 _TORCH = """
@@ -151,10 +153,10 @@ def _torch(compile: bool) -> list[Finding]:
     shim = _tried("device of PyTorch", _SHIM, not_loaded)
     if shim.state == "fails":
         return [compiler, shim]
-    is_missing = shim.detail == "to be compiled"
+    is_missing = shim.detail.startswith("to be compiled")
     if is_missing and not compile:
-        about = "is compiled once, at the next `import torch`, in a minute or two; --compile does it now"
-        return [compiler, Finding(shim.part, "missing", about)]
+        about = "; this happens once, at the next `import torch`, in a minute or two, or now with --compile"
+        return [compiler, Finding(shim.part, "missing", shim.detail + about)]
     used = _tried("PyTorch", _TORCH)
     return [compiler, _tried(shim.part, _SHIM, not_loaded) if is_missing else shim, used]
 
@@ -165,7 +167,9 @@ def _browser() -> Finding:
     try:
         found = webbrowser.get()
     except webbrowser.Error:
-        return Finding("browser", "missing", "none is found here; pages are files that any browser shows")
+        without_display = next(filter(shutil.which, BROWSERS), None)
+        why = f"{without_display} is found, but no display" if without_display else "none is found here"
+        return Finding("browser", "missing", f"{why}; pages are files that any browser shows")
     return Finding("browser", "works", getattr(found, "name", type(found).__name__))
 
 
@@ -173,7 +177,18 @@ def _limits() -> Finding:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     free = shutil.disk_usage(os.path.expanduser("~")).free / 2**30
-    return Finding("limits", "works", f"{cores} cores, {memory:.1f} GiB of memory, {free:.1f} GiB free in the home folder")
+    said = [f"{cores} cores", f"{memory:.1f} GiB of memory", *_memory_limits(), f"{free:.1f} GiB free in the home folder"]
+    return Finding("limits", "works", ", ".join(said))
+
+
+def _memory_limits() -> list[str]:
+    """Returns the limits under which processes of this user or container run, apart from the computer's memory."""
+    import resource
+
+    limits = {"address space (ulimit -v)": resource.getrlimit(resource.RLIMIT_AS)[0]}
+    with contextlib.suppress(OSError, ValueError):  # No control groups of version 2, or "max".
+        limits["memory of the container"] = int(MEMORY_MAX.read_text())
+    return [f"{what} limited to {size / 2**30:.1f} GiB" for what, size in limits.items() if size != resource.RLIM_INFINITY]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -26,12 +26,14 @@ class StepPart:
     part: str
     count: int
     """Number of times the part runs in a step."""
-    each_us: float
-    total_us: float
+    each_ns: float
+    total_ns: float
     bytes: int
     flop: int
-    memory_bound_us: float
-    gemm_bound_us: float
+    limited_by: str | None
+    """Resource with the larger bound, HBM or GEMM; None without a bound."""
+    memory_bound_ns: float
+    gemm_bound_ns: float
     share_of_bound: float | None
 
 
@@ -74,15 +76,17 @@ class Step(Printed):
     sips: int
     cubes: int
     pes: int
+    verdict: str
+    """Time, bound, longest part and largest loss against a bound, in one sentence."""
     parts: tuple[StepPart, ...]
     launches: int
-    launching_us: float
-    total_us: float
+    launching_ns: float
+    total_ns: float
     tokens: int
     tokens_per_second: float
-    bandwidth_bound_us: float
+    bandwidth_bound_ns: float
     share_of_bandwidth_bound: float
-    bound_us: float
+    bound_ns: float
     share_of_bound: float
     positions_run: int
     positions: int
@@ -103,7 +107,7 @@ class Step(Printed):
         return rows
 
     def _summary(self) -> str:
-        rate = f"{self.total_us:,.1f} µs, {self.tokens_per_second:,.0f} tokens/s"
+        rate = f"{self.total_ns / 1e3:,.1f} µs, {self.tokens_per_second:,.0f} tokens/s"
         return f"{self.model}, {self.phase} of batch {self.batch} with {self.context} tokens: {rate}"
 
     def _tables(self) -> list[tuple[str, list[str], list[list[tuple[str, bool]]]]]:
@@ -112,8 +116,8 @@ class Step(Printed):
 
     def _draw(self, axes: Any) -> None:
         names = [of.part for of in self.parts]
-        axes.barh(names, [of.total_us for of in self.parts], label="measured")
-        bounds = [max(of.memory_bound_us, of.gemm_bound_us) for of in self.parts]
+        axes.barh(names, [of.total_ns / 1e3 for of in self.parts], label="measured")
+        bounds = [max(of.memory_bound_ns, of.gemm_bound_ns) / 1e3 for of in self.parts]
         axes.barh(names, bounds, height=0.3, label="bound")
         axes.invert_yaxis()
         axes.set_xlabel("µs")

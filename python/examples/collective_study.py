@@ -5,7 +5,7 @@ import cubeyard.distributed as dist
 
 study = dist.sweep(sizes="4K:1M:16")
 for row in study.rows():
-    print(f"{row['bytes']:8} bytes {row['algorithm']:18} {row['time_us']:8.3f} µs, {row['busbw_gbs']:6.1f} GB/s")
+    print(f"{row['bytes']:8} bytes {row['algorithm']:18} {row['time_ns'] / 1e3:8.3f} µs, {row['busbw_gbs']:6.1f} GB/s")
 
 
 # %% A worker of each rank, with its own tensor.

@@ -21,5 +21,5 @@ print(f"{model.parameters:,} parameters, {model.active_experts} of {model.expert
 for weights in ("bf16", "fp8"):
     step = cubeyard.model.step(hf=CONFIG, weights=weights, context=512)
     memory = step.memory_per_pe.weights.most_bytes / 2**20
-    print(f"{weights}: {step.total_us:.1f} µs a token, {memory:.2f} MiB of weights in each PE")
+    print(f"{weights}: {step.total_ns / 1e3:.1f} µs a token, {memory:.2f} MiB of weights in each PE")
 print(*step.placement, sep="\n")

@@ -1,6 +1,9 @@
 """A training step of a small transformer, timed without data: what limits it, and the change that helps.
 
     python python/examples/torch_profile.py step.html
+    python python/examples/torch_profile.py --exercise     # the answer of the exercise
+
+`docs/tutorials/pytorch.md` goes through it.
 """
 
 from __future__ import annotations
@@ -65,17 +68,30 @@ def measured(dtype: torch.dtype, batch: int) -> cubeyard.torch.Profile:
         return cubeyard.torch.profile(step)
 
 
-def main() -> None:
+def shown(step: cubeyard.torch.Profile, name: str, batch: int) -> None:
+    """Prints time, tokens and memory of a step."""
+    print(f"{name}: {step.total_ms:8.3f} ms a step, {batch * 1024 / step.total_ms:9,.0f} tokens/ms, {step.memory.peak_bytes / 2**30:6.2f} GiB")
+
+
+def steps() -> None:
     """Prints what limits the step, then the same step with the changes."""
     first = measured(torch.float32, batch=1)
     print(first.explain())
     if len(sys.argv) > 1:
         print("\nwritten:", first.save(sys.argv[1]))
     print()
-    for name, dtype, batch in (("float32, batch 1", torch.float32, 1), ("bfloat16, batch 1", torch.bfloat16, 1), ("bfloat16, batch 8", torch.bfloat16, 8)):
-        step = first if (dtype, batch) == (torch.float32, 1) else measured(dtype, batch)
-        print(f"{name}: {step.total_ms:8.3f} ms a step, {batch * 1024 / step.total_ms:9,.0f} tokens/ms, {step.memory.peak_bytes / 2**30:6.2f} GiB")
+    shown(first, "float32, batch 1", 1)
+    second = measured(torch.bfloat16, batch=1)
+    shown(second, "bfloat16, batch 1", 1)
+    shown(measured(torch.bfloat16, batch=8), "bfloat16, batch 8", 8)
+    assert first.total_ms > 1.5 * second.total_ms
+
+
+def exercise() -> None:
+    """Prints steps of two and four sequences."""
+    for batch in (2, 4):
+        shown(measured(torch.bfloat16, batch), f"bfloat16, batch {batch}", batch)
 
 
 if __name__ == "__main__":
-    main()
+    exercise() if sys.argv[1:] == ["--exercise"] else steps()

@@ -1,6 +1,6 @@
 """Optuna searches for the block sizes of a matrix product; every trial is a simulated run, kept as a record.
 
-    pip install cubeyard optuna
+    pip install . optuna                       # in a clone of this repository
     python tune_gemm.py --trials 40
 """
 

@@ -374,3 +374,74 @@ def test_results_are_tables_pages_and_pictures() -> None:
 def test_examples_of_docstrings_run(name: str) -> None:
     done = doctest.testmod(importlib.import_module(f"cubeyard.study.{name}"), optionflags=doctest.ELLIPSIS)
     assert done.attempted > 2 and done.failed == 0
+
+
+@cubeyard.jit
+def twice(x, out, tl):
+    for row in range(x.shape[0]):
+        tl.store(out[row], tl.load(x[row]) * 2)
+
+
+@cubeyard.bench(name="stated", description="two times a matrix, with its work")
+def stated(torch, flop: int = 0, elements: int = 0, bytes: int = 0, memories: int = 0):
+    rows = cubeyard.Placement(cube="row_wise", pe="row_wise")
+    x, y = (torch.zeros((256, 64), dtype="f32").to(rows) for _ in range(2))
+    if flop or elements or bytes:
+        torch.work(flop=flop, dtype="bf16", elements=elements, bytes=bytes, memories=memories or None)
+    torch.launch(twice, x, y)
+
+
+def bounds(**work: int) -> dict[str, float]:
+    figures: dict[str, float] = json.loads(cubeyard.run(stated, **work).record().line)["figures"]["bounds_ns"]
+    return figures
+
+
+def test_declared_work_has_the_bounds_of_a_built_in_bench() -> None:
+    """A built-in bench that states the same numbers has the same bounds."""
+    built_in = cubeyard.run("vector-add", elements=1 << 20, dtype="f32", cubes=16, pes=8)
+    mine = bounds(elements=1 << 20, bytes=12 << 20)
+    known = json.loads(built_in.record().line)["figures"]["bounds_ns"]
+    assert mine["the HBM of a PE"] == known["the HBM of a PE"] == (12 << 20) / 128 / 256
+    assert mine["MATH"] == known["MATH"] == (1 << 20) / 128 / 256
+    assert bounds(bytes=12 << 20, memories=64)["the HBM of a PE"] == 2 * mine["the HBM of a PE"]
+
+
+def test_declared_products_are_bounded_by_the_rate_of_their_type() -> None:
+    run = cubeyard.run(stated, flop=1 << 40)
+    assert run.flop == 1 << 40
+    assert bounds(flop=1 << 40)["GEMM bf16"] == pytest.approx((1 << 40) / 128 / 8e3)
+
+
+def test_work_that_is_not_declared_is_that_of_the_kernels() -> None:
+    assert cubeyard.run(stated).flop == 0
+    assert bounds()["the HBM of a PE"] == 2 * 256 * 64 * 4 / 128 / 256
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        ({"flop": -1}, "flop=-1: expected a whole number"),
+        ({"elements": 5, "memories": -1}, "memories=-1: expected a whole number"),
+    ],
+)
+def test_wrong_work_is_refused(work: dict[str, int], message: str) -> None:
+    with pytest.raises(errors.InputError, match=message):
+        cubeyard.run(stated, **work)
+
+
+def test_work_is_declared_once_and_not_empty() -> None:
+    @cubeyard.bench
+    def wrong(torch, again: bool = False):
+        torch.work(**({"bytes": 1} if again else {}))
+        torch.work(bytes=1)
+
+    with pytest.raises(errors.InputError, match="work: expected flop, elements or bytes, found none"):
+        cubeyard.run(wrong)
+    with pytest.raises(errors.InputError, match="work: expected one declaration in a run, found a second one"):
+        cubeyard.run(wrong, again=True)
+    with pytest.raises(errors.InputError, match="dtype"):
+        cubeyard.run(cubeyard.bench(lambda_bench))
+
+
+def lambda_bench(torch):
+    torch.work(flop=5, dtype="f99")

@@ -40,6 +40,9 @@ def test_runs_and_records_are_compared_alike(saved):
     a, b = cubeyard.run("gemm", **SMALL), cubeyard.run("gemm", topology=SLOW, **SMALL)
     found = cubeyard.compare(a, b)
     assert found.times == cubeyard.compare(*saved).times
+    assert found.verdict == found.times[0]["verdict"] and found.verdict.startswith("A is faster than B by")
+    assert sum(part["share"] for part in found.times[0]["difference"]) == pytest.approx(1)
+    assert "There is no difference" in cubeyard.compare(a, a).verdict
     assert found.machine == [{"name": "hbm.channel_bandwidth_gbs", "a": 32, "b": 8}]
     assert found.rows()[0]["a_ns"] == a.kernel_ns and found.rows()[0]["b_ns"] == b.kernel_ns
     parts = found.times[0]["path_ns"]

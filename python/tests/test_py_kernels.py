@@ -158,6 +158,26 @@ def test_reductions_of_expressions_are_those_of_tiles(name: str, keep: bool) -> 
     np.testing.assert_array_equal(found, getattr(np, name)(X + np.float32(1), axis=1, keepdims=keep))
 
 
+@pytest.mark.parametrize("name", ["sum", "max", "min", "prod", "argmax", "argmin"])
+@pytest.mark.parametrize("keep", [False, True])
+def test_reductions_without_an_axis_are_of_all_elements(name: str, keep: bool) -> None:
+    """The first guess of users of NumPy and Triton; the axis was required."""
+    wanted = getattr(np, name)(X, keepdims=keep).astype(np.float32)
+    shape = wanted.shape or (1,)
+
+    def reduced(tl, x):
+        return getattr(tl, name)(x, keep=keep)
+
+    def placed(tl, tile):
+        assert tuple(tile.shape) == wanted.shape
+        return tl.reshape(tl.cast(tile, "f32"), shape)
+
+    np.testing.assert_array_equal(compute(lambda tl, x: placed(tl, reduced(tl, x)), X, shape=shape).reshape(wanted.shape), wanted)
+    if not name.startswith("arg"):
+        found = compute(lambda tl, x: placed(tl, tl.eval(reduced(tl, x.lazy()))), X, shape=shape)
+        np.testing.assert_array_equal(found.reshape(wanted.shape), wanted)
+
+
 def test_several_expressions_are_one_pass(context: cubeyard.Context) -> None:
     """What two results have in common is computed once, so that the second costs only its own operation and store."""
 

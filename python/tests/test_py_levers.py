@@ -19,6 +19,20 @@ def test_a_lever_is_the_run_on_the_changed_machine():
     assert found.verdict.split()[0] == "gemm" and str(found).startswith("gemm takes")
 
 
+def test_levers_are_drawn_longest_saving_first():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    found = cubeyard.levers("gemm", **SMALL)
+    axes = found.plot()
+    bars = [bar.get_width() for bar in axes.patches]
+    shown = [lever for lever in (*found.levers, *found.pairs) if lever.saved]
+    assert bars == [pytest.approx(100.0 * lever.saved) for lever in shown] and bars
+    assert [label.get_text() for label in axes.get_yticklabels()] == [lever.name for lever in shown]
+    assert found.plot(axes) is axes
+    assert all(lever.name in found.page() for lever in shown)
+    matplotlib.pyplot.close(axes.figure)
+
+
 def test_threads_and_the_machine_object_change_nothing():
     one = cubeyard.levers("gemm", threads=1, **SMALL)
     assert one == cubeyard.levers("gemm", threads=3, **SMALL) == cubeyard.Machine().levers("gemm", **SMALL)

@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import webbrowser
 import zipfile
 
 import pytest
@@ -53,6 +54,26 @@ def test_the_doctor_names_a_part_that_fails(monkeypatch: pytest.MonkeyPatch, cap
     assert doctor.main([]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split() == "fails simulator its process ended with status -6".split() for line in lines)
+
+
+def test_the_doctor_names_limits_of_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    monkeypatch.setattr(doctor, "MEMORY_MAX", tmp_path / "memory.max")
+    assert "container" not in doctor._limits().detail
+    for text, expected in (("max\n", False), (f"{3 << 30}\n", True)):
+        doctor.MEMORY_MAX.write_text(text)
+        assert ("memory of the container limited to 3.0 GiB" in doctor._limits().detail) == expected
+
+
+def test_the_doctor_tells_a_browser_without_display_from_none(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    def no_browser() -> None:
+        raise webbrowser.Error("could not locate runnable browser")
+
+    monkeypatch.setattr(webbrowser, "get", no_browser)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor._browser().detail.startswith("none is found here; ")
+    (tmp_path / "firefox").write_text("#!/bin/sh\n")
+    (tmp_path / "firefox").chmod(0o755)
+    assert doctor._browser().detail.startswith("firefox is found, but no display; ")
 
 
 def test_an_import_loads_neither_numpy_nor_anything_optional() -> None:

@@ -19,7 +19,7 @@
 //! let comparison = Comparison::new(&record("elements=4096")?, &record("elements=65536")?);
 //! assert_eq!(comparison.inputs[0].name, "elements");
 //! let row = &comparison.rows[0];
-//! assert!(row.cause().starts_with("B takes "), "{}", row.cause());
+//! assert!(row.verdict().starts_with("A is faster than B by "), "{}", row.verdict());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -27,6 +27,8 @@ mod cause;
 mod measured;
 #[cfg(test)]
 mod tests;
+mod timeline;
+mod verdict;
 
 use std::collections::BTreeSet;
 
@@ -38,6 +40,7 @@ use serde_json::{Map, Value, json};
 use crate::record::Record;
 
 pub use measured::Measured;
+pub use timeline::{path_bars, timelines};
 
 /// Differences between two records, A and B.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -82,6 +85,17 @@ pub struct Pair<T = f64> {
     pub values: [Option<T>; 2],
 }
 
+/// Part of the critical path that differs, with its share of the difference in time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PartDifference {
+    /// Name of the part.
+    pub name: String,
+    /// Time of the part in B minus its time in A, in nanoseconds.
+    pub change_ns: f64,
+    /// Fraction of the difference in time; negative for a part that changed in the opposite direction.
+    pub share: f64,
+}
+
 impl<T: Serialize> Serialize for Pair<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         json!({ "name": self.name, "a": self.values[0], "b": self.values[1] }).serialize(to)
@@ -103,7 +117,7 @@ impl Comparison {
         let both = a.machine.is_some() && b.machine.is_some();
         Self {
             inputs: differences(&inputs(a), &inputs(b)),
-            machine: if both { keys(&machines) } else { Vec::new() },
+            machine: if both { machine_differences(&machines) } else { Vec::new() },
             other_machine: a.topology != b.topology,
             unreachable: machines.map(|machine| unreachable(&machine)),
             rows: rows(a, b),
@@ -133,7 +147,9 @@ impl Serialize for RowComparison {
             "a_ns": self.time_ns[0],
             "b_ns": self.time_ns[1],
             "b_over_a": self.ratio(),
+            "verdict": self.verdict(),
             "cause": self.cause(),
+            "difference": self.difference(),
             "path_ns": self.path_ns,
             "utilisation": self.utilisation,
             "bounds_ns": self.bounds_ns,
@@ -166,8 +182,8 @@ fn differences(a: &Map<String, Value>, b: &Map<String, Value>) -> Vec<Pair<Value
     names.into_iter().filter_map(difference).collect()
 }
 
-/// Returns the keys whose values differ between two machines.
-fn keys(machines: &[Value; 2]) -> Vec<Pair<Value>> {
+/// Returns the keys whose values differ between two machines, with dots. A machine is given as in a record.
+pub fn machine_differences(machines: &[Value; 2]) -> Vec<Pair<Value>> {
     let [a, b] = machines.each_ref().map(|machine| {
         let mut leaves = Map::new();
         flatten("", machine, &mut leaves);
@@ -237,7 +253,9 @@ fn row(name: &str, sides: &[Option<Measured>; 2]) -> RowComparison {
     let mut path_ns = pairs(|it| &it.path_ns);
     let longest =
         |pair: &Pair| pair.values.map(Option::unwrap_or_default).into_iter().fold(0.0, f64::max);
-    path_ns.sort_by(|one, other| longest(other).total_cmp(&longest(one)));
+    path_ns.sort_by(|one, other| {
+        longest(other).total_cmp(&longest(one)).then_with(|| one.name.cmp(&other.name))
+    });
     RowComparison {
         name: name.to_owned(),
         time_ns: sides.map(|it| it.map(|it| it.time_ns)),

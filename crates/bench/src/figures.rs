@@ -45,6 +45,7 @@ impl Serialize for RunFigures<'_> {
             "peak_rate_gflops": report.peak_rate / 1e9,
             "share_of_bound": report.share(),
             "limited_by": report.limited_by,
+            "lines": report.lines().iter().map(|line| line.json(report)).collect::<Vec<_>>(),
             "bounds": report.bounds.iter().map(|it| bound(report, it)).collect::<Vec<_>>(),
             "units": report.units,
             "breakdown": report.breakdown.iter().map(part).collect::<Vec<_>>(),

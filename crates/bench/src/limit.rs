@@ -11,6 +11,9 @@ use crate::report::{RunReport, SliceKind, Step};
 /// Minimum fraction of the kernel time at which a bound counts as the limit.
 const REACHED: f64 = 0.9;
 
+/// Maximum number of source lines that are named: the largest, and those with at least half of its time.
+const LINES: usize = 3;
+
 /// Command name for host time between launches.
 pub(super) const HOST: &str = "the host";
 
@@ -37,7 +40,7 @@ struct PathTime {
     waiting: Span,
 }
 
-/// Names the unit with the most time on the path, its share, and the command at one line with most of that time.
+/// Names the unit with the most time on the path, its share, and the commands at the lines with most of that time.
 fn longest(legs: &[Leg]) -> Option<String> {
     let mut units: BTreeMap<PathUnit, PathTime> = BTreeMap::new();
     let mut lines: BTreeMap<(PathUnit, &str, &str), Span> = BTreeMap::new();
@@ -58,15 +61,19 @@ fn longest(legs: &[Leg]) -> Option<String> {
     };
     let named =
         format!("{} ({} of the critical path{behind})", unit.name(), share(time.all, whole));
-    let several = lines.len() > 1;
-    let line = lines.into_iter().rev().max_by_key(|(_, span)| *span);
-    Some(match line.zip(unit.preposition()) {
-        None => named,
-        Some((((_, command, place), span), of)) if several => {
-            format!("{named}, above all {of} `{command}` at {place} ({})", share(span, whole))
-        }
-        Some((((_, command, place), _), of)) => format!("{named} {of} `{command}` at {place}"),
-    })
+    let mut lines: Vec<_> = lines.into_iter().collect();
+    lines.sort_by_key(|(_, span)| std::cmp::Reverse(*span));
+    let Some(of) = unit.preposition() else { return Some(named) };
+    if let [((_, command, place), _)] = lines[..] {
+        return Some(format!("{named} {of} `{command}` at {place}"));
+    }
+    let line = |((_, command, place), span): &((_, &str, &str), Span)| {
+        format!("`{command}` at {place} ({})", share(*span, whole))
+    };
+    let largest = lines.iter().map(|(_, span)| *span).max().unwrap_or_default();
+    let is_large = |span: Span| span.ps() >= largest.ps() / 2;
+    let named_lines = lines.iter().filter(|(_, span)| is_large(*span)).take(LINES).map(line);
+    Some(format!("{named}, above all {of} {}", named_lines.collect::<Vec<_>>().join(", ")))
 }
 
 /// Kind of work on the path. Waits for different causes are different kinds.
@@ -154,6 +161,23 @@ mod tests {
             longest(&legs).unwrap(),
             "messages (47 % of the critical path), above all of `send f16[2]` at layer.rs:20 (12 %)"
         );
+    }
+
+    #[test]
+    fn lines_with_at_least_half_of_the_largest_are_named_too() {
+        let line = |ns, place: &str| leg(SliceKind::Gemm, ns, "dot", place);
+        let legs = [("a.py:1", 40), ("a.py:2", 21), ("a.py:3", 20), ("a.py:4", 19)];
+        let named = |legs: &[(&str, u64)]| {
+            let legs: Vec<_> = legs.iter().map(|(place, ns)| line(*ns, place)).collect();
+            longest(&legs).unwrap()
+        };
+        assert_eq!(
+            named(&legs),
+            "the matrix unit (100 % of the critical path), above all in `dot` at a.py:1 (40 %), `dot` at a.py:2 (21 %), \
+             `dot` at a.py:3 (20 %)"
+        );
+        assert!(named(&legs[1..]).ends_with("`dot` at a.py:4 (32 %)"), "{}", named(&legs[1..]));
+        assert!(!named(&[legs[0], legs[3]]).contains("a.py:4"));
     }
 
     #[test]

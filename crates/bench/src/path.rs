@@ -157,33 +157,42 @@ impl Walk<'_> {
             return "its overhead for each command".to_owned();
         }
         let before = stretch.reason.before.map(|before| &self.log.records()[before as usize]);
-        let Some(before) = before else { return "the launch began".to_owned() };
-        let its = self.operation(before).map_or_else(String::new, |it| it.name());
-        let other = (before.pe != record.pe).then(|| format!(" on {}", self.pe(before)));
-        let its = what(before.unit, &its) + &other.unwrap_or_default();
+        let Some(before) = before else { return LAUNCHED.to_owned() };
+        let name = self.operation(before).map_or_else(String::new, |it| it.name());
+        let pe = (before.pe != record.pe).then(|| self.pe(before));
+        let its = named_on(before.unit, &name, pe);
         if !stretch.at_work {
             return format!("after {its}");
         }
-        match stretch.reason.cause {
-            OpCause::Start => "the launch began".to_owned(),
-            OpCause::Dispatch if record.unit == OpUnit::Cpu => {
-                "one call after the other".to_owned()
-            }
-            OpCause::Dispatch => "it was dispatched then".to_owned(),
-            // Units of one engine take turns: the busy unit may be another unit than the operation's own.
-            OpCause::Unit => format!("{} was busy: {its}", before.unit.name()),
-            // A load has no operands: it waits for its memory in the TCM.
-            OpCause::After if record.unit == OpUnit::Load => {
-                format!("its place in the TCM was free after {its}")
-            }
-            OpCause::After => format!("it comes after {its}"),
-            OpCause::Part => format!("after {}: {its}", before.unit.name()),
-            OpCause::Window => format!("PE_CPU waited for {its}"),
-            OpCause::Message if record.unit == OpUnit::Send => {
-                format!("a slot was free after {its}")
-            }
-            OpCause::Message => format!("it came after {its}"),
+        cause(record, stretch.reason.cause, before, &its)
+    }
+}
+
+/// Reason for the first operations of a launch.
+pub(super) const LAUNCHED: &str = "the launch began";
+
+/// Describes a unit's role in an operation; `pe` is the operation's PE if it is another one than the reader expects.
+pub(super) fn named_on(unit: OpUnit, name: &str, pe: Option<PeRef>) -> String {
+    what(unit, name) + &pe.map(|pe| format!(" on {pe}")).unwrap_or_default()
+}
+
+/// Describes the cause that kept an operation from beginning before the end of another, which `its` describes.
+pub(super) fn cause(record: &OpRecord, cause: OpCause, before: &OpRecord, its: &str) -> String {
+    match cause {
+        OpCause::Start => LAUNCHED.to_owned(),
+        OpCause::Dispatch if record.unit == OpUnit::Cpu => "one call after the other".to_owned(),
+        OpCause::Dispatch => "it was dispatched then".to_owned(),
+        // Units of one engine take turns: the busy unit may be another unit than the operation's own.
+        OpCause::Unit => format!("{} was busy: {its}", before.unit.name()),
+        // A load has no operands: it waits for its memory in the TCM.
+        OpCause::After if record.unit == OpUnit::Load => {
+            format!("its place in the TCM was free after {its}")
         }
+        OpCause::After => format!("it comes after {its}"),
+        OpCause::Part => format!("after {}: {its}", before.unit.name()),
+        OpCause::Window => format!("PE_CPU waited for {its}"),
+        OpCause::Message if record.unit == OpUnit::Send => format!("a slot was free after {its}"),
+        OpCause::Message => format!("it came after {its}"),
     }
 }
 

@@ -25,6 +25,8 @@
 mod bounds;
 mod breakdown;
 mod derived;
+mod line_table;
+mod lines;
 pub(crate) mod markup;
 mod merge;
 mod operations;
@@ -37,8 +39,9 @@ use cubeyard_device::serial::ns;
 use cubeyard_sim::Span;
 use serde::Serialize;
 
+pub use self::lines::LineSteps;
 pub use self::operations::Timeline;
-pub use self::page::{page, page_with};
+pub use self::page::{Answer, page, page_with};
 
 pub(crate) use self::operations::Operation;
 

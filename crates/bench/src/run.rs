@@ -15,7 +15,7 @@ use super::limit::{breakdown, limit};
 use super::peaks::{self, dispatch, peak_bandwidth, peak_rate, recorded};
 use super::phase::{self, Phase};
 use super::{Bench, BenchError, Lab, Outcome, Parameter, RunLog, Value, Values, Work};
-use crate::report::{self, RunReport, Traffic, UnitUse};
+use crate::report::{self, Answer, RunReport, Traffic, UnitUse};
 use cubeyard_tl::launch::{Launcher, Mode};
 use cubeyard_tl::program::Finding;
 
@@ -88,10 +88,13 @@ impl RunInputs {
 impl Run {
     /// Draws the page of the report, with every operation if they were recorded.
     pub fn page(&self) -> String {
-        match &self.log {
-            Some(log) => report::page_with(&self.report, &log.timeline()),
-            None => report::page(&self.report),
-        }
+        self.page_with(None)
+    }
+
+    /// Draws the page with an answer first.
+    pub fn page_with(&self, answer: Option<&Answer>) -> String {
+        let timeline = self.log.as_ref().map(RunLog::timeline);
+        report::page_with(&self.report, timeline.as_ref(), answer)
     }
 
     /// Returns whether there are no findings and no wrong results.

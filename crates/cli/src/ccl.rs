@@ -48,9 +48,9 @@ pub(crate) struct Arguments {
     /// Root rank of reduce, broadcast, gather and scatter
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     root: usize,
-    /// Algorithms to run: `all` that support the operation, `auto` for the choice of ccl.yaml or the fastest, or the
-    /// name of one in ccl.yaml
-    #[arg(long, value_name = "all|auto|NAME", default_value = "all")]
+    /// Algorithms to run: `all` that support the operation, `auto` for the choice of ccl.yaml or the fastest, or names
+    /// from ccl.yaml, such as ring,grid
+    #[arg(long, value_name = "all|auto|NAME,...", default_value = "all")]
     algorithm: String,
     /// Unit of the machine that forms a rank; from ccl.yaml if omitted
     #[arg(long, value_enum)]
@@ -85,8 +85,8 @@ pub(crate) struct Arguments {
     /// of memory (TCM, SRAM, HBM)
     #[arg(long)]
     data: bool,
-    /// Plot bus bandwidth over size to an .svg or .html file
-    #[arg(long, value_name = "FILE")]
+    /// Earlier name of --report
+    #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) plot: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) page: PageOptions,
@@ -129,10 +129,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     let mut rows = table::Stream::new(&config, arguments.output);
     let sweep =
         swept(&config, arguments, arguments.study.save.is_some(), &mut |row| rows.row(row))?;
-    if let Some(path) = &arguments.plot {
+    for path in pictures(arguments) {
         draw(path, &sweep, arguments.output)?;
     }
-    arguments.page.write(arguments.output, || page(&sweep))?;
+    arguments.page.show()?;
     record::save(&arguments.study, arguments.output, || saved(arguments, &config, &sweep))?;
     let report = || stamped(&sweep, &config.topology);
     match rows.end(&sweep) {
@@ -228,7 +228,7 @@ fn config(arguments: &Arguments) -> Result<SweepConfig> {
 }
 
 /// Returns the machine, with the number and topology of SIPs that the options set.
-fn machine(arguments: &Arguments) -> Result<Topology> {
+pub(crate) fn machine(arguments: &Arguments) -> Result<Topology> {
     let Arguments { sips: count, sip_topology: topology, sip_grid: grid, .. } = *arguments;
     let machine = arguments.machine.read(arguments.output)?;
     machine.with_sips(SipsOverlay { count, topology, grid }).map_err(|error| {
@@ -263,18 +263,23 @@ fn refused(error: &DistError) -> anyhow::Error {
 }
 
 fn check_outputs(arguments: &Arguments) -> Result<()> {
-    let Arguments { config, machine, plot, page, study, .. } = arguments;
-    if let Some(path) = plot {
-        output::is_page(path)?;
-    }
+    let Arguments { config, machine, study, .. } = arguments;
+    let pictures = pictures(arguments);
+    pictures.iter().try_for_each(|path| output::is_page(path).map(|_| ()))?;
     let inputs = output::named([("--config", config), ("--topology", &machine.topology)]);
-    let outputs = [("--plot", plot), ("--report", &page.report), ("--save", &study.save)];
-    output::check(&inputs, &output::named(outputs))
+    let pictures = pictures.iter().map(|path| (output::PICTURE, path.as_path()));
+    let outputs = pictures.chain(output::named([("--save", &study.save)]));
+    output::check(&inputs, &outputs.collect::<Vec<_>>())
+}
+
+/// Returns the files of pictures and pages.
+fn pictures(arguments: &Arguments) -> Vec<&PathBuf> {
+    arguments.plot.iter().chain(&arguments.page.report).collect()
 }
 
 fn draw(path: &Path, sweep: &Sweep, options: OutputOptions) -> Result<()> {
     let picture = if output::is_page(path)? { page(sweep) } else { chart(sweep).svg() };
-    output::write(path, "--plot", &picture)?;
+    output::write(path, "--report", &picture)?;
     options.remark(&format!("wrote {}", path.display()));
     Ok(())
 }

@@ -33,12 +33,12 @@ const SYNTAX: &str = "cubeyard compare A.json B.json, with files of --save; or c
 /// Compare two runs, or two machines under one command: differences, and their cause
 ///
 /// Without a command, A and B are records of --save; `FILE:N` is line N of a file of several records. A command after
-/// `--` is run on two machines. A and B are then topology files: the default machine if both are omitted, and A for
-/// both if B is omitted. --against changes values of A, and --with values of B: topology keys, parameters of the bench,
-/// or options of the command. Ends with code 1 if a check failed, as the command itself would.
+/// `--` is run on two machines. One topology file is compared with the default machine, two with each other; without a
+/// file both machines are the default one. --against changes values of A, and --with values of B: topology keys,
+/// parameters of the bench, or options of the command. Ends with code 1 if a check failed, as the command itself would.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// First record, or first topology file
+    /// First record, or first topology file. A single topology file is B, and A is the default machine
     a: Option<PathBuf>,
     /// Second record, or second topology file
     b: Option<PathBuf>,
@@ -101,7 +101,7 @@ impl ComparedRecords {
 
     /// Returns the page of `cubeyard compare --report`.
     pub fn page(&self) -> String {
-        page::render(&self.title(), &self.names, &self.comparison)
+        page::render(&self.title(), &self.names, &self.records, &self.comparison)
     }
 
     /// Returns the name of the command that was run on both sides.
@@ -126,6 +126,7 @@ impl Serialize for ComparedRecords {
             let Record { version, topology, .. } = &self.records[at];
             json!({ "name": self.names[at], "version": version, "topology": topology })
         };
+        value["verdict"] = json!(self.comparison.verdict());
         value["version"] = json!(VERSION);
         value["a"] = side(0);
         value["b"] = side(1);
@@ -212,14 +213,16 @@ fn numbered(path: &Path) -> Option<(PathBuf, usize)> {
 
 /// Runs the command on both machines.
 fn runs(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Sides> {
-    let second = arguments.b.as_ref().or(arguments.a.as_ref());
-    let sides = [(arguments.a.as_ref(), &arguments.against), (second, &arguments.with)];
-    if sides[0] == sides[1] {
+    let sides = machines(arguments);
+    if sides.iter().all(|(file, with)| file.is_none() && with.is_empty()) {
         bail!("A and B are the same\n  help: {SYNTAX}");
     }
     let words: Vec<OsString> =
         std::iter::once("cubeyard".into()).chain(arguments.command.clone()).collect();
     let command = simulating::parsed(&words, &[])?;
+    if let Some(option) = simulating::beyond_one_record(&command) {
+        bail!("{}", unfit(option));
+    }
     for (option, given) in [("--against", &arguments.against), ("--with", &arguments.with)] {
         for (key, value) in given {
             simulating::check_key(option, &command, (key, value), front)?;
@@ -238,11 +241,32 @@ fn runs(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Sides> {
     for (command, name) in commands.into_iter().zip(["A", "B"]) {
         let command = command?;
         let _progress = Busy::new(arguments.output.quiet, &format!("running {name}"));
-        let recorded = simulating::of(&command, front);
+        let recorded = simulating::with_ops(&command, front);
         records.push(recorded.map_err(|error| side(name, &error))?);
     }
     let [a, b] = <[Recorded; 2]>::try_from(records).expect("two machines were run");
     Ok(Sides { names, records: [a, b] })
+}
+
+/// Topology file of a machine, and the values that are changed in it.
+type Side<'a> = (Option<&'a PathBuf>, &'a [(String, String)]);
+
+/// Returns both machines. A single file is B; A is then the default machine.
+fn machines(arguments: &Arguments) -> [Side<'_>; 2] {
+    let Arguments { a, b, with, against, .. } = arguments;
+    let [a, b] = if b.is_some() { [a.as_ref(), b.as_ref()] } else { [None, a.as_ref()] };
+    [(a, against), (b, with)]
+}
+
+/// Describes an option that the command after `--` cannot have.
+fn unfit(option: &str) -> String {
+    let help = match option {
+        "--levers" | "--vary" => {
+            "run the command with it on each machine: --topology FILE, or --with KEY=VALUE"
+        }
+        _ => "give --report FILE or --save FILE before `--`, for both machines",
+    };
+    format!("{option}: cannot be given to a command that is compared\n  help: {help}")
 }
 
 /// Adds the name of the machine to an error, and keeps the exit code.

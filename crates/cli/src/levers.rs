@@ -1,5 +1,6 @@
 //! `--levers`: the time of a command if each resource of its machine were twice as fast, on all cores.
 
+mod page;
 pub(crate) mod table;
 
 use std::cell::Cell;
@@ -10,8 +11,9 @@ use cubeyard_study::levers::{Lever, Levers};
 
 use crate::Command;
 use crate::code::Code;
-use crate::output::{self, Files};
+use crate::output::{self, Files, Named};
 use crate::own::OwnBenches;
+use crate::page::PageOptions;
 use crate::points::{self, Outcome};
 use crate::progress::Progress;
 use crate::record::{self, StudyOptions};
@@ -29,7 +31,10 @@ pub(crate) fn run(
     let Simulation { name, machine, study, output: options, .. } = simulation;
     check(command, simulation)?;
     let topology = machine.read(OutputOptions::quiet())?;
-    let base = simulating::of(command, front)?;
+    let (base, drawing) = match page(simulation) {
+        Some(_) => simulating::drawn(command, front).map(|(base, page)| (base, Some(page)))?,
+        None => (simulating::of(command, front)?, None),
+    };
     let is_well = Cell::new(base.is_well);
     let progress = Progress::new(options.quiet);
     let measured = Levers::measure(&topology, base.record, |overrides| {
@@ -45,17 +50,35 @@ pub(crate) fn run(
     progress.finish();
     save(study, options, &measured)?;
     let title = title(name, words);
+    if let Some((page, draw)) = page(simulation).zip(drawing) {
+        page.write(options, || draw(&page::answer(&measured, &title)))?;
+    }
     options.print(|colours| table::render(&measured, &title, colours), || measured.json(&title))?;
     Ok(if is_well.get() { Code::Done } else { Code::Failed })
 }
 
+/// Returns the options of the page, if one is asked for.
+fn page(simulation: Simulation<'_>) -> Option<&PageOptions> {
+    simulation.page.filter(|page| page.report.is_some())
+}
+
 /// Checks the outputs before any work; options that write other files of a single run are refused.
 fn check(command: &Command, simulation: Simulation<'_>) -> Result<()> {
-    if let Some(option) = simulating::single_output(command) {
+    let has_levers = matches!(command, Command::Run(_) | Command::Model(_));
+    let other_page = page(simulation).filter(|_| !has_levers).map(|_| "--report");
+    if let Some(option) = other_page.or_else(|| simulating::single_output(command)) {
         bail!("{option}: cannot be written with --levers\n  help: --save writes all records");
     }
     let inputs = output::named([("--topology", &simulation.machine.topology)]);
-    output::check(&inputs, &output::named([("--save", &simulation.study.save)]))
+    output::check(&inputs, &outputs(simulation))
+}
+
+fn outputs(simulation: Simulation<'_>) -> Vec<Named<'_>> {
+    let page = simulation.page.and_then(|page| page.report.as_deref());
+    let page = page.map(|path| ("--report", path));
+    let mut outputs = output::named([("--save", &simulation.study.save)]);
+    outputs.extend(page);
+    outputs
 }
 
 /// Runs the command once for each override of its machine.

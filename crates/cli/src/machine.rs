@@ -94,3 +94,9 @@ pub(crate) fn check_key(topology: &Topology, key: &str, value: &str) -> Result<(
         _ => Ok(()),
     }
 }
+
+/// Returns whether a key belongs to the machine: it has a dot, or is a plain value at the top level of a topology file.
+pub(crate) fn is_of_machine(key: &str) -> bool {
+    let is_plain = |value: &PlainValue| !matches!(value, PlainValue::Map(_));
+    key.contains('.') || Topology::embedded().values().get(key).is_some_and(is_plain)
+}

@@ -1,5 +1,6 @@
 //! `cubeyard model`: measures a step of a language model, part by part.
 
+mod chart;
 pub(crate) mod page;
 pub(crate) mod table;
 
@@ -20,7 +21,7 @@ use serde_json::json;
 use crate::machine::MachineOptions;
 use crate::page::PageOptions;
 use crate::progress::Progress;
-use crate::record::{self, LeverOptions, Recorded, StudyOptions, stamped};
+use crate::record::{self, Drawing, LeverOptions, Recorded, StudyOptions, stamped};
 use crate::terminal::OutputOptions;
 use crate::{input, memory, output};
 
@@ -104,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     output::check(&inputs, &output::named(outputs))?;
     let config = config(arguments)?;
     let report = measured(&config, arguments.output.quiet)?;
-    page.write(arguments.output, || page::page_of(&report))?;
+    page.write(arguments.output, || page::page_of(&report, None))?;
     record::save(study, arguments.output, || saved(&config, &report))?;
     let stamped = || stamped(&report, &config.topology);
     arguments.output.print(|colours| table::render(&report, colours), stamped)?;
@@ -116,6 +117,14 @@ pub(crate) fn recorded(arguments: &Arguments) -> Result<Recorded> {
     let config = config(arguments)?;
     let report = measured(&config, true)?;
     Ok(Recorded { record: saved(&config, &report), is_well: true })
+}
+
+/// Measures the model and returns its record and its page.
+pub(crate) fn drawn(arguments: &Arguments) -> Result<(Recorded, Drawing)> {
+    let config = config(arguments)?;
+    let report = measured(&config, true)?;
+    let recorded = Recorded { record: saved(&config, &report), is_well: true };
+    Ok((recorded, Box::new(move |answer| page::page_of(&report, Some(answer)))))
 }
 
 fn measured(config: &MeasureConfig, quiet: bool) -> Result<ModelReport> {

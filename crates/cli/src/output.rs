@@ -22,6 +22,9 @@ pub(crate) use temporary::remove_all;
 /// Path with the option that sets it, or a description if there is no option.
 pub(crate) type Named<'a> = (&'a str, &'a Path);
 
+/// Option of a drawing that is an SVG picture or an HTML page, by the extension of its file; see [`is_page`].
+pub(crate) const PICTURE: &str = "--report FILE";
+
 /// Returns the paths of the options that were given.
 pub(crate) fn named<'a, const N: usize>(
     options: [(&'a str, &'a Option<PathBuf>); N],
@@ -53,12 +56,11 @@ pub(crate) fn check(inputs: &[Named<'_>], outputs: &[Named<'_>]) -> Result<()> {
 }
 
 /// Extensions of the files that options write. Options that choose the format by extension check it themselves.
-const FORMATS: [(&str, &[&str]); 5] = [
+const FORMATS: [(&str, &[&str]); 4] = [
     ("--trace", &["pftrace", "perfetto-trace", "trace", "pb"]),
     ("--report", &["html", "htm"]),
     ("--save", &["json", "jsonl"]),
     ("--csv", &["csv"]),
-    ("--draw", &["svg"]),
 ];
 
 /// File extensions that denote a format.

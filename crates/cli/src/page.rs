@@ -17,7 +17,7 @@ const OPENERS: [&str; 2] =
 /// A page of the results.
 #[derive(Args, Debug, Default)]
 pub(crate) struct PageOptions {
-    /// Draw the results as one HTML page
+    /// Draw the results as one HTML page; with --vary, and by ccl and replay, to an .svg file as a picture
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Open the page of --report in the browser

@@ -4,7 +4,7 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
@@ -50,8 +50,8 @@ pub(crate) struct Arguments {
     pes: Option<u32>,
     #[command(flatten)]
     machine: MachineOptions,
-    /// Draw the placement to an SVG file
-    #[arg(long, value_name = "FILE")]
+    /// Draw the placement to an .svg file
+    #[arg(long = "report", alias = "draw", value_name = "FILE")]
     draw: Option<PathBuf>,
     #[command(flatten)]
     output: OutputOptions,
@@ -59,8 +59,14 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if let Some(path) = &arguments.draw {
+        if output::is_page(path)? {
+            let name = path.display();
+            bail!(
+                "{name}: --report writes .svg, not a page\n  help: name a file that ends in .svg"
+            );
+        }
         let inputs = output::named([("--topology", &arguments.machine.topology)]);
-        output::check(&inputs, &[("--draw", path)])?;
+        output::check(&inputs, &[(output::PICTURE, path)])?;
     }
     let topology = arguments.machine.read(arguments.output)?;
     let layout = placement(arguments, &topology)?
@@ -117,7 +123,7 @@ fn refused(error: &PlacementError) -> anyhow::Error {
 }
 
 fn draw(layout: &Layout, path: &Path, options: OutputOptions) -> Result<()> {
-    output::write(path, "--draw", &cubeyard_diagrams::placement(layout))?;
+    output::write(path, "--report", &cubeyard_diagrams::placement(layout))?;
     options.remark(&format!("wrote {}", path.display()));
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use cubeyard_bench::record::{Record, VERSION};
+use cubeyard_bench::report::Answer;
 use cubeyard_device::topology::Topology;
 use serde::Serialize;
 use serde_json::{Value, json, to_value};
@@ -28,11 +29,16 @@ pub(crate) struct StudyOptions {
     /// Number of threads for --vary and --levers; one for each core if omitted. Results do not depend on it
     #[arg(long, value_name = "N", requires = "points", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    /// Cost of a machine, such as '0.3*hbm.bandwidth + 2*sips.count', for the points of --vary: numbers, + - * /,
+    /// parentheses, min, max, topology keys, and groups of keys, whose value is the factor relative to the default machine.
+    /// Marks the points on the Pareto front: no other point is as fast and as cheap, and better in one of both
+    #[arg(long, value_name = "EXPRESSION", requires = "vary", allow_hyphen_values = true)]
+    pub(crate) cost: Option<String>,
     /// Write the table of --vary as CSV
     #[arg(long, value_name = "FILE", requires = "vary")]
     pub(crate) csv: Option<PathBuf>,
-    /// Plot the times of --vary to an .svg file, or with the table to an .html file
-    #[arg(long, value_name = "FILE", requires = "vary")]
+    /// Earlier name of --report for --vary
+    #[arg(long, value_name = "FILE", requires = "vary", hide = true)]
     pub(crate) chart: Option<PathBuf>,
 }
 
@@ -43,6 +49,9 @@ pub(crate) struct LeverOptions {
     #[arg(long, group = "points")]
     pub(crate) levers: bool,
 }
+
+/// Draws the page of a run that has been made, with an answer first.
+pub(crate) type Drawing = Box<dyn FnOnce(&Answer) -> String>;
 
 /// Record of a command that ran to completion.
 #[derive(Debug)]

@@ -42,8 +42,8 @@ pub(crate) struct Arguments {
     /// the file shows. If omitted, as recorded where the file shows it, else at once
     #[arg(long, value_name = "N|recorded", allow_negative_numbers = true)]
     lag: Option<Lag>,
-    /// Plot live and reserved bytes over time to OUT.svg, or with all figures to OUT.html
-    #[arg(long, value_name = "OUT")]
+    /// Earlier name of --report
+    #[arg(long, value_name = "OUT", hide = true)]
     plot: Option<Plot>,
     #[command(flatten)]
     page: PageOptions,
@@ -67,14 +67,23 @@ impl Arguments {
 
     /// Returns whether the output is an HTML page, which shows the blocks over time.
     fn has_page(&self) -> bool {
-        self.page.report.is_some() || self.plot.as_ref().is_some_and(Plot::is_page)
+        self.reports_page() || self.plot.as_ref().is_some_and(Plot::is_page)
+    }
+
+    /// Returns whether the file of `--report` is an HTML page.
+    fn reports_page(&self) -> bool {
+        let is_page = |path: &PathBuf| output::is_page(path).is_ok_and(|is_page| is_page);
+        self.page.report.as_ref().is_some_and(is_page)
     }
 
     /// Checks before any work that the output files can be written and are not inputs.
     fn check_outputs(&self) -> Result<()> {
         let inputs: Vec<_> = self.files.iter().map(|file| ("a trace", file.as_path())).collect();
         let plot = self.plot.as_ref().map(|plot| ("--plot", plot.path()));
-        let page = self.page.report.as_deref().map(|path| ("--report", path));
+        if let Some(path) = &self.page.report {
+            output::is_page(path)?;
+        }
+        let page = self.page.report.as_deref().map(|path| (output::PICTURE, path));
         output::check(&inputs, &plot.into_iter().chain(page).collect::<Vec<_>>())
     }
 }
@@ -98,7 +107,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let reports = replay_all(&inputs, arguments, &mut progress);
     progress.finish();
     draw(arguments, &reports)?;
-    arguments.page.write(arguments.output, || chart::html(&reports))?;
+    let draw = if arguments.reports_page() { chart::html } else { chart::svg };
+    arguments.page.write(arguments.output, || draw(&reports))?;
     let options = arguments.holder_options();
     let records = || {
         let records = inputs.iter().zip(&reports);

@@ -19,12 +19,12 @@ use cubeyard_device::topology::Topology;
 use cubeyard_memory::address::SipId;
 use cubeyard_tl::launch::Mode;
 
-use crate::machine::MachineOptions;
+use crate::machine::{self, MachineOptions};
 use crate::output::{Files, Named};
 use crate::own::{self, OwnBenches};
 use crate::page::PageOptions;
 use crate::progress::Busy;
-use crate::record::{self, LeverOptions, Recorded, StudyOptions};
+use crate::record::{self, Drawing, LeverOptions, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
 use crate::{memory, output, terminal};
 
@@ -105,10 +105,24 @@ pub(crate) fn run(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Code>
     Ok(if run.is_well() { Code::Done } else { Code::Failed })
 }
 
-/// Runs the bench, and returns its record without the operation log.
-pub(crate) fn recorded(arguments: &Arguments, front: &dyn OwnBenches) -> Result<Recorded> {
+/// Runs the bench, and returns its record, with every operation if `has_ops` is set.
+pub(crate) fn recorded(
+    arguments: &Arguments,
+    front: &dyn OwnBenches,
+    has_ops: bool,
+) -> Result<Recorded> {
     let (topology, run) = simulated(arguments, front)?;
-    Ok(Recorded { record: Record::of(&run).on(&topology), is_well: run.is_well() })
+    let record = Record::of(&run).on(&topology);
+    let record = if has_ops { record.with_ops(&run) } else { record };
+    Ok(Recorded { record, is_well: run.is_well() })
+}
+
+/// Runs the bench, and returns its record and its page.
+pub(crate) fn drawn(arguments: &Arguments, front: &dyn OwnBenches) -> Result<(Recorded, Drawing)> {
+    let (topology, run) = simulated(arguments, front)?;
+    let record = Record::of(&run).on(&topology);
+    let is_well = run.is_well();
+    Ok((Recorded { record, is_well }, Box::new(move |answer| run.page_with(Some(answer)))))
 }
 
 /// Returns the record of a run that is not made, without figures. Fails if an input is invalid.
@@ -144,7 +158,8 @@ pub(crate) fn check_parameter(bench: &dyn Bench, name: &str) -> Result<()> {
 }
 
 fn simulated(arguments: &Arguments, front: &dyn OwnBenches) -> Result<(Topology, Run)> {
-    let topology = arguments.machine.read(arguments.output)?;
+    let topology = arguments.machine.read(arguments.output);
+    let topology = topology.map_err(|error| with_parameter(arguments, front, error))?;
     let config = config(arguments, topology)?;
     let bench = chosen(arguments, front).map_err(helped)?;
     let _progress = Busy::new(arguments.output.quiet, &format!("simulating {}", bench.name()));
@@ -153,6 +168,30 @@ fn simulated(arguments: &Arguments, front: &dyn OwnBenches) -> Result<(Topology,
         error => refused(&error),
     })?;
     Ok((config.topology, run))
+}
+
+/// Adds help to the error of a machine, if `--with` was given a parameter of the bench.
+fn with_parameter(
+    arguments: &Arguments,
+    front: &dyn OwnBenches,
+    error: anyhow::Error,
+) -> anyhow::Error {
+    let Ok(bench) = named(arguments, front) else { return error };
+    let parameters = bench.parameters();
+    let is_meant = |key: &str| {
+        let key = key.replace('_', "-");
+        parameters.iter().find(|it| it.name.replace('_', "-").eq_ignore_ascii_case(&key))
+    };
+    match arguments.machine.with.iter().find_map(|(key, _)| is_meant(key)) {
+        Some(it) => {
+            anyhow!(
+                "{error}\n  help: a parameter of {} is set with --set {}=…",
+                bench.name(),
+                it.name
+            )
+        }
+        None => error,
+    }
 }
 
 /// Adds help to the error of a bench that was not found.
@@ -201,6 +240,11 @@ fn refused(error: &BenchError) -> anyhow::Error {
             return Exhausted(format!("{error}\n  help: {help}")).into();
         }
         BenchError::NoSuchBench { .. } => "cubeyard list shows all benches",
+        BenchError::Parameter(ParameterError::NoSuchParameter { name, .. })
+            if machine::is_of_machine(name) =>
+        {
+            "a key of the machine is set with --with, as in --with hbm.bandwidth=2x"
+        }
         BenchError::Parameter(ParameterError::Form(_)) => "write it as in --set elements=4096",
         BenchError::Parameter(_) => "cubeyard list -v shows all parameters",
         BenchError::NeedsData(_) => "add --data",

@@ -9,7 +9,8 @@ use cubeyard_yaml::{PlainValue, nearest};
 
 use crate::machine::{self, MachineOptions};
 use crate::own::OwnBenches;
-use crate::record::{Recorded, StudyOptions};
+use crate::page::PageOptions;
+use crate::record::{Drawing, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
 use crate::{Cli, Command, ccl, model, probe, run, validate};
 
@@ -24,6 +25,8 @@ pub(crate) struct Simulation<'a> {
     pub(crate) machine: &'a MachineOptions,
     pub(crate) study: &'a StudyOptions,
     pub(crate) output: OutputOptions,
+    /// Page of the command; `None` if it draws none.
+    pub(crate) page: Option<&'a PageOptions>,
     /// Whether the levers of the machine are measured.
     pub(crate) levers: bool,
 }
@@ -45,19 +48,55 @@ impl<'a> Simulation<'a> {
             Command::Model(it) => it.levers.levers,
             _ => false,
         };
-        Some(Self { name, machine, study, output, levers })
+        let page = match command {
+            Command::Run(it) => Some(&it.page),
+            Command::Ccl(it) => Some(&it.page),
+            Command::Model(it) => Some(&it.page),
+            Command::Probe(it) => Some(&it.page),
+            _ => None,
+        };
+        Some(Self { name, machine, study, output, page, levers })
     }
 }
 
 /// Runs a command, and returns its record instead of printing its output.
 pub(crate) fn of(command: &Command, front: &dyn OwnBenches) -> Result<Recorded> {
+    recorded(command, front, false)
+}
+
+/// Runs a command like [`of`]; the record of a run has every operation.
+pub(crate) fn with_ops(command: &Command, front: &dyn OwnBenches) -> Result<Recorded> {
+    recorded(command, front, true)
+}
+
+fn recorded(command: &Command, front: &dyn OwnBenches, has_ops: bool) -> Result<Recorded> {
     match command {
-        Command::Run(it) => run::recorded(it, front),
+        Command::Run(it) => run::recorded(it, front, has_ops),
         Command::Ccl(it) => ccl::recorded(it),
         Command::Model(it) => model::recorded(it),
         Command::Probe(it) => probe::recorded(it),
         Command::Validate(it) => validate::recorded(it),
         _ => bail!("expected a command that simulates: {}", RECORDED.join(", ")),
+    }
+}
+
+/// Runs a command as [`of`] does, and keeps what its page shows.
+pub(crate) fn drawn(command: &Command, front: &dyn OwnBenches) -> Result<(Recorded, Drawing)> {
+    match command {
+        Command::Run(it) => run::drawn(it, front),
+        Command::Model(it) => model::drawn(it),
+        _ => bail!("--report: expected run or model"),
+    }
+}
+
+/// Returns the machine that a command simulates.
+pub(crate) fn machine(command: &Command) -> Result<Topology> {
+    match command {
+        Command::Ccl(it) => ccl::machine(it),
+        _ => match Simulation::of(command) {
+            Some(simulation) => simulation.machine.read(OutputOptions::quiet()),
+            None => bail!("expected a command that simulates: {}", RECORDED.join(", ")),
+        },
     }
 }
 
@@ -84,22 +123,37 @@ fn refused(error: &clap::Error) -> anyhow::Error {
     anyhow!("{}", text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned())
 }
 
-/// Returns the first given option that writes a file of a single run.
+/// Returns the first given option that writes a file of a single run, other than `--report`.
 pub(crate) fn single_output(command: &Command) -> Option<&'static str> {
     let given = match command {
-        Command::Run(it) => vec![("--trace", &it.trace), ("--report", &it.page.report)],
-        Command::Ccl(it) => vec![("--plot", &it.plot), ("--report", &it.page.report)],
-        Command::Probe(it) => vec![("--trace", &it.trace), ("--report", &it.page.report)],
-        Command::Model(it) => vec![("--report", &it.page.report)],
-        _ => Vec::new(),
+        Command::Run(it) => ("--trace", &it.trace),
+        Command::Ccl(it) => ("--plot", &it.plot),
+        Command::Probe(it) => ("--trace", &it.trace),
+        _ => return None,
     };
-    given.into_iter().find_map(|(option, path)| path.as_ref().map(|_| option))
+    given.1.as_ref().map(|_| given.0)
+}
+
+/// Returns the first given option that measures more than one run, or writes a file.
+pub(crate) fn beyond_one_record(command: &Command) -> Option<&'static str> {
+    let simulation = Simulation::of(command)?;
+    let study = simulation.study;
+    let given = [
+        ("--levers", simulation.levers),
+        ("--vary", !study.vary.is_empty()),
+        ("--save", study.save.is_some()),
+        ("--report", simulation.page.is_some_and(|page| page.report.is_some())),
+    ];
+    let found = given.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
+    found.or_else(|| single_output(command))
 }
 
 /// Checks that a command has an option with this name that takes a value and can be varied.
 fn check_option(name: &str, key: &str) -> Result<()> {
-    const FIXED: [&str; 10] =
-        ["save", "vary", "threads", "csv", "chart", "format", "plot", "trace", "report", "with"];
+    const FIXED: [&str; 11] = [
+        "cost", "save", "vary", "threads", "csv", "chart", "format", "plot", "trace", "report",
+        "with",
+    ];
     let program = Cli::command();
     let subcommand = program.find_subcommand(name).expect("it is a command of the program");
     let takes_value = |it: &&clap::Arg| it.get_action().takes_values();
@@ -120,17 +174,11 @@ fn check_option(name: &str, key: &str) -> Result<()> {
 /// parameter of a run, or an option.
 pub(crate) fn assigned(command: &Command, key: &str, value: &str) -> [OsString; 2] {
     let [option, value] = match command {
-        _ if is_of_machine(key) => ["--with".to_owned(), format!("{key}={value}")],
+        _ if machine::is_of_machine(key) => ["--with".to_owned(), format!("{key}={value}")],
         Command::Run(_) => ["--set".to_owned(), format!("{key}={value}")],
         _ => [format!("--{key}"), value.to_owned()],
     };
     [option.into(), value.into()]
-}
-
-/// Returns whether a key belongs to the machine: it has a dot, or is a plain value at the top level of a topology file.
-fn is_of_machine(key: &str) -> bool {
-    let is_plain = |value: &PlainValue| !matches!(value, PlainValue::Map(_));
-    key.contains('.') || Topology::embedded().values().get(key).is_some_and(is_plain)
 }
 
 /// Checks that a command or its machine has the key that an option names; the value is not checked.
@@ -142,7 +190,7 @@ pub(crate) fn check_key(
 ) -> Result<()> {
     let Simulation { name, machine, .. } = Simulation::of(command).expect("it simulates");
     let checked = match command {
-        _ if is_of_machine(key) => {
+        _ if machine::is_of_machine(key) => {
             machine::check_key(&machine.read(OutputOptions::quiet())?, key, value)
         }
         Command::Run(arguments) => run::check_parameter(&*run::named(arguments, front)?, key),

@@ -1,24 +1,30 @@
 //! `--vary`: runs a command at every point of a grid, on all cores.
 
 mod chart;
+mod costs;
+mod csv;
 mod grid;
+mod json;
 mod page;
+mod parts;
 mod table;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use cubeyard_bench::compare::Measured;
-use cubeyard_bench::record::{Record, VERSION};
+use cubeyard_bench::record::Record;
 use cubeyard_study::Grid;
+use cubeyard_study::designs::{Design, Designs};
 use serde_json::{Map, Value, json};
 
 use crate::code::Code;
-use crate::machine::MachineOptions;
 use crate::output::{self, Files};
 use crate::own::OwnBenches;
+use crate::page::PageOptions;
 use crate::points::{self, Outcome};
 use crate::progress::Busy;
 use crate::record::{self, StudyOptions};
@@ -36,9 +42,28 @@ struct Study {
     title: String,
     grid: Grid<String>,
     outcomes: Vec<Outcome>,
+    /// Expression of `--cost`.
+    cost: Option<String>,
+    /// Times and costs of all points, and the front among them.
+    designs: Designs,
 }
 
 impl Study {
+    fn new(
+        title: String,
+        grid: Grid<String>,
+        outcomes: Vec<Outcome>,
+        (cost, costs): (Option<String>, Vec<Option<f64>>),
+    ) -> Self {
+        let design = |((point, outcome), cost): ((Point<'_>, &Outcome), &Option<f64>)| {
+            let times = Measured::all(&outcome.as_ref().ok()?.record);
+            let time_ns = times.iter().map(|it| it.time_ns).sum();
+            (!times.is_empty()).then(|| Design { name: assignments(&point), time_ns, cost: *cost })
+        };
+        let designs = Designs::new(grid.points().zip(&outcomes).zip(&costs).map(design));
+        Self { title, grid, outcomes, cost, designs }
+    }
+
     /// Returns the keys and values of each point with its result.
     fn points(&self) -> impl Iterator<Item = (Point<'_>, &Outcome)> {
         self.grid.points().zip(&self.outcomes)
@@ -51,12 +76,13 @@ pub(crate) fn run(
     words: &[OsString],
     front: &dyn OwnBenches,
 ) -> Result<Code> {
-    let Simulation { name, machine, study, output: options, .. } = simulation;
-    check(command, machine, study)?;
+    let Simulation { name, study, output: options, page, .. } = simulation;
+    check(command, simulation)?;
     let grid = grid::read(&study.vary)?;
     check_keys(command, &grid, front)?;
     let commands = grid.points().map(|point| parsed(command, words, &point));
     let commands: Vec<_> = commands.collect::<Result<_>>()?;
+    let costs = costs::of(study.cost.as_deref(), &grid, &commands)?;
     if !options.quiet {
         warn(&commands, options);
     }
@@ -64,10 +90,11 @@ pub(crate) fn run(
     let outcomes =
         points::all(&commands, study, front, |place, outcome| told.point(place, outcome));
     drop(told);
-    let study_of = Study { title: title(name, words), grid, outcomes };
+    let study_of = Study::new(title(name, words), grid, outcomes, (study.cost.clone(), costs));
     let record = |place: usize| record_of(&study_of, place, &commands[place], front);
-    write_files(&study_of, study, options, &record)?;
-    options.print(|colours| table::render(&study_of, colours), || json(&study_of))?;
+    write_files(&study_of, simulation, &record)?;
+    page.map_or(Ok(()), PageOptions::show)?;
+    options.print(|colours| table::render(&study_of, colours), || json::json(&study_of))?;
     let well = study_of.outcomes.iter().all(|it| it.as_ref().is_ok_and(|it| it.is_well));
     Ok(if well { Code::Done } else { Code::Failed })
 }
@@ -80,18 +107,26 @@ pub(crate) fn title(name: &str, words: &[OsString]) -> String {
 }
 
 /// Checks the outputs before any work; options that write a file of a single run are refused.
-fn check(command: &Command, machine: &MachineOptions, study: &StudyOptions) -> Result<()> {
+fn check(command: &Command, simulation: Simulation<'_>) -> Result<()> {
+    let Simulation { machine, study, .. } = simulation;
     if let Some(option) = simulating::single_output(command) {
         bail!(
-            "{option}: cannot be written with --vary\n  help: --csv, --chart and --save write all points"
+            "{option}: cannot be written with --vary\n  help: --csv, --report and --save write all points"
         );
     }
-    if let Some(path) = &study.chart {
-        output::is_page(path)?;
-    }
-    let StudyOptions { save, csv, chart, .. } = study;
+    let pictures = pictures(simulation);
+    pictures.iter().try_for_each(|path| output::is_page(path).map(|_| ()))?;
+    let StudyOptions { save, csv, .. } = study;
     let inputs = output::named([("--topology", &machine.topology)]);
-    output::check(&inputs, &output::named([("--save", save), ("--csv", csv), ("--chart", chart)]))
+    let outputs = output::named([("--save", save), ("--csv", csv)]).into_iter();
+    let pictures = pictures.iter().map(|path| (output::PICTURE, path.as_path()));
+    output::check(&inputs, &outputs.chain(pictures).collect::<Vec<_>>())
+}
+
+/// Returns the files of pictures and pages.
+fn pictures(simulation: Simulation<'_>) -> Vec<&PathBuf> {
+    let page = simulation.page.and_then(|page| page.report.as_ref());
+    page.into_iter().chain(&simulation.study.chart).collect()
 }
 
 /// Prints the warnings of the machines of all points, without duplicates.
@@ -155,18 +190,19 @@ impl<'a> Told<'a> {
 /// Writes the files that options name; `record` returns the record of a point.
 fn write_files(
     study: &Study,
-    options: &StudyOptions,
-    output: OutputOptions,
+    simulation: Simulation<'_>,
     record: &dyn Fn(usize) -> Record,
 ) -> Result<()> {
+    let Simulation { study: options, output, .. } = simulation;
+    let pictures = pictures(simulation);
     let mut files = Files::default();
     if let Some(path) = &options.csv {
-        files.write(path, "--csv", |file| file.write_all(table::csv(study).as_bytes()))?;
+        files.write(path, "--csv", |file| file.write_all(csv::csv(study).as_bytes()))?;
     }
-    if let Some(path) = &options.chart {
-        let text =
-            if output::is_page(path)? { page::page_of(study) } else { chart::chart(study).svg() };
-        files.write(path, "--chart", |file| file.write_all(text.as_bytes()))?;
+    for path in &pictures {
+        let is_page = output::is_page(path)?;
+        let text = if is_page { page::page_of(study) } else { chart::picture(study).svg() };
+        files.write(path, "--report", |file| file.write_all(text.as_bytes()))?;
     }
     if let Some(path) = &options.save {
         let mut places = 0..study.outcomes.len();
@@ -175,7 +211,7 @@ fn write_files(
         })?;
     }
     files.finish()?;
-    for path in [&options.csv, &options.chart, &options.save].into_iter().flatten() {
+    for path in options.csv.iter().chain(pictures).chain(&options.save) {
         output.remark(&format!("wrote {}", path.display()));
     }
     Ok(())
@@ -197,27 +233,13 @@ fn record_of(study: &Study, place: usize, command: &Command, front: &dyn OwnBenc
     Record { error, ..foreseen.unwrap_or_else(named) }
 }
 
+/// Returns a point as text.
+fn assignments(point: &Point<'_>) -> String {
+    let all = point.iter().map(|(key, value)| format!("{key}={value}"));
+    all.collect::<Vec<_>>().join(" ")
+}
+
 /// Returns the values of a point by key.
 fn values(point: &Point<'_>) -> Map<String, Value> {
     point.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect()
-}
-
-fn json(study: &Study) -> Value {
-    let point = |(point, outcome): (Point<'_>, &Outcome)| {
-        let values = values(&point);
-        match outcome {
-            Ok(it) => json!({
-                "values": values,
-                "topology": it.record.topology,
-                "inputs": it.record.inputs,
-                "rows": Measured::figures(&Measured::all(&it.record))["rows"],
-                "ok": it.is_well,
-                "error": null,
-            }),
-            Err(error) => json!({ "values": values, "ok": false, "error": error }),
-        }
-    };
-    let keys: Vec<_> = study.grid.keys().collect();
-    let points: Vec<_> = study.points().map(point).collect();
-    json!({ "version": VERSION, "command": study.title, "keys": keys, "points": points })
 }

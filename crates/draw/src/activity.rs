@@ -18,6 +18,8 @@ pub struct Activity {
     pub end: u64,
     /// Names of the kinds of intervals. The index of a kind is also the index of its colour.
     pub kinds: Vec<String>,
+    /// Colours of the kinds, as `#rrggbb`; a kind without one has the colour of its index.
+    pub colours: Vec<Option<String>>,
     /// Lanes from top to bottom.
     pub lanes: Vec<Lane>,
     /// Quantities below the lanes, in bytes.
@@ -70,7 +72,7 @@ impl Activity {
 
     fn markup(&self, title: &str) -> String {
         let (names, columns) = self.columns();
-        let colours: Vec<_> = (0..self.kinds.len()).map(kind_colour).collect();
+        let colours: Vec<_> = (0..self.kinds.len()).map(|kind| self.colour(kind)).collect();
         [
             self.legend(),
             format!(
@@ -95,11 +97,17 @@ impl Activity {
     fn legend(&self) -> String {
         let used = |kind: usize| self.intervals().any(|it| it.kind == kind);
         let item = |(kind, name): (usize, &String)| {
-            format!("<li><i style=\"background:{}\"></i>{}</li>\n", kind_colour(kind), escape(name))
+            format!("<li><i style=\"background:{}\"></i>{}</li>\n", self.colour(kind), escape(name))
         };
         let items: String =
             self.kinds.iter().enumerate().filter(|it| used(it.0)).map(item).collect();
         format!("<ul class=\"kinds\">\n{items}</ul>\n")
+    }
+
+    /// Returns the colour of a kind.
+    fn colour(&self, kind: usize) -> &str {
+        let given = self.colours.get(kind).and_then(Option::as_deref);
+        given.unwrap_or_else(|| kind_colour(kind))
     }
 
     fn intervals(&self) -> impl Iterator<Item = &Interval> {

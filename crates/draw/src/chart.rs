@@ -106,6 +106,8 @@ pub struct Line {
 pub enum Shape {
     /// Straight between dots.
     Dotted,
+    /// Dots without a line.
+    Scattered,
     /// Constant up to the next point.
     Stepped,
     /// Constant up to the next point, with the area below it filled.
@@ -116,6 +118,7 @@ impl Shape {
     fn name(self) -> &'static str {
         match self {
             Self::Dotted => "dotted",
+            Self::Scattered => "scattered",
             Self::Stepped => "stepped",
             Self::Filled => "stepped filled",
         }

@@ -37,5 +37,6 @@ pub mod svg;
 pub mod xml;
 
 pub use self::page::{
-    captioned, cell, header, number, page, plain_table, remark, section, table, tile, tiles,
+    captioned, cell, copyable, header, number, page, plain_table, remark, section, table, tile,
+    tiles,
 };

@@ -6,7 +6,7 @@ mod table;
 
 use crate::xml::escape;
 
-pub use head::{header, remark, tile, tiles};
+pub use head::{copyable, header, remark, tile, tiles};
 pub use table::{captioned, cell, number, plain_table, table};
 
 /// Style that all pages share: light, dark, narrow and in print.

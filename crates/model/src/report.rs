@@ -1,6 +1,7 @@
 //! Times of a step, and lower bounds on them.
 
 use cubeyard_sim::Span;
+use cubeyard_units::text::{percent, span};
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
@@ -9,6 +10,25 @@ use super::part::StepPart;
 
 pub use super::bound::Demand;
 pub use super::memory::{Memory, Use};
+
+/// Resource whose bound is the largest of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limiting {
+    /// Memory bandwidth of all PEs.
+    Hbm,
+    /// Matrix engines of all PEs.
+    Gemm,
+}
+
+impl Limiting {
+    /// Returns the name used in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hbm => "HBM",
+            Self::Gemm => "GEMM",
+        }
+    }
+}
 
 /// Times of one part of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +61,13 @@ impl PartReport {
         Span::from_ps(self.total.ps() / self.count.max(1))
     }
 
+    /// Returns the resource with the larger bound; `None` if there is no bound.
+    pub fn limiting(&self) -> Option<Limiting> {
+        let [memory, gemm] = self.least;
+        let larger = if gemm > memory { Limiting::Gemm } else { Limiting::Hbm };
+        (self.bound() > Span::ZERO).then_some(larger)
+    }
+
     /// Returns the minimum total time.
     pub fn bound(&self) -> Span {
         self.least[0].max(self.least[1])
@@ -58,12 +85,13 @@ impl Serialize for PartReport {
         let part = json!({
             "part": self.part.name(),
             "count": self.count,
-            "each_us": self.each().ns() / 1e3,
-            "total_us": self.total.ns() / 1e3,
+            "each_ns": self.each().ns(),
+            "total_ns": self.total.ns(),
             "bytes": self.demand.bytes,
             "flop": self.demand.flop,
-            "memory_bound_us": self.least[0].ns() / 1e3,
-            "gemm_bound_us": self.least[1].ns() / 1e3,
+            "limited_by": self.limiting().map(Limiting::name),
+            "memory_bound_ns": self.least[0].ns(),
+            "gemm_bound_ns": self.least[1].ns(),
             "share_of_bound": self.share(),
         });
         part.serialize(to)
@@ -104,6 +132,36 @@ impl ModelReport {
         }
     }
 
+    /// Returns the time of the step, the share that its bounds explain, the longest part, and the part that loses most
+    /// against its bound, as one sentence.
+    pub fn verdict(&self) -> String {
+        let step = match self.cut.work.phase {
+            super::Phase::Decode => "A decode step",
+            super::Phase::Prefill => "The prefill",
+        };
+        let launching = ("launches", self.launching, Span::ZERO);
+        let parts = self.parts.iter().map(|it| (it.part.name(), it.total, it.bound()));
+        let parts = || parts.clone().chain([launching]).rev();
+        let lost = |total: Span, bound: Span| total.saturating_sub(bound);
+        let longest = parts().max_by_key(|(_, total, _)| *total).unwrap_or(launching);
+        let worst =
+            parts().max_by_key(|&(_, total, bound)| lost(total, bound)).unwrap_or(launching);
+        let share = |part: Span| percent(part.ps() as f64 / self.total.ps().max(1) as f64);
+        let above = span(lost(worst.1, worst.2));
+        let rest = if longest.0 == worst.0 {
+            format!("and it also loses most, {above} above its bound")
+        } else {
+            format!("and `{}` loses most, {above} above its bound", worst.0)
+        };
+        format!(
+            "{step} takes {}, of which the bounds of its parts explain {}; `{}` takes longest ({} of the step), {rest}.",
+            span(self.total),
+            percent(self.share()),
+            longest.0,
+            share(longest.1)
+        )
+    }
+
     /// Returns the tokens per second.
     pub fn rate(&self) -> f64 {
         self.tokens() as f64 / (self.total.ps().max(1) as f64 / 1e12)
@@ -142,15 +200,16 @@ impl Serialize for ModelReport {
             "sips": sips,
             "cubes": cubes,
             "pes": pes,
+            "verdict": self.verdict(),
             "parts": self.parts,
             "launches": self.launches,
-            "launching_us": self.launching.ns() / 1e3,
-            "total_us": self.total.ns() / 1e3,
+            "launching_ns": self.launching.ns(),
+            "total_ns": self.total.ns(),
             "tokens": self.tokens(),
             "tokens_per_second": self.rate(),
-            "bandwidth_bound_us": self.bandwidth_bound.ns() / 1e3,
+            "bandwidth_bound_ns": self.bandwidth_bound.ns(),
             "share_of_bandwidth_bound": self.bandwidth_share(),
-            "bound_us": self.bound().ns() / 1e3,
+            "bound_ns": self.bound().ns(),
             "share_of_bound": self.share(),
             "positions_run": self.positions.0,
             "positions": self.positions.1,

@@ -43,7 +43,7 @@ impl Run {
 
     /// Returns the HTML page of the report.
     fn page(&self, py: Python<'_>) -> String {
-        py.detach(|| report::page_with(&self.report, &self.timeline))
+        py.detach(|| report::page_with(&self.report, Some(&self.timeline), None))
     }
 
     /// Returns the critical path as text.

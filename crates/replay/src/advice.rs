@@ -1,20 +1,24 @@
 //! Advice computed from the rows of reports, with a sentence for each report that yields none.
 
+mod answer;
+
 use super::policy::{EXPANDABLE, PYTORCH};
 use super::settings::NOTICEABLE;
-use super::{Kind, ReplayPolicy, Report, Row, refused, settings};
+use super::{Kind, ReplayPolicy, Report, Row, refused};
 use crate::trace::{RecordedBy, Recording};
 use cubeyard_units::Bytes;
+
+pub use answer::{Answer, answer};
 
 /// Relative distance from the best policy within which expandable segments are recommended as well.
 const NEAR: f64 = 0.01;
 
 /// Returns a sentence that names the policy to use. Further lines name the reports that are left out because of a
 /// [`Doubt`](super::Doubt), and the policies that would have served a failed request. The last lines are PyTorch
-/// settings that are available today.
+/// settings other than the one that the [`answer`] recommends.
 ///
-/// The basis of the comparison is the number of bytes that PyTorch reserved: as recorded, or else according to its
-/// model.
+/// The basis of the comparison is the memory that PyTorch needs, as in the answer. If the least memory was not
+/// determined, it is the number of bytes that PyTorch reserved: as recorded, or else according to its model.
 pub fn advice(reports: &[Report]) -> String {
     let telling: Vec<_> = reports.iter().filter(|report| !is_idle(report)).collect();
     let sound: Vec<_> = telling.iter().copied().filter(|report| report.doubt().is_none()).collect();
@@ -32,7 +36,7 @@ pub fn advice(reports: &[Report]) -> String {
         .extend(doubts.map(|(report, doubt)| format!("No advice on `{}`: {doubt}.", report.trace)));
     lines.extend(telling.iter().filter_map(|report| on_refusal(report)));
     let offered: Vec<_> = sound.iter().map(|report| &report.settings[..]).collect();
-    lines.extend(settings::lines(&offered));
+    lines.extend(answer::other_settings(&offered));
     lines.join("\n")
 }
 
@@ -68,16 +72,37 @@ fn on_one(report: &Report) -> String {
 
 const WHY: &str = "compare the sizes in the trace with what the failed rows say";
 
+/// Memory with which policies are compared.
+#[derive(Clone, Copy)]
 struct Baseline {
-    reserved: Bytes,
-    recorded: bool,
+    bytes: Bytes,
+    basis: Basis,
+}
+
+/// Returns the figure of a policy that is compared with a baseline: the memory that it needs if the baseline is what
+/// PyTorch needs, and the bytes that it reserved otherwise.
+fn figure(row: &Row, needed: bool) -> Bytes {
+    if needed { row.needs() } else { row.outcome.peak_reserved }
+}
+
+/// Origin of a [`Baseline`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Basis {
+    /// Least memory in which PyTorch serves the trace.
+    Needed,
+    /// Bytes that the recorded allocator reserved.
+    Recorded,
+    /// Bytes that the model of PyTorch reserved.
+    Modelled,
 }
 
 fn baseline(report: &Report) -> Option<Baseline> {
     let modelled = || report.served(PYTORCH).map(|row| row.outcome.peak_reserved);
-    let recorded = report.recorded_reserved();
-    let reserved = recorded.or_else(modelled).filter(|it| !it.is_zero())?;
-    Some(Baseline { reserved, recorded: recorded.is_some() })
+    let of = |basis| move |bytes| Baseline { bytes, basis };
+    let found = report.present_least().map(of(Basis::Needed));
+    let found = found.or_else(|| report.recorded_reserved().map(of(Basis::Recorded)));
+    let found = found.or_else(|| modelled().map(of(Basis::Modelled)));
+    found.filter(|it| !it.bytes.is_zero())
 }
 
 /// Returns the recorded allocator with its setting, as the subject of a sentence.
@@ -98,7 +123,7 @@ fn can_expand(report: &Report) -> bool {
 fn best_choice(report: &Report) -> Option<&Row> {
     let rows = report.rows.iter();
     let served = rows.filter(|row| row.outcome.failed.is_none() && is_choice(report, row));
-    served.min_by_key(|row| (row.policy.kind == Kind::Planned, row.outcome.peak_reserved))
+    served.min_by_key(|row| row.rank())
 }
 
 /// Returns whether a policy may be recommended: it is not one of PyTorch's current settings, and does not need more
@@ -118,7 +143,7 @@ fn keep_under_a_limit(report: &Report) -> Option<String> {
     let mut alternatives = served.filter(|row| is_alternative(report, row));
     alternatives.next()?;
     Some(format!(
-        "No policy here runs in less than the {least} in which {} runs: keep its allocator as it is.",
+        "No policy here needs less than the {least} that {} needs: keep its allocator as it is.",
         holder(report)
     ))
 }
@@ -165,11 +190,14 @@ fn unplanned(reports: &[&Report], best: Kind) -> &'static str {
 }
 
 fn against_pytorch(report: &Report, best: &Row, baseline: &Baseline) -> String {
-    let (name, needed, reserved) =
-        (best.policy.name, best.outcome.peak_reserved, baseline.reserved);
+    let needs_on_basis = |row: &Row| figure(row, baseline.basis == Basis::Needed);
+    let (name, needed, reserved) = (best.policy.name, needs_on_basis(best), baseline.bytes);
     let saved = 1.0 - ratio(needed, reserved);
-    let (needs, holds) =
-        if baseline.recorded { ("would have needed", "reserved") } else { ("needs", "reserves") };
+    let (needs, holds) = match baseline.basis {
+        Basis::Needed => ("needs", "needs"),
+        Basis::Recorded => ("would have needed", "reserved"),
+        Basis::Modelled => ("needs", "reserves"),
+    };
     let unplanned = unplanned(&[report], best.policy.kind);
     let by = holder(report);
     if saved < NOTICEABLE {
@@ -186,7 +214,7 @@ fn against_pytorch(report: &Report, best: &Row, baseline: &Baseline) -> String {
         );
     }
     let expandable = report.served(EXPANDABLE).filter(|row| is_choice(report, row));
-    let expandable = expandable.map(|row| row.outcome.peak_reserved);
+    let expandable = expandable.map(needs_on_basis);
     let alone = expandable.map_or_else(String::new, |expandable| {
         expandable_clause(ratio(expandable, needed), ratio(expandable, reserved))
     });
@@ -223,7 +251,7 @@ fn on_several(reports: &[&Report]) -> String {
     }
     let baselines: Option<Vec<_>> = reports.iter().map(|report| baseline(report)).collect();
     let basis: Vec<Bytes> = match &baselines {
-        Some(baselines) => baselines.iter().map(|baseline| baseline.reserved).collect(),
+        Some(baselines) => baselines.iter().map(|baseline| baseline.bytes).collect(),
         None => reports.iter().map(|report| peak_live(report)).collect(),
     };
     let Some(best) = best_of_all(reports, &basis, is_choice) else {
@@ -246,7 +274,10 @@ fn on_several(reports: &[&Report]) -> String {
             percent(best.mean() - 1.0),
             pytorch_clause(reports)
         ),
-        Some(_) => over_several(reports, &basis, &best),
+        Some(baselines) => {
+            let needed = baselines.iter().all(|baseline| baseline.basis == Basis::Needed);
+            over_several(reports, &basis, &best, needed)
+        }
     }
 }
 
@@ -261,7 +292,8 @@ impl Ratios {
         let rows: Vec<_> =
             reports.iter().map(|report| report.served(name)).collect::<Option<_>>()?;
         let policy = rows.first()?.policy;
-        let needed = rows.iter().map(|row| row.outcome.peak_reserved);
+        let needed = rows.iter().zip(reports);
+        let needed = needed.map(|(row, report)| figure(row, report.present_least().is_some()));
         let ratios = needed.zip(basis).map(|(needed, &basis)| ratio(needed, basis)).collect();
         Some(Self { policy, ratios })
     }
@@ -286,7 +318,9 @@ fn best_of_all(
     let choices = reports.first()?.rows.iter().filter(on_all);
     let served = choices.filter_map(|row| Ratios::of(row.policy.name, reports, basis));
     served.min_by(|left, right| {
-        left.is_planned().cmp(&right.is_planned()).then(left.mean().total_cmp(&right.mean()))
+        let by_mean = left.mean().total_cmp(&right.mean());
+        let by_place = || left.policy.place().cmp(&right.policy.place());
+        left.is_planned().cmp(&right.is_planned()).then(by_mean).then_with(by_place)
     })
 }
 
@@ -296,10 +330,10 @@ fn counts_on_all(reports: &[&Report], name: &str, counts: fn(&Report, &Row) -> b
     reports.iter().all(on)
 }
 
-fn over_several(reports: &[&Report], basis: &[Bytes], best: &Ratios) -> String {
+fn over_several(reports: &[&Report], basis: &[Bytes], best: &Ratios, needed: bool) -> String {
     let (count, mean) = (reports.len(), best.mean());
     let recorded_as_default = reports.iter().all(|report| can_expand(report));
-    let by = if recorded_as_default { "PyTorch" } else { "what was reserved" };
+    let by = if recorded_as_default || needed { "PyTorch" } else { "what was reserved" };
     if 1.0 - mean < NOTICEABLE {
         return format!(
             "Over these {count} traces no policy here needs noticeably less{} than {by} on \

@@ -1,6 +1,7 @@
 //! Charts of reports: live and reserved bytes over time, as SVG or on a page.
 
 mod blocks;
+mod colours;
 mod lines;
 mod map;
 mod memory;

@@ -53,7 +53,7 @@ pub mod trace;
 mod usage;
 mod work;
 
-pub use self::advice::advice;
+pub use self::advice::{Answer, advice, answer};
 pub use self::cache::CacheUse;
 pub use self::doubt::Doubt;
 pub use self::flex::Flex;

@@ -102,6 +102,12 @@ pub struct ReplayPolicy {
 }
 
 impl ReplayPolicy {
+    /// Returns the position of the policy in [`POLICIES`], and its name. Policies of a front end follow all others.
+    pub(super) fn place(&self) -> (usize, &'static str) {
+        let place = POLICIES.iter().position(|known| known.name == self.name);
+        (place.unwrap_or(POLICIES.len()), self.name)
+    }
+
     /// Creates a target for a trace, without a limit; `None` for a policy of a front end.
     pub fn target<'t>(&self, trace: &'t Trace) -> Option<Box<dyn Target + 't>> {
         match self.make {

@@ -6,7 +6,7 @@ use std::path::Path;
 use cubeyard_units::Bytes;
 use serde::Serialize;
 
-use super::{Grouping, Holder, MemoryUse, Report, Row};
+use super::{Answer, Grouping, Holder, MemoryUse, Report, Row, answer};
 use crate::trace::Lag;
 
 /// Default number of holders per moment.
@@ -27,6 +27,8 @@ pub struct HolderOptions {
 #[derive(Debug, Serialize)]
 pub struct PolicyRecord<'a> {
     trace: &'a str,
+    /// Memory that PyTorch needs, and the recommended setting; the same in every record of a trace.
+    answer: AnswerRecord,
     /// File as it was given; null for the bundled trace.
     file: Option<String>,
     policy: &'a str,
@@ -72,19 +74,22 @@ pub struct PolicyRecord<'a> {
 impl Report {
     /// Returns a record for each policy. `file` is the path of the trace as given.
     pub fn records(&self, file: Option<&Path>, options: HolderOptions) -> Vec<PolicyRecord<'_>> {
-        self.rows.iter().map(|row| self.record(file, row, options)).collect()
+        let answer = answer(std::slice::from_ref(self));
+        self.rows.iter().map(|row| self.record(file, row, &answer, options)).collect()
     }
 
     fn record<'a>(
         &'a self,
         file: Option<&Path>,
         row: &'a Row,
+        answer: &Answer,
         options: HolderOptions,
     ) -> PolicyRecord<'a> {
         let moment =
             |found: &Option<_>| found.as_ref().map(|found| MomentRecord::new(found, options));
         PolicyRecord {
             trace: &self.trace,
+            answer: AnswerRecord::new(answer.clone()),
             file: file.map(|file| file.to_string_lossy().into_owned()),
             policy: row.policy.name,
             events: row.outcome.events,
@@ -110,6 +115,26 @@ impl Report {
             waits: row.outcome.waits,
             peak: moment(&self.peak),
             out_of_memory: moment(&self.at_failure),
+        }
+    }
+}
+
+/// Answer in bytes.
+#[derive(Debug, Serialize)]
+struct AnswerRecord {
+    text: String,
+    setting: Option<String>,
+    needs_bytes: Option<u64>,
+    needs_with_setting_bytes: Option<u64>,
+}
+
+impl AnswerRecord {
+    fn new(answer: Answer) -> Self {
+        Self {
+            text: answer.text,
+            setting: answer.setting,
+            needs_bytes: answer.needs.map(Bytes::get),
+            needs_with_setting_bytes: answer.needs_with_setting.map(Bytes::get),
         }
     }
 }

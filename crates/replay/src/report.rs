@@ -95,15 +95,16 @@ impl Report {
         self.best_of(|row| !self.raises_least(row)).filter(|_| self.doubt().is_none())
     }
 
-    /// Returns the first row that reserved the least. A plan, which knows the future, counts only if there is no other
-    /// row; a failed policy never counts.
+    /// Returns the row that needs the least; of several, the one that reserved the least, and then the first of
+    /// [`POLICIES`](super::POLICIES). A plan, which knows the future, counts only if there is no other row; a failed
+    /// policy never counts.
     pub fn best(&self) -> Option<&Row> {
         self.best_of(|_| true)
     }
 
     fn best_of(&self, counts: impl Fn(&Row) -> bool) -> Option<&Row> {
         let served = self.rows.iter().filter(|row| row.outcome.failed.is_none() && counts(row));
-        served.min_by_key(|row| (row.policy.kind == Kind::Planned, row.outcome.peak_reserved))
+        served.min_by_key(|row| row.rank())
     }
 
     /// Returns the least memory of PyTorch with the recorded settings, or with its defaults; `None` if another
@@ -121,7 +122,7 @@ impl Report {
     /// Returns whether a policy needs more memory than PyTorch under a limit. If the least memory of a policy was not
     /// determined, its reserved bytes count instead.
     pub(super) fn raises_least(&self, row: &Row) -> bool {
-        let needed = row.least.map_or(row.outcome.peak_reserved, |least| least.memory());
+        let needed = row.needs();
         self.present_least().is_some_and(|present| needed > present)
     }
 
@@ -131,7 +132,8 @@ impl Report {
         let served = refused::served(trace);
         let ours = self.rows.iter().filter(|row| row.policy.kind == Kind::Online);
         let ours = ours.filter(|row| row.outcome.failed.is_none());
-        let best = ours.min_by_key(|row| row.outcome.peak_reserved).map(|row| row.policy.name);
+        let best = ours.min_by_key(|row| (row.outcome.peak_reserved, row.policy.place()));
+        let best = best.map(|row| row.policy.name);
         for row in &mut self.rows {
             if row.policy.kind == Kind::PyTorch || best == Some(row.policy.name) {
                 row.least = match &served {
@@ -236,9 +238,21 @@ impl ReplayPolicy {
 
 /// Headings of the columns of [`Row::least_cells`].
 pub const LEAST_COLUMNS: [&str; 6] =
-    ["least memory", "no limit", "runs in", "÷ live", "retries", "limit"];
+    ["least memory", "no limit", "needs", "÷ live", "retries", "limit"];
 
 impl Row {
+    /// Returns the memory that the policy needs: the least memory in which it serves the trace, or the bytes that it
+    /// reserved if the least memory was not determined.
+    pub fn needs(&self) -> Bytes {
+        self.least.map_or(self.outcome.peak_reserved, |least| least.memory())
+    }
+
+    /// Returns a key by which the best policy comes first, in any order of the rows.
+    pub(super) fn rank(&self) -> impl Ord {
+        let is_planned = self.policy.kind == Kind::Planned;
+        (is_planned, self.needs(), self.outcome.peak_reserved, self.policy.place())
+    }
+
     /// Formats the least memory for the columns of [`LEAST_COLUMNS`], if it was found.
     pub fn least_cells(&self) -> Option<[String; 6]> {
         let least = self.least?;

@@ -61,8 +61,8 @@ pub enum Which {
     All,
     /// For each size, the fastest algorithm, or the algorithm that the file forces.
     Auto,
-    /// Algorithm with this name.
-    Named(String),
+    /// Algorithms with these names, in this order.
+    Named(Vec<String>),
 }
 
 /// Default for the largest size whose results are checked, in bytes.
@@ -73,7 +73,7 @@ impl From<&str> for Which {
         match name {
             "all" => Self::All,
             "auto" => Self::Auto,
-            name => Self::Named(name.to_owned()),
+            names => Self::Named(names.split(',').map(|name| name.trim().to_owned()).collect()),
         }
     }
 }
@@ -260,7 +260,10 @@ impl Sweep {
 fn measured(config: &SweepConfig) -> Result<(Vec<CclAlgorithm>, Refused), DistError> {
     let (mut algorithms, mut refused) = (Vec::new(), Vec::new());
     let all = match &config.which {
-        Which::Named(name) => vec![config.ccl.named(name)?.clone()],
+        Which::Named(names) => {
+            let found = names.iter().map(|name| config.ccl.named(name).cloned());
+            found.collect::<Result<Vec<_>, _>>()?
+        }
         Which::All => config.ccl.algorithms.iter().filter(|it| it.enabled).cloned().collect(),
         Which::Auto => return Ok((algorithms, refused)),
     };

@@ -5,7 +5,7 @@
 //! [`Record`](cubeyard_bench::record::Record) of each point, by the [key](cubeyard_bench::record::Record::key) of its
 //! inputs. It writes each record to a file at once, so that an interrupted study can be resumed. A [`SweepFile`]
 //! specifies all of this in YAML. [`levers`] ranks the resources of a machine by the time that a faster one saves.
-//! [`collectives`] measures collectives over sizes and algorithms.
+//! [`designs`] finds the designs of a grid that are worth their cost. [`collectives`] measures collectives over sizes and algorithms.
 //!
 //! ```
 //! use cubeyard_bench::record::Record;
@@ -32,6 +32,7 @@
 //! ```
 
 pub mod collectives;
+pub mod designs;
 mod grid;
 pub mod levers;
 mod records;

@@ -95,19 +95,19 @@ macro_rules! binary {
 macro_rules! reduce {
     ($define:ident) => {
         $define! {
-            /// Sums the elements along an axis.
+            /// Sums the elements along an axis, or all elements if it is `None`.
             sum, sum_keep = Sum;
-            /// Returns the greatest element along an axis.
+            /// Returns the greatest element along an axis, or of all if it is `None`.
             max, max_keep = Max;
-            /// Returns the least element along an axis.
+            /// Returns the least element along an axis, or of all if it is `None`.
             min, min_keep = Min;
-            /// Returns the index of the first greatest element along an axis.
+            /// Returns the index of the first greatest element along an axis, or among all in row-major order if it is `None`.
             argmax, argmax_keep = Argmax;
-            /// Returns the index of the first least element along an axis.
+            /// Returns the index of the first least element along an axis, or among all in row-major order if it is `None`.
             argmin, argmin_keep = Argmin;
-            /// Multiplies the elements along an axis.
+            /// Multiplies the elements along an axis, or all elements if it is `None`.
             prod, prod_keep = Prod;
-            /// Returns the exclusive or of the elements along an axis.
+            /// Returns the exclusive or of the elements along an axis, or of all if it is `None`.
             xor_sum, xor_sum_keep = Xor;
         }
     };

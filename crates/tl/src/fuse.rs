@@ -179,23 +179,24 @@ macro_rules! define_terms {
     };
 }
 
-/// Defines reductions along an axis, which is removed from the result or kept with length 1.
+/// Defines reductions along an axis, which is removed from the result or kept with length 1. Without an axis, all
+/// elements are reduced to one.
 macro_rules! define_reduce {
     ($($(#[$about:meta])* $name:ident, $keep:ident = $op:ident;)*) => {
         impl Lazy {
             $($(#[$about])*
             #[track_caller]
             #[must_use]
-            pub fn $name(&self, axis: usize) -> Self {
-                self.then(Op::Reduce(Reduce::$op, axis, false), &[])
+            pub fn $name(&self, axis: impl Into<Option<usize>>) -> Self {
+                self.reduced(Reduce::$op, axis.into(), false)
             }
 
             $(#[$about])*
             #[doc = "The axis is kept with length 1."]
             #[track_caller]
             #[must_use]
-            pub fn $keep(&self, axis: usize) -> Self {
-                self.then(Op::Reduce(Reduce::$op, axis, true), &[])
+            pub fn $keep(&self, axis: impl Into<Option<usize>>) -> Self {
+                self.reduced(Reduce::$op, axis.into(), true)
             })*
         }
     };
@@ -254,6 +255,25 @@ impl Lazy {
     #[must_use]
     pub fn bitcast(&self, dtype: DType) -> Self {
         self.then(Op::Bitcast(dtype), &[])
+    }
+
+    /// Reduces along an axis; without one, along each axis from the last to the first. The index of an element cannot be
+    /// found one axis after the other.
+    #[track_caller]
+    fn reduced(&self, op: Reduce, axis: Option<usize>, keep: bool) -> Self {
+        if let Some(axis) = axis {
+            return self.then(Op::Reduce(op, axis, keep), &[]);
+        }
+        let rank = self.ty().shape.len();
+        if rank != 1 && matches!(op, Reduce::Argmax | Reduce::Argmin) {
+            self.tl.fail(format!("{} of {}: expected an axis, or a tile", op.name(), self.ty()));
+        }
+        // Not in a closure: `track_caller` would report the closure as the line of the kernel.
+        let mut all = self.clone();
+        for axis in (0..rank).rev() {
+            all = all.then(Op::Reduce(op, axis, keep), &[]);
+        }
+        all
     }
 
     /// Applies an operation to this expression and others.

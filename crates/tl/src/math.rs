@@ -72,21 +72,22 @@ macro_rules! define_binary {
     };
 }
 
-/// Defines reductions along an axis, which is removed from the result or kept with length 1.
+/// Defines reductions along an axis, which is removed from the result or kept with length 1. Without an axis, all
+/// elements are reduced to one.
 macro_rules! define_reduce {
     ($($(#[$about:meta])* $name:ident, $keep:ident = $op:ident;)*) => {
         impl Tl {
             $($(#[$about])*
             #[track_caller]
-            pub fn $name(&self, x: &Tile, axis: usize) -> Tile {
-                self.compute(Op::Reduce(Reduce::$op, axis, false), &[x.into()])
+            pub fn $name(&self, x: &Tile, axis: impl Into<Option<usize>>) -> Tile {
+                self.reduced(Reduce::$op, x, axis.into(), false)
             }
 
             #[doc = concat!("As [`", stringify!($name), "`](Self::", stringify!($name),
                 "), with the axis kept, so that the result broadcasts.")]
             #[track_caller]
-            pub fn $keep(&self, x: &Tile, axis: usize) -> Tile {
-                self.compute(Op::Reduce(Reduce::$op, axis, true), &[x.into()])
+            pub fn $keep(&self, x: &Tile, axis: impl Into<Option<usize>>) -> Tile {
+                self.reduced(Reduce::$op, x, axis.into(), true)
             })*
         }
     };
@@ -99,6 +100,17 @@ functions::binary!(define_binary);
 functions::reduce!(define_reduce);
 
 impl Tl {
+    /// Reduces a tile along an axis, or as a row of all elements without one.
+    #[track_caller]
+    fn reduced(&self, op: Reduce, x: &Tile, axis: Option<usize>, keep: bool) -> Tile {
+        if let Some(axis) = axis {
+            return self.compute(Op::Reduce(op, axis, keep), &[x.into()]);
+        }
+        let row = self.reshape(x, &[x.ty().elements()]);
+        let one = self.compute(Op::Reduce(op, 0, false), &[(&row).into()]);
+        if keep { self.reshape(&one, &vec![1; x.ty().shape.len()]) } else { one }
+    }
+
     /// Returns `x` where the condition is true, else `y`.
     #[track_caller]
     pub fn where_<'a>(

@@ -8,9 +8,9 @@ use thiserror::Error;
 const LONGEST: usize = 80;
 
 /// Words of equal meaning, for guesses that share no letters with the known name.
-const SYNONYMS: [&[&str]; 14] = [
-    &["bandwidth", "throughput", "speed", "rate", "gbs"],
-    &["latency", "delay", "overhead"],
+const SYNONYMS: [&[&str]; 20] = [
+    &["bandwidth", "throughput", "speed", "rate", "gbs", "bw"],
+    &["latency", "delay", "overhead", "lat"],
     &["count", "number", "num"],
     &["chips", "devices", "gpus", "accelerators", "sips"],
     &["dies", "chiplets", "clusters", "cubes"],
@@ -20,9 +20,15 @@ const SYNONYMS: [&[&str]; 14] = [
     &["scratchpad", "smem", "shared", "tcm"],
     &["dram", "memory", "vram", "hbm"],
     &["noc", "network", "mesh", "routers"],
-    &["sequence", "seq", "seqlen", "length", "tokens", "prompt", "context"],
+    &["sequence", "seq", "seqlen", "length", "tokens", "prompt", "context", "ctx"],
     &["precision", "type", "dtype"],
-    &["size", "bytes", "sizes"],
+    &["size", "bytes", "sizes", "capacity"],
+    &["batch", "bs", "batchsize", "sequences", "users"],
+    &["output", "out", "html", "page", "report"],
+    &["clock", "frequency", "freq", "ghz", "mhz"],
+    &["flops", "tflops", "gflops", "compute"],
+    &["d2d", "interposer", "ucie"],
+    &["world", "ranks", "nprocs", "nranks"],
 ];
 
 /// Returns the name that `found` most likely means, ignoring ASCII case; the first one if several are equal. A name
@@ -58,7 +64,8 @@ fn shared(found: &str, name: &str) -> usize {
 
 /// Returns the words of a name that are long enough to have a meaning.
 fn words(name: &str) -> impl Iterator<Item = &str> {
-    name.split(|character: char| !character.is_alphanumeric()).filter(|word| word.len() >= 3)
+    let is_known = |word: &str| word.len() >= 3 || SYNONYMS.iter().any(|set| set.contains(&word));
+    name.split(|character: char| !character.is_alphanumeric()).filter(move |word| is_known(word))
 }
 
 /// Error for a name that is not allowed. Use the nearest or another allowed name.
@@ -113,6 +120,9 @@ mod tests {
         assert_eq!(near("conext", &["batch", "context"]), "context");
         assert_eq!(near("sequence", &["spec", "experts", "context"]), "context");
         assert_eq!(near("hbm.speed", &["hbm.rows", "hbm.bandwidth"]), "hbm.bandwidth");
+        assert_eq!(near("hbm_bw", &["hbm.rows", "hbm.bandwidth"]), "hbm.bandwidth");
+        assert_eq!(near("bs", &["spec", "batch"]), "batch");
+        assert_eq!(meant("out", ["reduce", "report"].into_iter()), Some("report"));
         assert_eq!(near("batc", &["batch", "batc_of_all"]), "batch");
         assert_eq!(near("", &["rows", "pe"]), "pe");
         assert_eq!(meant("sequence", ["batch", "context"].into_iter()), Some("context"));

@@ -14,7 +14,7 @@ from cubeyard._base.results import HIDDEN, OPTIONAL, Printed, arrow_types, build
 from cubeyard.errors import InputError
 from cubeyard.machine.topology import TopologyLike, native_of
 
-__all__ = ["CollectiveSweep", "FabricBound", "Refusal", "SweepRow", "Winner", "sweep"]
+__all__ = ["CollectiveSweep", "FabricBound", "Refusal", "SweepRow", "Winner", "ccl", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class SweepRow:
     algorithm: str
     bytes: int
     count: int
-    time_us: float | None = field(default=None, metadata=OPTIONAL)
+    time_ns: float | None = field(default=None, metadata=OPTIONAL)
     """Time from the first PE's start to the last PE's end; None if the run failed."""
-    host_us: float | None = field(default=None, metadata=OPTIONAL)
+    host_ns: float | None = field(default=None, metadata=OPTIONAL)
     algbw_gbs: float | None = field(default=None, metadata=OPTIONAL)
     busbw_gbs: float | None = field(default=None, metadata=OPTIONAL)
     share_of_bound: float | None = None
-    estimate_us: float | None = None
+    estimate_ns: float | None = None
     """Time predicted by the cost model."""
     wrong: int | None = None
     """Number of wrong results, or None if results were not computed."""
@@ -100,7 +100,7 @@ class CollectiveSweep(Printed):
         data: dict[str, Any] = plain(self)
         for row, shown in zip(self.rows_, data["rows"], strict=True):
             if row.failed is not None:
-                for key in ("share_of_bound", "estimate_us", "wrong", "differing", "memories"):
+                for key in ("share_of_bound", "estimate_ns", "wrong", "differing", "memories"):
                     del shown[key]
         return data
 
@@ -110,7 +110,7 @@ class CollectiveSweep(Printed):
         return rows
 
     def page(self) -> str:
-        """Returns the page of `cubeyard ccl --plot`, a chart of bus bandwidth over size."""
+        """Returns the page of `cubeyard ccl --report`, a chart of bus bandwidth over size."""
         return self.html
 
     def _draw(self, axes: Any) -> None:
@@ -125,7 +125,7 @@ class CollectiveSweep(Printed):
         axes.legend(fontsize="small")
 
 
-def sweep(
+def ccl(
     op: str = "all_reduce",
     *,
     algorithm: str = "all",
@@ -157,8 +157,10 @@ def sweep(
         check: Whether to compute and check results for "small" sizes, up to 64 KiB, or for "all" sizes.
         topology: The machine; see `Topology`.
 
-    >>> from cubeyard import distributed
-    >>> result = distributed.sweep(algorithm="auto", sizes=4096, ranks="cube", topology={"sips.count": 1})
+    `cubeyard.distributed.sweep` is the same function.
+
+    >>> import cubeyard
+    >>> result = cubeyard.ccl(algorithm="auto", sizes=4096, ranks="cube", topology={"sips.count": 1})
     >>> result.right, result.ranks
     (True, 16)
 
@@ -184,3 +186,6 @@ def sweep(
     }
     data, text, page = native.ccl_sweep(native_of(topology), arguments)
     return build(CollectiveSweep, data, text=text, html=page)
+
+
+sweep = ccl

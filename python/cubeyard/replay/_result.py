@@ -17,6 +17,8 @@ class PolicyResult:
 
     trace: str
     """Name of the trace."""
+    answer: dict[str, Any]
+    """Memory that PyTorch needs (`text`, `needs_bytes`), and the setting that needs less; equal for all policies."""
     file: str | None
     """File as it was given, or `None` if the trace has no file."""
     policy: str
@@ -105,8 +107,8 @@ class Comparison(Result):
         return plain(self.results)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns one dictionary per trace and policy, without `peak` and `out_of_memory`."""
-        nested = ("peak", "out_of_memory")
+        """Returns one dictionary per trace and policy, without `answer`, `peak` and `out_of_memory`."""
+        nested = ("answer", "peak", "out_of_memory")
         return [{key: value for key, value in plain(result).items() if key not in nested} for result in self.results]
 
     def page(self) -> str:

@@ -21,7 +21,7 @@ from cubeyard import _native
 from cubeyard._fingerprint import Source
 from cubeyard.errors import CubeyardError, InputError, NoDataError, OutOfMemory, OutOfTime
 from cubeyard.study import scripts
-from cubeyard.study.context import BenchContext
+from cubeyard.study.context import BenchContext, DeclaredWork
 from cubeyard.tensors.context import current
 
 __all__ = ["Bench", "bench", "describe", "load"]
@@ -32,6 +32,7 @@ _loading: ContextVar[list[Bench] | None] = ContextVar("loading", default=None)
 _numbers = itertools.count()
 """Numbers for the module names of loaded files, so that two files of one name become different modules."""
 
+_Called = tuple[str | None, DeclaredWork | None]
 _Declared = tuple[str, str, str, tuple[int, int] | None, list[str], str]
 
 
@@ -75,21 +76,21 @@ class Bench:
         """Hash of the function and everything it reads. A sweep uses it to detect changes."""
         return Source.of(self.function).hash
 
-    def _call(self, native: _native.Context, data: bool, sips: list[int], values: Mapping[str, Any]) -> str | None:
-        """Calls the function. Returns the text of a failed assertion, or None."""
+    def _call(self, native: _native.Context, data: bool, sips: list[int], values: Mapping[str, Any]) -> _Called:
+        """Calls the function. Returns the text of a failed assertion and the declared work, each or None."""
         context = BenchContext(native, data, tuple(sips))
         named = {name: self._choices.get(name, {}).get(value, value) for name, value in values.items()}
         token = current.set(context)
         try:
             returned = self.function(context, **named)
         except AssertionError as error:
-            return _line(error, self.file)
+            return _line(error, self.file), context._work
         finally:
             current.reset(token)
         if inspect.iscoroutine(returned):
             returned.close()
             raise InputError(f"{_place(self)}: expected a plain function as a bench, found an async one")
-        return None
+        return None, context._work
 
 
 @typing.overload

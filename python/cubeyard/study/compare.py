@@ -21,6 +21,8 @@ RecordLike: TypeAlias = Run | Record | str | os.PathLike[str]
 class RunComparison(Result):
     """Differences between two runs, with their causes. `print` shows the tables of `cubeyard compare`."""
 
+    verdict: str
+    """One sentence: the faster run, by how much, and because of what."""
     version: str
     """Version of the package."""
     a: dict[str, Any]
@@ -36,7 +38,7 @@ class RunComparison(Result):
     unreachable: list[list[str]]
     """Bandwidths that no traffic can reach, for each machine."""
     times: list[dict[str, Any]]
-    """Times of both runs, with cause, critical path, utilisation and bounds."""
+    """Times of both runs, with verdict, cause, shares of the difference, critical path, utilisation and bounds."""
     errors: list[str | None]
     """Error of each record that has no result, or None."""
     _compared: _native.RecordComparison = field(repr=False, compare=False, metadata=HIDDEN)
@@ -92,7 +94,7 @@ def compare(a: RecordLike, b: RecordLike, *, names: tuple[str, str] = ("A", "B")
     [{'a': 32, 'b': 8, 'name': 'hbm.channel_bandwidth_gbs'}]
     >>> found.rows()[0]["b_over_a"] > 1
     True
-    >>> "DMA read takes" in found.rows()[0]["cause"]
+    >>> "because DMA read takes" in found.verdict
     True
     """
     compared = _native.RecordComparison(names, [_line(a), _line(b)])

@@ -100,6 +100,9 @@ class Run(Result):
     share_of_bound: float
     """Ratio of the tightest bound to the kernel time; 1 is optimal, and 0 means that no bound is known."""
     limited_by: str
+    """Unit with the most time on the critical path and its share, followed by the largest source lines."""
+    lines: list[dict[str, Any]]
+    """Time of each source line on the critical path, longest first, with its units."""
     bounds: list[dict[str, Any]]
     units: list[dict[str, Any]]
     breakdown: list[dict[str, Any]]

@@ -18,8 +18,8 @@ Every SIP of the machine is a device. The CPU computes the operators in the memo
 program order. Time is simulated: operators, copies, launches of Triton kernels, collectives and sleeps take time of their
 stream. See `Stream`. With CUBEYARD_TIME=off in the environment, operators and copies take none.
 
-The device is compiled when `import torch` first finds it, and kept in the user's cache. `python -m cubeyard.torch build`
-compiles it beforehand. If compilation fails, `import torch` still succeeds, and the first use of the device gives the
+A wheel may include the compiled device for this version of PyTorch. Otherwise it is compiled when `import torch` first finds
+it, and kept in the user's cache. `python -m cubeyard.torch build` compiles it beforehand. If compilation fails, `import torch` still succeeds, and the first use of the device gives the
 remedy. With TORCH_DEVICE_BACKEND_AUTOLOAD=0 in the environment, only `import cubeyard.torch` loads the device. The variable
 CUBEYARD_TORCH_DEVICE gives the device another name, such as `spyre`.
 """

@@ -1,6 +1,7 @@
 """`python -m cubeyard.torch build`: compiles the device for the installed PyTorch and prints its path.
 
-With `--into FOLDER`, a copy is placed in a folder, under the file name used in wheels.
+With `--into FOLDER`, a copy is placed in a folder, under the file name used in wheels. `scripts/release shims` does so for every
+supported version.
 
 `python -m cubeyard.torch run train.py`: runs a script and reports its steps. `cubeyard run train.py` does the same for a file that has
 neither benches nor Triton kernels.
@@ -67,7 +68,7 @@ def _build(into: Path | None) -> int:
     path = os.fspath(_loader.shim or "")
     if into is not None:
         into.mkdir(parents=True, exist_ok=True)
-        path = shutil.copy(path, into / _loader.target().shipped().name)
+        path = shutil.copy(path, into / _loader.target().label().name)
     print(path)
     return 0
 

@@ -1,8 +1,7 @@
 """The shim: the C++ part of the device, compiled against the headers of one PyTorch version.
 
-A shim is looked up in the package, then in the user's cache, and is otherwise compiled into the cache. Processes that need
-the same shim at once wait for the first of them. A shim ends with a seal, which exposes a damaged file before it is loaded.
-A cached shim that other users can change is not loaded.
+A shim is looked up in the package (`_shims`), then in the user's cache, and is otherwise compiled into the cache. Processes
+that need the same shim at once wait for the first of them. A cached shim that other users can change is not loaded.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cubeyard.errors import TorchDeviceError
+from cubeyard.torch import _shims
 
 FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wno-unused-parameter")
 """Compiler flags, in addition to those that PyTorch requires."""
@@ -29,14 +29,8 @@ FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wno-unu
 LIBRARIES = ("torch_cpu", "torch", "c10")
 """PyTorch libraries to link with. They are already loaded when the shim is loaded."""
 
-SHIPPED = Path(__file__).parent / "shims"
-"""Folder of the shims included in the package."""
-
 NAME = "cubeyard_torch.so"
 """File name of a shim in the cache."""
-
-SEAL = b"cubeyard shim sha256 "
-"""Marker between a shim's library and the library's digest. Loaders ignore the bytes after the library."""
 
 SECONDS = 60
 """Expected duration of a compilation."""
@@ -83,9 +77,13 @@ class Target:
         digest.update(" ".join([*self.flags, *LIBRARIES, sys.platform, platform.machine()]).encode())
         return digest.hexdigest()[:16]
 
-    def shipped(self) -> Path:
-        """Returns the path at which the package would include the shim."""
-        return SHIPPED / f"torch-{self.minor}-{self.fingerprint()}.so"
+    def label(self) -> _shims.Label:
+        """Returns the label of the shim."""
+        return _shims.Label(self.minor, platform.machine(), self.cxx11_abi, self.fingerprint())
+
+    def included(self) -> Path | None:
+        """Returns the path of the shim in the package, or `None` if the package has none that can be used."""
+        return _shims.included(self.label(), self.torch_version)
 
     def cached(self) -> Path:
         """Returns the path of the shim in the user's cache."""
@@ -106,28 +104,33 @@ def cache() -> Path:
 
 
 def find(target: Target, *, again: bool = False) -> Path:
-    """Returns the path of the shim, after compiling it if necessary.
+    """Returns the path of the shim in the package or the cache, after compiling it if necessary.
 
     Args:
         target: All inputs of the compilation.
         again: Whether to retry a compilation that failed before with the same compiler.
     """
-    shipped = target.shipped()
-    if shipped.exists():
-        if not is_sealed(shipped):
-            raise TorchDeviceError(
-                f"the compiled device {shipped} of this package is damaged. Install the package again, such as "
-                "pip install --force-reinstall cubeyard"
-            )
-        return shipped
+    return target.included() or compiled(target, again=again, reason=_shims.refusal(target.label(), target.torch_version))
+
+
+def compiled(target: Target, *, again: bool = False, reason: str = "") -> Path:
+    """Returns the path of the shim in the cache, after compiling it if necessary.
+
+    Args:
+        target: All inputs of the compilation.
+        again: Whether to retry a compilation that failed before with the same compiler.
+        reason: The reason why the package's shim is not used. It is told before a compilation.
+    """
     shim = target.cached()
     try:
-        if _is_usable(shim):
+        if _is_usable(target, shim):
             return shim
         with locked(shim.parent):
-            if not _is_usable(shim):
+            if not _is_usable(target, shim):
                 if shim.exists():
                     tell(f"the compiled device {shim} is damaged and is compiled again")
+                if reason:
+                    tell(reason)
                 _compile(target, shim, again)
     except OSError as error:
         raise TorchDeviceError(
@@ -137,21 +140,16 @@ def find(target: Target, *, again: bool = False) -> Path:
     return shim
 
 
-def seal(library: Path) -> None:
-    """Appends the seal to a library and makes the file writable only by its owner."""
-    digest = hashlib.sha256(library.read_bytes()).hexdigest()
-    with open(library, "ab") as out:
-        out.write(SEAL + digest.encode())
-    library.chmod(0o755)
+def origin(target: Target) -> str:
+    """Returns where the shim is or will be, and why. Compiles nothing."""
+    if found := target.included():
+        return f"included in the package as {found.name}"
+    reason = _shims.refusal(target.label(), target.torch_version) or "this package includes no compiled device"
+    is_there = _is_usable(target, target.cached())
+    return f"compiled in {target.cached().parent}; {reason}" if is_there else f"to be compiled; {reason}"
 
 
-def is_sealed(shim: Path) -> bool:
-    """Returns whether a shim is complete and unchanged. Loading a truncated library would kill the process."""
-    library, found, digest = shim.read_bytes().rpartition(SEAL)
-    return bool(found) and hashlib.sha256(library).hexdigest().encode() == digest
-
-
-def _is_usable(shim: Path) -> bool:
+def _is_usable(target: Target, shim: Path) -> bool:
     """Returns whether the cache contains an undamaged shim.
 
     Raises:
@@ -161,7 +159,7 @@ def _is_usable(shim: Path) -> bool:
         if not path.exists():
             return False
         _check_owner(path)
-    return is_sealed(shim)
+    return _shims.sealed_name(shim) == target.label().name
 
 
 def _check_owner(path: Path) -> None:
@@ -230,7 +228,7 @@ def _compile(target: Target, shim: Path, again: bool) -> None:
         if built is None:
             failed.write_text(identity)
             raise _failure(target, log, "failed")
-        seal(built)
+        _shims.seal(built, target.label())
         os.replace(built, shim)
     failed.unlink(missing_ok=True)
 

@@ -57,12 +57,9 @@ def load(module: ModuleType, registered: Callable[[str], None], *, again: bool =
         raise TorchDeviceError(f"the platform is {sys.platform!r}: the device exists on Linux only")
     import torch
 
-    from cubeyard.torch import _build
-
     _check_version(torch.__version__)
     _check_name_is_free(torch)
-    found = _build.find(target(), again=again)
-    _open(torch, found)
+    found = _opened(torch, target(), again)
     _register(torch, module)
     shim = found
     registered(name)
@@ -158,6 +155,23 @@ def _native() -> Any:
             "pip install --force-reinstall cubeyard"
         ) from error
     return _native
+
+
+def _opened(torch: Any, wanted: Any, again: bool) -> Path:
+    """Loads the shim and returns its path. If the package's shim needs newer libraries than this computer has, the shim is
+    compiled."""
+    from cubeyard.torch import _build
+
+    found: Path = _build.find(wanted, again=again)
+    try:
+        _open(torch, found)
+    except TorchDeviceError as error:
+        if found == wanted.cached() or not isinstance(error.__cause__, OSError):
+            raise
+        reason = f"the compiled device of this package cannot be loaded on this computer: {error.__cause__}"
+        found = _build.compiled(wanted, again=again, reason=reason)
+        _open(torch, found)
+    return found
 
 
 def _open(torch: Any, found: os.PathLike[str]) -> None:

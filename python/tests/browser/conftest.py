@@ -58,8 +58,7 @@ def drawn(command, tmp_path_factory):
     def draw(name):
         if name not in known:
             path = folder / f"{name}.html"
-            option = "--chart" if "--vary" in PAGES[name] else "--report"
-            printed = command(*words(PAGES[name], [option, path, "--format", "json", "--quiet"]))
+            printed = command(*words(PAGES[name], ["--report", path, "--format", "json", "--quiet"]))
             known[name] = path, json.loads(printed)
         return known[name]
 

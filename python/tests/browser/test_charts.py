@@ -46,6 +46,26 @@ def test_probe_has_the_bandwidths_of_its_json(opened, drawn):
     page.check()
 
 
+def test_the_front_of_a_grid_with_costs_is_a_line_through_its_designs(opened, drawn):
+    page = opened("designs")
+    page.page.wait_for_selector("figure.chart.live")
+    figure = page.page.locator("figure.chart").first
+    names = figure.locator(".lines li button").all_inner_texts()
+    assert names == ["Pareto front", "other designs"]
+    costs, *lines = page.page.evaluate("document.querySelector('figure.chart').chart.data")
+    _, printed = drawn("designs")
+    points = printed["points"]
+    assert len(points) == 12 and {point["front"] for point in points} == {True, False}
+    for line, on_front in zip(lines, (True, False), strict=True):
+        shown = sorted((cost, time) for cost, time in zip(costs, line, strict=True) if time is not None)
+        expected = sorted((point["cost"], point["time_ns"] / 1e3) for point in points if point["front"] == on_front)
+        assert shown == [pytest.approx(pair) for pair in expected]
+    assert page.page.locator("table").first.locator("tbody tr", has_text="●").count() == len([it for it in points if it["front"]])
+    text = page.page.locator("body").inner_text()
+    assert printed["verdict"].split(" (")[0] in text and printed["cost"] in text
+    page.check()
+
+
 def test_a_grid_is_a_chart_over_its_first_key(opened, drawn):
     page = opened("vary")
     page.page.wait_for_selector("figure.chart.live")

@@ -85,15 +85,20 @@ def test_compare_shows_the_figures_of_its_json(opened, drawn):
         assert float(row["B / A"]) == pytest.approx(times["b_over_a"], abs=0.0006)
     [changed] = copied(page, page.get_by_role("table", name="Differences in the input"))
     assert changed == {"input": "hbm.channel_bandwidth_gbs", "A": "32", "B": "16"}
-    # One picture and one table of the critical path for each size; the bars are to one scale.
-    pictures = page.locator("svg[role=img]")
-    assert pictures.count() == 3
-    for times, picture in zip(printed["rows"], pictures.all(), strict=True):
-        widths = [float(bar.get_attribute("width")) for bar in picture.locator("g rect").all()]
-        parts = [part[side] or 0 for side in ("a", "b") for part in times["path_ns"]]
-        assert len(widths) == len(parts) > 2
-        scale = max(widths) / max(parts)
-        assert widths == pytest.approx([part * scale for part in parts], abs=0.02)
+    # One figure of the critical paths for each size: the bars are as long as the parts, A above B.
+    page.wait_for_function("[...document.querySelectorAll('figure.activity')].every(it => it.activity)")
+    figures = page.evaluate(
+        "[...document.querySelectorAll('figure.activity')].map(it => [it.activity.data.names, [...it.activity.data.name],"
+        " [...it.activity.data.length], it.activity.data.lanes.map(lane => lane.to - lane.from)])"
+    )
+    assert len(figures) == 3
+    for times, (names, name, length, lanes) in zip(printed["rows"], figures, strict=True):
+        bars = [(names[at], ps) for at, ps in zip(name, length, strict=True)]
+        sides = bars[: lanes[0]], bars[lanes[0] :]
+        for side, shown in zip("ab", sides, strict=True):
+            parts = [(part["name"], part[side] * 1e3) for part in times["path_ns"] if part[side]]
+            assert [name for name, _ in shown] == [name for name, _ in parts] and len(shown) > 2
+            assert [ps for _, ps in shown] == pytest.approx([ps for _, ps in parts], abs=2)
 
 
 def test_model_shows_the_figures_of_its_json(opened, drawn):
@@ -105,7 +110,7 @@ def test_model_shows_the_figures_of_its_json(opened, drawn):
     assert len(shown) == len(parts) > 5
     for row in shown:
         part = parts[row["part"]]
-        assert float(row["each µs"]) == pytest.approx(part["each_us"], abs=0.0006)
+        assert float(row["each µs"]) == pytest.approx(part["each_ns"] / 1e3, abs=0.0006)
         assert int(row["count"]) == part["count"]
 
 

@@ -1,7 +1,8 @@
-"""`cubeyard view` lists files, shows records, opens traces in Perfetto's user interface, and refuses the rest."""
+"""`cubeyard view` lists runs and files, compares runs, shows records and traces, and refuses the rest."""
 
 import contextlib
 import importlib.util
+import json
 import subprocess
 import urllib.error
 import urllib.request
@@ -90,6 +91,139 @@ def test_another_user_of_the_machine_cannot_read(browser, address):
     assert context.new_page().goto(address).status == 200
     assert context.new_page().goto(server + "files/records.jsonl").status == 200
     context.close()
+
+
+@pytest.fixture(scope="module")
+def runs(command, tmp_path_factory):
+    """A folder with runs of four commands, one of them on another machine, and one that failed."""
+    folder = tmp_path_factory.mktemp("runs")
+    sizes = ["--set", "m=64", "--set", "n=64", "--quiet", "--save"]
+    command("run", "gemm", "--set", "k=256", *sizes, folder / "base.json")
+    command("run", "gemm", "--set", "k=512", *sizes, folder / "other.json", "--with", "hbm.bandwidth=0.5x")
+    command("run", "copy", "--vary", "bytes=4096,1048576", "--quiet", "--save", folder / "sweep.jsonl")
+    command("ccl", "--sizes", "4K:8K", "--ranks", "sip", "--quiet", "--save", folder / "ccl.json")
+    command("run", "copy", "--report", folder / "copy.html", "--quiet")
+    record = json.loads((folder / "base.json").read_text()) | {"figures": None, "error": "out of memory: 5 GiB"}
+    (folder / "failed.json").write_text(json.dumps(record))
+    return folder
+
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
+DESKTOP = {"viewport": {"width": 1280, "height": 900}}
+
+
+@pytest.fixture(params=[DESKTOP, PHONE], ids=["desktop", "phone"])
+def shown(request, browser, command, runs):
+    """The first page of a folder with runs, and the names of the screen."""
+    with server(command, runs) as address:
+        context = browser.new_context(**request.param)
+        page, complaints = context.new_page(), []
+        # Browsers ask for an icon by themselves, and there is none.
+        told = lambda it: it.type in ("error", "warning") and not it.location["url"].endswith("/favicon.ico")  # noqa: E731
+        page.on("console", lambda it: told(it) and complaints.append(it.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(address)
+        page.screen = request.node.callspec.id
+        yield page
+        assert complaints == []
+        context.close()
+
+
+def keep(page, name):
+    """Keeps a picture of the page for people; the page itself must not be wider than the screen."""
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"view-{name}-{page.screen}.png", full_page=True)
+
+
+def cells(page, name):
+    """The texts of the row of a run, without the one for the tick."""
+    row = page.locator("tbody tr").filter(has=page.get_by_role("link", name=name, exact=True))
+    return [text.strip() for text in row.locator("th, td").all_inner_texts()][1:]
+
+
+def time_of(path, number=0):
+    return json.loads(path.read_text().splitlines()[number])["figures"]["kernel_ns"]
+
+
+def test_the_first_page_is_a_table_of_runs_with_their_figures(shown, runs):
+    names = ["base.json", "ccl.json", "copy.html", "failed.json", "other.json", "sweep.jsonl:1", "sweep.jsonl:2"]
+    assert shown.locator("tbody a").all_inner_texts() == names
+    base, other = cells(shown, "base.json"), cells(shown, "other.json")
+    assert base[1].startswith("run gemm") and base[4] == "default" and base[3]
+    assert "hbm.channel_bandwidth_gbs=16" in other[4]
+    assert cells(shown, "sweep.jsonl:2")[1] == "run copy bytes=1048576"
+    assert cells(shown, "copy.html")[1:5] == ["page", "", "", ""]
+    assert cells(shown, "failed.json")[2:4] == ["–", "failed: out of memory: 5 GiB"]
+    assert " – " in cells(shown, "ccl.json")[2]
+    number, unit = base[2].split()
+    scale = {"ns": 1, "µs": 1e3, "ms": 1e6}[unit]
+    assert abs(float(number) * scale / time_of(runs / "base.json") - 1) < 0.01
+    keep(shown, "runs")
+
+
+def test_the_table_sorts_by_time_and_by_date_and_filters_by_words(shown):
+    shown.locator("thead button", has_text="time").click()
+    order = [float(it) for it in shown.locator("td.n[data-order]").evaluate_all("all => all.map(it => it.dataset.order)")]
+    assert order == sorted(order) and len(order) == 5
+    shown.locator("thead button", has_text="when").click()
+    dates = [int(it) for it in shown.locator("td.when").evaluate_all("all => all.map(it => it.dataset.order)")]
+    assert dates == sorted(dates)
+    search = shown.get_by_role("searchbox", name="Filter")
+    for text, expected in [("GEMM base", ["base.json"]), ("bytes=4096", ["sweep.jsonl:1"]), ("nothing", []), ("", None)]:
+        search.fill(text)
+        names = [it.inner_text() for it in shown.locator("tbody a").all() if it.is_visible()]
+        assert names == expected if expected is not None else len(names) == 7
+    search.press("Enter")
+    assert shown.locator("h1").inner_text() == "Runs"
+
+
+def test_two_ticked_runs_open_their_comparison(shown):
+    button = shown.locator(".compare button")
+    assert button.is_disabled()
+    shown.get_by_role("checkbox", name="Compare base.json").check()
+    assert button.is_disabled()
+    shown.get_by_role("checkbox", name="Compare other.json").check()
+    assert button.inner_text() == "Compare base.json and other.json"
+    assert shown.get_by_role("checkbox", name="Compare ccl.json").is_disabled()
+    # A ticked run stays in view when the filter would hide it.
+    shown.get_by_role("searchbox", name="Filter").fill("copy")
+    assert shown.get_by_role("link", name="base.json", exact=True).is_visible()
+    button.click()
+    assert "/compare?" in shown.url
+    text = shown.locator("main").inner_text()
+    assert "base.json" in text and "other.json" in text and "hbm.channel_bandwidth_gbs" in text
+    shown.go_back()
+    shown.get_by_role("checkbox", name="Compare other.json").uncheck()
+    assert shown.locator(".compare button").is_disabled()
+
+
+def test_the_page_of_a_record_shows_its_result(shown, runs):
+    shown.get_by_role("link", name="other.json", exact=True).click()
+    assert shown.locator("h1").inner_text() == "run gemm"
+    assert shown.locator(".verdict").inner_text().startswith("kernel: ")
+    record = json.loads((runs / "other.json").read_text())
+    for section, key in [("Bounds", "bounds_ns"), ("Critical path", "path_ns"), ("Utilisation", "utilisation")]:
+        names = shown.locator(f"section[aria-label='{section}'] tbody th").all_inner_texts()
+        assert sorted(names) == sorted(record["figures"][key])
+    assert "hbm.channel_bandwidth_gbs" in shown.locator("section[aria-label='Machine']").inner_text()
+    figures = shown.locator("section[aria-label='Figures']").inner_text()
+    assert "bytes read" in figures and "host time" in figures and "_ns" not in figures
+    keep(shown, "record")
+
+
+def test_the_page_of_a_record_with_several_times_and_of_a_failed_one(shown, runs):
+    shown.get_by_role("link", name="ccl.json", exact=True).click()
+    rows = json.loads((runs / "ccl.json").read_text())["figures"]["rows"]
+    assert shown.locator("section[aria-label='Times'] tbody th").all_inner_texts() == [row["name"] for row in rows]
+    longest = max(reversed(rows), key=lambda row: row["time_ns"])["name"]
+    assert f"The longest of {len(rows)} times is {longest}" in shown.locator(".verdict").inner_text()
+    shown.go_back()
+    shown.get_by_role("link", name="failed.json").click()
+    assert "out of memory: 5 GiB" in shown.locator("section[aria-label='Failed']").inner_text()
+    shown.go_back()
+    shown.get_by_role("link", name="sweep.jsonl:2").click()
+    assert "1048576" in shown.locator("section[aria-label='Inputs']").inner_text()
 
 
 @pytest.fixture

@@ -81,11 +81,11 @@ def main(tokens: int) -> None:
     print("|---|---|---|---|---|---|---|---|---|")
     for name in (*ORDER, *sorted({name for found in parts for name in found} - set(ORDER))):
         one = known.get(name)
-        first = f"{one.count} | {one.total_us:,.1f}" if one else " | "
+        first = f"{one.count} | {one.total_ns / 1e3:,.1f}" if one else " | "
         print(f"| {name} | {first} | {' | '.join(_cells(found.get(name)) for found in parts)} |")
-    print(f"| launches | {ours.launches} | {ours.launching_us:,.1f} | | | | | | |")
+    print(f"| launches | {ours.launches} | {ours.launching_ns / 1e3:,.1f} | | | | | | |")
     totals = " | ".join(f"{run.sums.calls} | {run.total_ps / 1e6:,.1f} | {run.sums.bound_share or 0:.0%}" for run in runs)
-    print(f"| all | | {ours.total_us:,.1f} | {totals} |")
+    print(f"| all | | {ours.total_ns / 1e3:,.1f} | {totals} |")
     for run in runs:
         _print_operators(run)
 

@@ -18,7 +18,7 @@ from template import Template
 
 from cubeyard import doctor
 from cubeyard.errors import TorchDeviceError
-from cubeyard.torch import _build, _loader
+from cubeyard.torch import _build, _loader, _shims
 
 SOURCE = """
     #include "answer.h"
@@ -29,6 +29,7 @@ SOURCE = """
 @pytest.fixture
 def cache(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(_shims, "SHIPPED", tmp_path / "shims")
     return tmp_path / "cache" / "cubeyard" / "torch"
 
 
@@ -79,22 +80,6 @@ def test_another_source_header_flag_or_version_is_another_shim(tmp_path: pathlib
     assert len(paths) == 6
 
 
-def test_a_shim_of_the_package_is_used_first(
-    tmp_path: pathlib.Path, cache: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_build, "SHIPPED", tmp_path / "shims")
-    wanted = target(tmp_path)
-    shipped = wanted.shipped()
-    shipped.parent.mkdir()
-    shipped.write_bytes(b"a library")
-    _build.seal(shipped)
-    assert _build.find(wanted) == shipped and not cache.exists()
-    assert shipped.name.startswith(f"torch-{wanted.minor}-")
-    shipped.write_bytes(shipped.read_bytes()[:-1])
-    with pytest.raises(TorchDeviceError, match=r"torch-.*\.so of this package is damaged. Install the package again"):
-        _build.find(wanted)
-
-
 @pytest.mark.parametrize("damage", ["cut off", "one byte", "without a seal", "empty"])
 def test_a_damaged_shim_is_compiled_anew(
     tmp_path: pathlib.Path, cache: pathlib.Path, capfd: pytest.CaptureFixture[str], damage: str
@@ -106,12 +91,12 @@ def test_a_damaged_shim_is_compiled_anew(
     bad = {
         "cut off": good[:middle],
         "one byte": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :],
-        "without a seal": good.rpartition(_build.SEAL)[0],
+        "without a seal": good.rpartition(_shims.SEAL)[0],
         "empty": b"",
     }[damage]
     shim.write_bytes(bad)
     capfd.readouterr()
-    assert _build.find(wanted) == shim and _build.is_sealed(shim) and len(shim.read_bytes()) == len(good)
+    assert _build.find(wanted) == shim and _shims.sealed_name(shim) == wanted.label().name and len(shim.read_bytes()) == len(good)
     told = capfd.readouterr().err.splitlines()
     assert len(told) == 2 and told[0] == f"cubeyard: the compiled device {shim} is damaged and is compiled again", told
     assert ctypes.CDLL(str(shim)).answer() == 42
@@ -423,7 +408,7 @@ def test_the_command_compiles_and_copies_under_the_name_of_a_shipped_shim(tmp_pa
     assert done.returncode == 0 and pathlib.Path(done.stdout.strip()) == pathlib.Path(str(_loader.shim)), done.stderr
     done = subprocess.run([*command, "--into", str(tmp_path / "new")], capture_output=True, text=True, timeout=300)
     copied = pathlib.Path(done.stdout.strip())
-    assert copied == tmp_path / "new" / _loader.target().shipped().name
+    assert copied == tmp_path / "new" / _loader.target().label().name
     assert copied.read_bytes() == pathlib.Path(str(_loader.shim)).read_bytes()
 
 

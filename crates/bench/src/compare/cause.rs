@@ -1,9 +1,9 @@
-//! Cause of a difference in time, as sentences.
+//! Verdict on a difference in time, as sentences, and the share of each part of the critical path.
 
 use cubeyard_sim::Span;
 use cubeyard_units::text::{significant, span, whole_percent};
 
-use super::{Pair, RowComparison};
+use super::{Pair, PartDifference, RowComparison};
 
 /// Fraction of a difference that the named parts of the critical path explain, if [`NAMED`] parts are enough.
 const EXPLAINED: f64 = 0.8;
@@ -14,16 +14,42 @@ const AGAINST: f64 = 0.1;
 /// Ratio of two times from which it is given as a factor; smaller ratios are given in percent.
 const SMALL: f64 = 1.1;
 /// Difference in nanoseconds below which two times are equal: times are whole picoseconds.
-const EQUAL: f64 = 0.0005;
+pub(super) const EQUAL: f64 = 0.0005;
 
 impl RowComparison {
-    /// Returns the cause of the difference in time, as sentences: the parts of the critical path that make it up, and the
-    /// largest bounds.
-    pub fn cause(&self) -> String {
+    /// Returns one sentence: the faster record, by how much it is faster, and because of which parts of the critical
+    /// path.
+    pub fn verdict(&self) -> String {
         let [Some(a), Some(b)] = self.time_ns else { return self.only_one() };
-        let sentences = [self.difference(a, b), self.parts(b - a), self.bounds(a, b)];
-        let sentences: Vec<_> = sentences.into_iter().filter(|text| !text.is_empty()).collect();
-        sentences.join(" ")
+        if (a - b).abs() < EQUAL {
+            return format!("A and B take the same time, {}.", time(a));
+        }
+        let ([fast, slow], [least, most]) =
+            if b < a { (["B", "A"], [b, a]) } else { (["A", "B"], [a, b]) };
+        let how = match self.ratio().map(|ratio| ratio.max(1.0 / ratio)) {
+            None => format!("faster than {slow}"),
+            Some(small) if small < SMALL => {
+                format!("{} % faster than {slow}", significant((small - 1.0) * 100.0))
+            }
+            Some(factor) => {
+                format!("faster than {slow} by a factor of {}", significant(factor))
+            }
+        };
+        let (least, most) = (time(least), time(most));
+        format!("{fast} is {how} ({least} instead of {most}){}.", self.reason(a - b))
+    }
+
+    /// Returns the verdict, followed by the [background](Self::background).
+    pub fn cause(&self) -> String {
+        joined_sentences([self.verdict(), self.background()])
+    }
+
+    /// Returns sentences on the longest parts of the critical paths and on the largest bounds; empty if neither is
+    /// known.
+    pub fn background(&self) -> String {
+        let [Some(a), Some(b)] = self.time_ns else { return String::new() };
+        let shift = if self.adds_up() { self.shift() } else { String::new() };
+        joined_sentences([shift, self.bounds(a, b)])
     }
 
     fn only_one(&self) -> String {
@@ -34,41 +60,53 @@ impl RowComparison {
         }
     }
 
-    fn difference(&self, a: f64, b: f64) -> String {
-        if (a - b).abs() < EQUAL {
-            return format!("Both take {}.", time(a));
-        }
-        let more = if b > a { "more" } else { "less" };
-        let word = if b > a { "slower" } else { "faster" };
-        let factor = self.ratio().map_or_else(String::new, |ratio| match ratio.max(1.0 / ratio) {
-            small if small < SMALL => format!(", {} % {word}", significant((small - 1.0) * 100.0)),
-            factor => format!(", {word} by a factor of {}", significant(factor)),
-        });
-        format!("B takes {} {more} than A{factor}.", time((b - a).abs()))
-    }
-
-    /// Names the parts of the critical path that explain a change.
-    fn parts(&self, change: f64) -> String {
-        if self.path_ns.is_empty() || !self.adds_up() {
+    /// Returns a clause that names the parts of the critical path that take less time in the faster record, and the
+    /// one that takes more. `change` is the time of A minus the time of B.
+    fn reason(&self, change: f64) -> String {
+        if !self.adds_up() {
             return String::new();
         }
-        if change.abs() < EQUAL {
-            let same = self.path_ns.iter().all(|part| part.change().abs() < EQUAL);
-            let text =
-                if same { "Every part of the critical path takes the same time." } else { "" };
-            return text.to_owned();
+        let less = named(&self.changed(-change.signum()), change.abs());
+        let more = self.changed(change.signum()).into_iter().next();
+        let more = more.filter(|(_, size)| size / change.abs() >= AGAINST);
+        let takes = |at: usize, (part, size): &(&str, f64)| {
+            let verb = if at == 0 { " takes" } else { "" };
+            format!("{}{verb} {} less", quoted(part), time(*size))
+        };
+        let less: Vec<_> = less.iter().enumerate().map(|(at, it)| takes(at, it)).collect();
+        let although = more.map_or_else(String::new, |(part, size)| {
+            format!(", although {} takes {} more", quoted(part), time(size))
+        });
+        format!(", because {} on the critical path{although}", joined(&less))
+    }
+
+    /// Returns the parts of the critical path that changed, with their shares of the difference in time, largest share
+    /// first. The shares add up to 1. Empty if the times are equal, or if the parts do not add up to the times.
+    pub fn difference(&self) -> Vec<PartDifference> {
+        let [Some(a), Some(b)] = self.time_ns else { return Vec::new() };
+        if (a - b).abs() < EQUAL || !self.adds_up() {
+            return Vec::new();
         }
-        let along = named(&self.sorted(change.signum()), change.abs());
-        let against = self.sorted(-change.signum()).into_iter().take(1);
-        let against: Vec<_> = against.filter(|(_, size)| size / change.abs() >= AGAINST).collect();
-        let [more, less] = if change > 0.0 { ["more", "less"] } else { ["less", "more"] };
-        let share = |size: f64| whole_percent(size / change.abs());
-        let mut list: Vec<_> = along
-            .iter()
-            .map(|(part, size)| format!("{part} takes {} {more} ({})", time(*size), share(*size)))
-            .collect();
-        list.extend(against.iter().map(|(part, size)| format!("{part} {} {less}", time(*size))));
-        format!("On the critical path, {}.{}", joined(&list), self.shift())
+        let sum: f64 = self.path_ns.iter().map(Pair::change).sum();
+        let changed = self.path_ns.iter().filter(|part| part.change().abs() >= EQUAL);
+        let part = |part: &Pair| {
+            let (name, change_ns) = (part.name.clone(), part.change());
+            PartDifference { name, change_ns, share: change_ns / sum }
+        };
+        let mut parts: Vec<_> = changed.map(part).collect();
+        parts.sort_by(|one, other| {
+            other.share.total_cmp(&one.share).then_with(|| one.name.cmp(&other.name))
+        });
+        parts
+    }
+
+    /// Returns the parts that changed in the given direction, largest change first.
+    fn changed(&self, direction: f64) -> Vec<(&str, f64)> {
+        let size = |part: &Pair| part.change() * direction;
+        let parts = self.path_ns.iter().filter(|part| size(part) >= EQUAL);
+        let mut parts: Vec<_> = parts.map(|part| (part.name.as_str(), size(part))).collect();
+        parts.sort_by(|one, other| other.1.total_cmp(&one.1).then_with(|| one.0.cmp(other.0)));
+        parts
     }
 
     /// Names the longest part of each path, if they differ.
@@ -78,26 +116,20 @@ impl RowComparison {
             parts.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(name, _)| name)
         };
         match (longest(0), longest(1)) {
-            (Some(a), Some(b)) if a != b => format!(" Its longest part is {a} in A, {b} in B."),
+            (Some(a), Some(b)) if a != b => {
+                format!("The longest part of the critical path is {a} in A, {b} in B.")
+            }
             _ => String::new(),
         }
     }
 
     /// Returns whether the parts are known for both records, and add up to the times.
-    fn adds_up(&self) -> bool {
-        (0..2).all(|side| {
-            let sum: f64 = self.path_ns.iter().filter_map(|part| part.values[side]).sum();
-            self.time_ns[side].is_some_and(|time| (sum - time).abs() <= EQUAL.max(time * 1e-9))
-        })
-    }
-
-    /// Returns the parts that changed in the given direction, largest change first.
-    fn sorted(&self, direction: f64) -> Vec<(&str, f64)> {
-        let size = |part: &Pair| part.change() * direction;
-        let parts = self.path_ns.iter().filter(|part| size(part) >= EQUAL);
-        let mut parts: Vec<_> = parts.map(|part| (part.name.as_str(), size(part))).collect();
-        parts.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-        parts
+    pub(super) fn adds_up(&self) -> bool {
+        !self.path_ns.is_empty()
+            && (0..2).all(|side| {
+                let sum: f64 = self.path_ns.iter().filter_map(|part| part.values[side]).sum();
+                self.time_ns[side].is_some_and(|time| (sum - time).abs() <= EQUAL.max(time * 1e-9))
+            })
     }
 
     /// Compares the largest bound of each record with its time.
@@ -151,6 +183,16 @@ fn joined(parts: &[String]) -> String {
         [one] => one.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
+}
+
+/// Quotes a name that contains a comma, which would read as two names.
+fn quoted(name: &str) -> String {
+    if name.contains(',') { format!("“{name}”") } else { name.to_owned() }
+}
+
+fn joined_sentences<const N: usize>(sentences: [String; N]) -> String {
+    let sentences: Vec<_> = sentences.into_iter().filter(|text| !text.is_empty()).collect();
+    sentences.join(" ")
 }
 
 fn time(ns: f64) -> String {

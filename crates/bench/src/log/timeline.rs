@@ -8,7 +8,7 @@ use cubeyard_device::request::PeRef;
 use cubeyard_runtime::LaunchReport;
 use cubeyard_sim::{Span, Time};
 
-use super::super::path::{kind, what};
+use super::super::path::{LAUNCHED, cause, kind, named_on, what};
 use super::RunLog;
 use crate::report::{Operation, Timeline};
 
@@ -21,10 +21,12 @@ impl RunLog {
         let mut lanes: BTreeMap<(PeRef, OpUnit), Vec<Operation>> = BTreeMap::new();
         for record in self.ops.records() {
             let Some(&pe) = self.pes.get(&record.pe) else { continue };
-            let name = self.operation(record).map_or_else(String::new, |it| it.name());
-            let name = timeline.name(what(record.unit, &name));
+            let described = self.operation(record);
+            let (name, place) = described.map_or_else(Default::default, |it| (it.name(), it.place));
+            let texts = [what(record.unit, &name), place, self.why(record)];
+            let texts = texts.map(|text| timeline.name(text));
             let launch = numbers.get(&record.request).copied().unwrap_or_default();
-            lanes.entry((pe, record.unit)).or_default().push(self.timed(record, name, launch));
+            lanes.entry((pe, record.unit)).or_default().push(self.timed(record, texts, launch));
         }
         for ((pe, unit), operations) in lanes {
             timeline.push(pe.to_string(), unit.name(), operations);
@@ -44,9 +46,19 @@ impl RunLog {
         (numbers.collect(), all().map(timed).collect())
     }
 
-    fn timed(&self, record: &OpRecord, name: u32, launch: u32) -> Operation {
+    fn timed(&self, record: &OpRecord, [name, line, why]: [u32; 3], launch: u32) -> Operation {
         let (start, end) = (self.since_start(record.start), self.since_start(record.end));
-        Operation { start, end, busy: record.busy, kind: kind(record.unit), name, launch }
+        let (busy, kind) = (record.busy, kind(record.unit));
+        Operation { start, end, busy, kind, name, launch, line, why }
+    }
+
+    /// Returns the reason why an operation did not begin earlier.
+    fn why(&self, record: &OpRecord) -> String {
+        let before = record.began.before.map(|before| &self.ops.records()[before as usize]);
+        let Some(before) = before else { return LAUNCHED.to_owned() };
+        let name = self.operation(before).map_or_else(String::new, |it| it.name());
+        let pe = self.pe(before).filter(|_| before.pe != record.pe);
+        cause(record, record.began.cause, before, &named_on(before.unit, &name, pe))
     }
 
     /// Returns the time since the start of the first launch.

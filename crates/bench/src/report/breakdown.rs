@@ -2,12 +2,13 @@
 
 use cubeyard_sim::Span;
 
+use super::line_table::NO_LINE;
 use super::markup::{WIDTH, class, legend, picture, swatch};
-use super::{RunReport, SliceKind, Step};
+use super::{LineSteps, RunReport, SliceKind};
 use cubeyard_draw::{captioned, cell, number};
 use cubeyard_units::text::{TimeUnit, count, percent, percent_column, span};
 
-/// Number of steps in the table.
+/// Number of rows in the table of steps.
 const STEPS: usize = 12;
 const HEIGHT: f64 = 40.0;
 /// Minimum width of a part that gets a label, in units of the picture.
@@ -64,47 +65,53 @@ fn part(kind: SliceKind, took: Span, share: f64, x: f64, width: f64) -> String {
     )
 }
 
-/// Draws the longest steps, in order of time.
+/// Draws the steps with the longest time, those of one line and unit in one row.
 fn steps(report: &RunReport) -> String {
-    let mut longest = report.longest_steps(STEPS);
-    if longest.is_empty() {
+    let merged = report.merged_steps();
+    if merged.is_empty() {
         return String::new();
     }
-    longest.sort_by_key(|step| step.start);
     let unit = TimeUnit::of(report.kernel);
     let head = format!(
-        "<th class=\"n\">at, {0}</th><th class=\"n\">takes, {0}</th><th class=\"n\">share</th>\
-         <th>step</th><th>asked for at</th><th>why not earlier</th>",
+        "<th class=\"n\">takes, {0}</th><th class=\"n\">share</th><th class=\"n\">steps</th>\
+         <th>source line</th><th>longest of them</th><th class=\"n\">at, {0}</th><th>why not earlier</th>",
         unit.name
     );
-    let rows: String = longest.iter().map(|step| row(report, step, unit)).collect();
-    caption(report, longest.len()) + &captioned("steps", "Steps of the critical path", &head, &rows)
+    let rows: String = merged.iter().take(STEPS).map(|group| row(report, group, unit)).collect();
+    caption(report, &merged) + &captioned("steps", "Steps of the critical path", &head, &rows)
 }
 
-fn caption(report: &RunReport, shown: usize) -> String {
-    match report.critical.len() {
+fn caption(report: &RunReport, merged: &[LineSteps<'_>]) -> String {
+    let shown: usize = merged.iter().take(STEPS).map(|group| group.steps.len()).sum();
+    let all = report.critical.len();
+    let (shown, known) = (count(shown as u64), count(all as u64));
+    match all {
         1 => "<h3>Its only step</h3>\n".to_owned(),
-        all if all == shown => format!("<h3>Its {all} steps</h3>\n"),
-        all => format!("<h3>The longest {shown} of its {} steps</h3>\n", count(all as u64)),
+        _ if shown == known => format!("<h3>Its {known} steps, by line and unit</h3>\n"),
+        _ => format!("<h3>The longest {shown} of its {known} steps, by line and unit</h3>\n"),
     }
 }
 
-fn row(report: &RunReport, step: &Step, unit: TimeUnit) -> String {
-    let share = report.of_kernel(step.span()).unwrap_or(f64::NAN);
-    let what = cell(&step.what).replacen("<td>", &format!("<td>{}", swatch(step.kind)), 1);
+fn row(report: &RunReport, group: &LineSteps<'_>, unit: TimeUnit) -> String {
+    let (longest, took) = (group.longest(), group.span());
+    let share = report.of_kernel(took).unwrap_or(f64::NAN);
+    let what = cell(&longest.what).replacen("<td>", &format!("<td>{}", swatch(longest.kind)), 1);
+    let place = if group.place.is_empty() { NO_LINE } else { group.place };
     format!(
-        "<tr>{}{}{}{what}{}{}</tr>\n",
-        number(&unit.column(step.start)),
-        number(&unit.column(step.span())),
+        "<tr>{}{}{}{}{what}{}{}</tr>\n",
+        number(&unit.column(took)),
         number(&percent_column(share)),
-        cell(&step.place).replacen("<td>", "<td class=\"code\">", 1),
-        cell(&step.remark())
+        number(&count(group.steps.len() as u64)),
+        cell(place).replacen("<td>", "<td class=\"code\">", 1),
+        number(&unit.column(longest.start)),
+        cell(&longest.remark())
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Step;
 
     fn of(breakdown: &[(SliceKind, u64)]) -> RunReport {
         let breakdown = breakdown.iter().map(|(kind, ps)| (*kind, Span::from_ps(*ps))).collect();
@@ -138,22 +145,30 @@ mod tests {
         assert!(!narrow.contains("<text") && wide.contains(">10 %</text>"));
     }
 
+    fn step(at: u64, takes: u64, kind: SliceKind, place: &str) -> Step {
+        let (start, end) = (Span::from_ps(100 * at), Span::from_ps(100 * at + takes));
+        let (what, place, why) = (format!("step {at}"), place.to_owned(), String::new());
+        Step { start, end, what, kind, place, why, access: None }
+    }
+
     #[test]
-    fn the_longest_steps_are_shown_in_the_order_of_time() {
-        let step = |place: u64| Step {
-            start: Span::from_ps(100 * place),
-            end: Span::from_ps(100 * place + place % 20),
-            what: format!("step {place}"),
-            kind: SliceKind::Gemm,
-            place: String::new(),
-            why: String::new(),
-            access: None,
-        };
-        let report = RunReport { critical: (0..20).map(step).collect(), ..RunReport::default() };
+    fn steps_of_one_line_and_unit_are_one_row_that_names_the_longest() {
+        let lines =
+            (0..39).map(|at| step(at, at + 1, SliceKind::Gemm, &format!("a.rs:{}", at / 3)));
+        let critical: Vec<_> = lines.chain([step(39, 1, SliceKind::Math, "a.rs:12")]).collect();
+        let report = RunReport { critical, ..RunReport::default() };
         let table = steps(&report);
-        let shown: Vec<_> = (0..20).filter(|it| table.contains(&format!("step {it}<"))).collect();
-        assert_eq!(shown, (8..20).collect::<Vec<_>>());
-        assert!(table.contains("The longest 12 of its 20 steps"));
-        assert!(table.find("step 8<") < table.find("step 19<"));
+        let shown: Vec<_> = (0..40).filter(|it| table.contains(&format!("step {it}<"))).collect();
+        assert_eq!(shown, (1..13).map(|line| 3 * line + 2).collect::<Vec<_>>());
+        assert!(table.contains("The longest 36 of its 40 steps"), "{table}");
+        assert!(table.find("step 38<") < table.find("step 35<"));
+        let all: Span = report.critical.iter().map(Step::span).sum();
+        for groups in [report.lines(), report.merged_steps()] {
+            assert_eq!(groups.iter().map(LineSteps::span).sum::<Span>(), all);
+            assert_eq!(groups.iter().map(|group| group.steps.len()).sum::<usize>(), 40);
+            let units = groups.iter().flat_map(LineSteps::units).map(|(_, span)| span);
+            assert_eq!(units.sum::<Span>(), all);
+        }
+        assert_eq!((report.lines().len(), report.merged_steps().len()), (13, 14));
     }
 }

@@ -54,14 +54,6 @@ impl RunReport {
         known.max_by(|left, right| left.mean.total_cmp(&right.mean))
     }
 
-    /// Returns at most `count` steps of the critical path, longest first.
-    pub fn longest_steps(&self, count: usize) -> Vec<&Step> {
-        let mut steps: Vec<_> = self.critical.iter().collect();
-        steps.sort_by_key(|step| std::cmp::Reverse(step.span()));
-        steps.truncate(count);
-        steps
-    }
-
     /// Describes the limiting factor in plain words.
     pub fn verdict(&self) -> String {
         let limit =
@@ -148,6 +140,26 @@ impl SliceKind {
         Self::Wait,
     ];
 
+    /// Returns the colour of the kind in pictures with a light background; pages lighten some of them in dark mode.
+    pub fn colour(self) -> &'static str {
+        match self {
+            Self::DmaRead => "#0072b2",
+            Self::DmaWrite => "#56b4e9",
+            Self::Fetch => "#009e73",
+            Self::Gemm => "#d55e00",
+            Self::Math => "#e69f00",
+            Self::Store => "#f0e442",
+            Self::Message => "#cc79a7",
+            Self::Cpu => "#4b5563",
+            Self::Wait => "#c9d1d9",
+        }
+    }
+
+    /// Returns the kind with a display name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// Returns the display name of the kind.
     pub fn name(self) -> &'static str {
         match self {
@@ -218,6 +230,16 @@ mod tests {
             "Limited by DMA of B tiles. Alone, B would need 1 µs of the 2 µs (50 %); DMA read, the \
              busiest unit, works 93.7 % of the time."
         );
+    }
+
+    #[test]
+    fn pages_and_pictures_have_the_same_colour_for_a_unit() {
+        let style = include_str!("page.css");
+        for kind in SliceKind::ALL {
+            let variable = super::super::markup::class(kind).replace("k-", "--");
+            assert!(style.contains(&format!("{variable}:{}", kind.colour())), "{}", kind.name());
+            assert_eq!(SliceKind::named(kind.name()), Some(kind));
+        }
     }
 
     #[test]

@@ -41,6 +41,10 @@ pub(crate) struct Operation {
     pub(crate) name: u32,
     /// Number of the operation's launch, from 1; 0 if it has none.
     pub(crate) launch: u32,
+    /// Index of the operation's source line.
+    pub(crate) line: u32,
+    /// Index of the reason why the operation did not begin earlier.
+    pub(crate) why: u32,
 }
 
 /// Distinct names, with their indices.
@@ -56,7 +60,7 @@ impl Timeline {
         Self { launches, shown, ..Self::default() }
     }
 
-    /// Returns the index of a name.
+    /// Returns the index of a text: a name, a source line or a reason.
     pub(crate) fn name(&mut self, name: String) -> u32 {
         let Names { all, known } = &mut self.names;
         *known.entry(name).or_insert_with_key(|name| {
@@ -82,7 +86,8 @@ impl Timeline {
         let path = critical.iter().map(|step| {
             let (start, end) = (step.start, step.end.max(step.start));
             let (busy, name) = (end.saturating_sub(start), all.name(step.what.clone()));
-            Operation { start, end, busy, kind: step.kind, name, launch: 0 }
+            let (line, why) = (all.name(step.place.clone()), all.name(step.remark()));
+            Operation { start, end, busy, kind: step.kind, name, launch: 0, line, why }
         });
         let path = path.collect();
         all.push(String::new(), "critical path", path);
@@ -128,7 +133,8 @@ impl Timeline {
         self.launches.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the columns: difference from the previous start in the lane, length, idle time, kind, name, launch.
+    /// Returns the columns: difference from the previous start in the lane, length, idle time, kind, name, launch, line,
+    /// reason.
     fn columns(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(8 * self.operations());
         for lane in &self.lanes {
@@ -144,6 +150,8 @@ impl Timeline {
         self.all().for_each(|it| put(&mut bytes, place(it.kind)));
         self.all().for_each(|it| put(&mut bytes, u64::from(it.name)));
         self.all().for_each(|it| put(&mut bytes, u64::from(it.launch)));
+        self.all().for_each(|it| put(&mut bytes, u64::from(it.line)));
+        self.all().for_each(|it| put(&mut bytes, u64::from(it.why)));
         bytes
     }
 }
@@ -164,7 +172,7 @@ mod tests {
 
     fn operation(start: u64, end: u64, busy: u64, name: u32) -> Operation {
         let [start, end, busy] = [start, end, busy].map(Span::from_ps);
-        Operation { start, end, busy, kind: SliceKind::Gemm, name, launch: 1 }
+        Operation { start, end, busy, kind: SliceKind::Gemm, name, launch: 1, line: 7, why: 9 }
     }
 
     #[test]
@@ -177,7 +185,7 @@ mod tests {
             "GEMM",
             vec![operation(30, 40, 4, tile), operation(5, 9, 4, dot)],
         );
-        assert_eq!(timeline.columns(), [5, 25, 4, 10, 0, 6, 3, 3, 0, 1, 1, 1]);
+        assert_eq!(timeline.columns(), [5, 25, 4, 10, 0, 6, 3, 3, 0, 1, 1, 1, 7, 7, 9, 9]);
         assert_eq!(timeline.lanes_text(), "pe0\tGEMM\t2");
         assert_eq!(lines(&timeline.names.all), "dot\na tile");
     }

@@ -4,6 +4,7 @@ use cubeyard_sim::Span;
 
 use super::bounds::bounds;
 use super::breakdown::breakdown;
+use super::line_table::lines;
 use super::roofline::roofline;
 use super::timeline::{timeline, whole_timeline};
 use super::utilisation::utilisation;
@@ -14,20 +15,36 @@ use cubeyard_units::text::{TimeUnit, bytes, count, percent, quantity, significan
 
 const STYLE: &str = include_str!("page.css");
 
+/// Answer to a question about a run, which its page shows first: a verdict in place of the report's own, and a section.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Verdict as text.
+    pub verdict: String,
+    /// Section as markup.
+    pub section: String,
+}
+
 /// Draws a self-contained page, readable in light and dark mode, in print and without scripts. Its timeline
 /// shows a few PEs as a picture.
 pub fn page(report: &RunReport) -> String {
-    drawn(report, &timeline(report))
+    page_with(report, None, None)
 }
 
-/// Draws a page as [`page`] does, with every operation of every PE in the timeline.
-pub fn page_with(report: &RunReport, operations: &Timeline) -> String {
-    drawn(report, &whole_timeline(report, operations))
-}
-
-fn drawn(report: &RunReport, timeline: &str) -> String {
-    let main = head(report) + &tiles(report) + &sections(report, timeline);
-    cubeyard_draw::page(&report.bench, STYLE, &main, "")
+/// Draws a page as [`page`] does, with every operation of every PE in the timeline, and with an answer if there is one.
+pub fn page_with(
+    report: &RunReport,
+    operations: Option<&Timeline>,
+    answer: Option<&Answer>,
+) -> String {
+    let timeline = match operations {
+        Some(operations) => whole_timeline(report, operations),
+        None => timeline(report),
+    };
+    let verdict = answer.map_or_else(|| report.verdict(), |answer| answer.verdict.clone());
+    let section = answer.map(|answer| answer.section.as_str()).unwrap_or_default();
+    let main =
+        [head(report, &verdict), tiles(report), section.to_owned(), sections(report, &timeline)];
+    cubeyard_draw::page(&report.bench, STYLE, &main.concat(), "")
 }
 
 fn sections(report: &RunReport, timeline: &str) -> String {
@@ -35,6 +52,7 @@ fn sections(report: &RunReport, timeline: &str) -> String {
         + &section("What each resource needs", &bounds(report));
     [
         section("Timeline", timeline),
+        section("Time by source line", &lines(report)),
         section("Critical path", &breakdown(report)),
         wrapped("<div class=\"beside\">\n", &beside, "</div>\n"),
         section("Roofline", &roofline(report)),
@@ -44,7 +62,7 @@ fn sections(report: &RunReport, timeline: &str) -> String {
     .concat()
 }
 
-fn head(report: &RunReport) -> String {
+fn head(report: &RunReport, verdict: &str) -> String {
     let parameter = |(name, value): &(String, String)| {
         format!("<li><span>{}</span> {}</li>\n", escape(name), escape(value))
     };
@@ -54,7 +72,7 @@ fn head(report: &RunReport) -> String {
         "<header>\n<h1>{}</h1>\n{}{list}{}</header>\n",
         escape(&report.bench),
         wrapped("<p class=\"summary\">", &escape(&report.summary), "</p>\n"),
-        wrapped("<p class=\"verdict\">", &joined(&report.verdict()), "</p>\n")
+        wrapped("<p class=\"verdict\">", &joined(verdict), "</p>\n")
     )
 }
 

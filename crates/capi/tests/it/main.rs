@@ -87,6 +87,13 @@ fn output_of(source: &str, name: &str) -> String {
 }
 
 #[test]
+fn a_device_that_is_smaller_than_a_default_region_is_told_the_remedy() {
+    let told = output_of("examples/own_device.c", "own_device");
+    assert!(told.contains("less than any of the fallback sizes"), "{told}");
+    assert!(told.contains("`sizes:fitted` from the start"), "{told}");
+}
+
+#[test]
 fn the_example_runs_as_it_says() {
     let program = compiled(&file("examples/embed.c"), "embed");
     let snapshot = Path::new(env!("CARGO_TARGET_TMPDIR")).join("embed.pickle");

@@ -1,34 +1,46 @@
 //! Comparisons as an HTML page.
 
-use cubeyard_bench::compare::{Comparison, RowComparison};
-use cubeyard_draw::svg::{Area, Canvas, END, colour};
-use cubeyard_draw::xml::{escape, shorten};
-use cubeyard_draw::{header, page, remark, section, tile, tiles};
+use cubeyard_bench::compare::{Comparison, RowComparison, path_bars, timelines};
+use cubeyard_bench::record::Record;
+use cubeyard_draw::xml::escape;
+use cubeyard_draw::{activity, header, page, remark, section, tile, tiles};
 
 use super::table::{
-    all_times, cause, errors, figures, inputs, limits, ratio, time, unknown_inputs, warnings,
+    all_times, errors, figures, inputs, limits, ratio, time, unknown_inputs, warnings,
 };
 
 /// Maximum number of times whose parts are drawn.
 const MOST: usize = 24;
-const WIDTH: f64 = 1000.0;
-const LEFT: f64 = 40.0;
-const BAR: f64 = 34.0;
 
-/// Draws the differences between the inputs, all times, and the parts, utilisation and bounds of each time.
-pub(super) fn render(title: &str, names: &[String; 2], comparison: &Comparison) -> String {
+/// Draws the verdict, both timelines on one axis, the parts, utilisation and bounds of each time, and the inputs.
+pub(super) fn render(
+    title: &str,
+    names: &[String; 2],
+    [first, second]: &[Record; 2],
+    comparison: &Comparison,
+) -> String {
     let [a, b] = names;
-    let changed = comparison.most_changed();
-    let verdict = changed.map(|row| cause(row, comparison.rows.len() > 1)).unwrap_or_default();
+    let timelines = timelines(first, second).unwrap_or_default();
     let main = [
-        header(title, &format!("A: {a}; B: {b}"), &verdict),
-        changed.map(key_figures).unwrap_or_default(),
-        section("Input", &differences(comparison)),
-        section("Times", &all_times(comparison).html("Times of A and B")),
+        header(title, &format!("A: {a}; B: {b}"), &comparison.verdict()),
+        comparison.most_changed().map(key_figures).unwrap_or_default(),
+        section("Timelines", &timeline_figure(&timelines)),
         comparison.rows.iter().take(MOST).map(details).collect(),
         left_out(comparison),
+        section("Times", &all_times(comparison).html("Times of A and B")),
+        section("Input", &differences(comparison)),
     ];
-    page(title, "", &main.concat(), "")
+    page(title, activity::STYLE, &main.concat(), "")
+}
+
+/// Draws the units of the PE that ends last on both machines; empty without operations.
+fn timeline_figure(timelines: &activity::Activity) -> String {
+    let figure = timelines.figure("Units of the PE that ends last, in A and in B");
+    if figure.is_empty() {
+        return figure;
+    }
+    let text = "Units of the PE that ends last, in A above and in B below, on one axis of time";
+    figure + &remark(text)
 }
 
 fn key_figures(row: &RowComparison) -> String {
@@ -46,16 +58,19 @@ fn differences(comparison: &Comparison) -> String {
 
 /// Draws the critical paths of a time, and its figures side by side.
 fn details(row: &RowComparison) -> String {
-    let picture = if row.path_ns.is_empty() {
-        String::new()
-    } else {
-        format!("<div class=\"wide\">{}</div>\n", bars(row))
+    let title = format!("Critical paths of A and B: {}", row.name);
+    let bars = path_bars(row).figure(&title);
+    let picture = match &bars[..] {
+        "" => String::new(),
+        bars => format!("<h3>{}</h3>\n{bars}", escape(&title)),
     };
+    let text = |text: String| format!("<p>{}</p>\n", escape(&text));
     let parts = [
-        format!("<p>{}</p>\n", escape(&row.cause())),
-        limits(row).iter().map(|text| remark(text)).collect(),
+        text(row.verdict()),
         picture,
         figures(row).iter().map(|grid| grid.html(&capital(&grid.heading[0]))).collect(),
+        Some(row.background()).filter(|it| !it.is_empty()).map(text).unwrap_or_default(),
+        limits(row).iter().map(|text| remark(text)).collect(),
     ];
     section(&row.name, &parts.concat())
 }
@@ -70,33 +85,4 @@ fn left_out(comparison: &Comparison) -> String {
 fn capital(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().into_iter().flat_map(char::to_uppercase).chain(rest).collect()
-}
-
-/// Draws the critical paths of A and B as bars of their parts, to the same scale.
-fn bars(row: &RowComparison) -> String {
-    let most = row.time_ns.iter().flatten().fold(f64::MIN_POSITIVE, |most, time| most.max(*time));
-    let mut canvas = Canvas::default();
-    for (side, name) in ["A", "B"].iter().enumerate() {
-        let y = 16.0 + side as f64 * (BAR + 12.0);
-        canvas.text(LEFT - 12.0, y + BAR / 2.0 + 5.0, END, name);
-        let mut x = LEFT;
-        for (place, part) in row.path_ns.iter().enumerate() {
-            let width = part.values[side].unwrap_or_default() / most * (WIDTH - LEFT - 16.0);
-            canvas.push(&format!(
-                "<g><title>{}: {}</title>",
-                escape(&part.name),
-                time(part.values[side])
-            ));
-            let area = Area { x, y, width, height: BAR };
-            canvas.rect(area, &format!("fill=\"{}\"", colour(place)));
-            canvas.push("</g>");
-            if width > 70.0 {
-                let style = "fill=\"#ffffff\" style=\"fill:#fff\" font-size=\"12\"";
-                canvas.text(x + 6.0, y + BAR / 2.0 + 4.0, style, &shorten(&part.name, 14));
-            }
-            x += width;
-        }
-    }
-    let title = format!("Critical paths of A and B: {}", row.name);
-    canvas.finish(&title, WIDTH, 16.0 + 2.0 * (BAR + 12.0))
 }

@@ -14,10 +14,11 @@ const NAME: usize = 32;
 const MOST: usize = 64;
 
 pub(super) fn render(names: &[String; 2], comparison: &Comparison, colours: bool) -> String {
-    let mut parts = vec![head(names, comparison, colours), given(comparison, colours)];
+    let verdict = wrapped(&comparison.verdict(), [2, 2]);
+    let mut parts = vec![head(names, comparison, colours), verdict, given(comparison, colours)];
     parts.push(times(comparison, colours));
     if let Some(row) = comparison.most_changed() {
-        parts.extend(details(row, comparison.rows.len() > 1, colours));
+        parts.extend(details(row, colours));
     }
     parts.push(unreachable(comparison));
     parts.retain(|part| !part.is_empty());
@@ -115,27 +116,46 @@ pub(super) fn ratio(row: &RowComparison) -> String {
     row.ratio().map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}"))
 }
 
-/// Formats the parts, utilisation and bounds of one time, and the cause of its change.
-fn details(row: &RowComparison, is_one_of_many: bool, colours: bool) -> Vec<String> {
-    let cause = wrapped(&cause(row, is_one_of_many), [2, 2]);
+/// Formats the parts, utilisation and bounds of one time.
+fn details(row: &RowComparison, colours: bool) -> Vec<String> {
+    let background = Some(row.background()).filter(|text| !text.is_empty());
+    let background = background.map(|text| wrapped(&text, [2, 2])).unwrap_or_default();
     let limits: String = limits(row).iter().map(|it| wrapped(it, [2, 4])).collect();
     let figures = figures(row).into_iter().map(|grid| grid.shortened(&[NAME]).text(colours));
-    figures.chain([cause + &limits]).collect()
-}
-
-/// Returns the cause of a change, preceded by the name of the time if there are several.
-pub(super) fn cause(row: &RowComparison, is_one_of_many: bool) -> String {
-    let cause = row.cause();
-    if is_one_of_many { format!("{}, which changed most: {cause}", row.name) } else { cause }
+    figures.chain([background + &limits]).collect()
 }
 
 /// Returns the available tables of a time: parts of the critical path, utilisation and bounds.
 pub(super) fn figures(row: &RowComparison) -> Vec<Grid> {
     let share = |share: Option<f64>| share.map_or_else(|| "–".to_owned(), percent_column);
-    let path = pairs("critical path", &row.path_ns, time, change);
+    let path = path(row);
     let used = pairs("utilisation", &row.utilisation, share, points);
     let bounds = pairs("bound", &row.bounds_ns, time, change);
     [path, used, bounds].into_iter().filter(|grid| !grid.rows.is_empty()).collect()
+}
+
+/// Returns the parts of the critical path, with their shares of the difference and their sum.
+fn path(row: &RowComparison) -> Grid {
+    let mut grid = pairs("critical path", &row.path_ns, time, change);
+    let difference = row.difference();
+    if difference.is_empty() {
+        return grid;
+    }
+    let shares: Vec<_> = difference.iter().map(|part| part.share).collect();
+    let shares = percents(&shares);
+    let share = |name: &str| {
+        let at = difference.iter().position(|part| part.name == name);
+        at.map_or_else(|| "0".to_owned(), |at| tenths(shares[at]))
+    };
+    let whole = Pair { name: "all".to_owned(), values: row.time_ns };
+    let [a, b] = row.time_ns.map(time);
+    grid.heading.push("of B − A".to_owned());
+    for cells in &mut grid.rows {
+        cells.push(share(&cells[0]));
+    }
+    let sum = shares.iter().sum();
+    grid.rows.push(vec![whole.name.clone(), a, b, change(&whole), tenths(sum)]);
+    grid
 }
 
 fn pairs(
@@ -174,6 +194,29 @@ fn points(pair: &Pair) -> String {
     if change == 0.0 { "0".to_owned() } else { format!("{sign}{:.1} points", change.abs()) }
 }
 
+/// Rounds shares of a whole to tenths of a percent, so that the rounded shares add up to the rounded whole: the shares
+/// that lose most by rounding down are rounded up.
+fn percents(shares: &[f64]) -> Vec<i64> {
+    #[expect(clippy::cast_possible_truncation, reason = "a share of a difference of times")]
+    let whole = |value: f64| value as i64;
+    let exact: Vec<_> = shares.iter().map(|share| share * 1000.0).collect();
+    let mut rounded: Vec<_> = exact.iter().map(|share| whole(share.floor())).collect();
+    let missing = whole(exact.iter().sum::<f64>().round()) - rounded.iter().sum::<i64>();
+    let mut order: Vec<_> = (0..shares.len()).collect();
+    let lost = |at: &usize| exact[*at] - exact[*at].floor();
+    order.sort_by(|one, other| lost(other).total_cmp(&lost(one)));
+    for at in order.into_iter().take(usize::try_from(missing).unwrap_or_default()) {
+        rounded[at] += 1;
+    }
+    rounded
+}
+
+/// Formats tenths of a percent.
+fn tenths(share: i64) -> String {
+    let sign = if share < 0 { "−" } else { "" };
+    format!("{sign}{}.{} %", share.abs() / 10, share.abs() % 10)
+}
+
 fn unreachable(comparison: &Comparison) -> String {
     warnings(comparison).iter().map(|text| wrapped(text, [2, 4])).collect()
 }
@@ -182,4 +225,37 @@ fn unreachable(comparison: &Comparison) -> String {
 pub(super) fn warnings(comparison: &Comparison) -> Vec<String> {
     let sides = ["A", "B"].iter().zip(&comparison.unreachable);
     sides.flat_map(|(side, all)| all.iter().map(move |it| format!("{side}: {it}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounded_shares_add_up_to_the_whole() {
+        assert_eq!(percents(&[1.0 / 3.0; 3]), [334, 333, 333]);
+        assert_eq!(percents(&[28.1749, -27.1749]), [28175, -27175]);
+        assert_eq!(percents(&[]), [0; 0]);
+        let mut state = 7_u64;
+        for count in 1..40_usize {
+            let parts: Vec<_> = (0..count)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (state >> 40) as f64 - 4e6
+                })
+                .collect();
+            let sum: f64 = parts.iter().sum();
+            let shares: Vec<_> = parts.iter().map(|part| part / sum).collect();
+            let rounded = percents(&shares);
+            assert_eq!(rounded.iter().sum::<i64>(), 1000, "{parts:?}");
+            let close =
+                |(share, tenth): (&f64, &i64)| (share * 1000.0 - *tenth as f64).abs() <= 1.0;
+            assert!(shares.iter().zip(&rounded).all(close), "{shares:?} {rounded:?}");
+        }
+    }
+
+    #[test]
+    fn shares_have_one_decimal() {
+        assert_eq!([1000, 5, -5, -27175].map(tenths), ["100.0 %", "0.5 %", "−0.5 %", "−2717.5 %"]);
+    }
 }

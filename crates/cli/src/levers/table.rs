@@ -6,7 +6,7 @@ use cubeyard_units::text::{percent, percent_column, whole_percent};
 
 use crate::grid::{RED, fitted, paint, table, time, wrapped};
 
-const HEADING: [&str; 4] = ["twice as fast", "time", "saves", "keys"];
+pub(super) const HEADING: [&str; 4] = ["twice as fast", "time", "saves", "keys"];
 
 pub(crate) fn render(levers: &Levers, title: &str, colours: bool) -> String {
     let parts = [
@@ -20,13 +20,17 @@ pub(crate) fn render(levers: &Levers, title: &str, colours: bool) -> String {
 }
 
 /// Returns a row for each lever that changes the time.
-fn grid(levers: &[Lever], colours: bool) -> String {
+pub(super) fn cells(levers: &[Lever]) -> Vec<Vec<String>> {
     let cells = |lever: &Lever| {
         let (ns, saved) = (lever.time_ns()?, lever.saved?);
         let keys = lever.keys.join(", ");
-        (saved != 0.0).then(|| [lever.name.clone(), time(ns), share(saved), keys])
+        (saved != 0.0).then(|| vec![lever.name.clone(), time(ns), share(saved), keys])
     };
-    let mut rows: Vec<_> = levers.iter().filter_map(cells).map(Vec::from).collect();
+    levers.iter().filter_map(cells).collect()
+}
+
+fn grid(levers: &[Lever], colours: bool) -> String {
+    let mut rows = cells(levers);
     if rows.is_empty() {
         return String::new();
     }
@@ -47,15 +51,19 @@ fn align(rows: &mut [Vec<String>], columns: std::ops::Range<usize>) {
     }
 }
 
+/// Returns the reason for a table of pairs.
+pub(super) fn paired() -> String {
+    let little = whole_percent(LITTLE);
+    format!(
+        "No lever alone saves {little}; pairs of the best {PAIRED}, without those that share all keys of one"
+    )
+}
+
 fn pairs(levers: &Levers, colours: bool) -> String {
     if levers.pairs.is_empty() {
         return String::new();
     }
-    let little = whole_percent(LITTLE);
-    let why = format!(
-        "No lever alone saves {little}; pairs of the best {PAIRED}, without those that share all keys of one:"
-    );
-    wrapped(&why, [0, 0]) + "\n" + &grid(&levers.pairs, colours)
+    wrapped(&format!("{}:", paired()), [0, 0]) + "\n" + &grid(&levers.pairs, colours)
 }
 
 /// Returns the best lever of each time, if the command measured several.
@@ -79,9 +87,13 @@ fn rows(levers: &Levers, colours: bool) -> String {
 
 /// Returns the levers without effect, the levers that this machine lacks, those that failed, and the use of the first.
 fn remarks(levers: &Levers, colours: bool) -> String {
+    statements(levers, colours).iter().map(|text| wrapped(text, [2, 4])).collect()
+}
+
+/// Returns the remarks as one text each.
+pub(super) fn statements(levers: &Levers, colours: bool) -> Vec<String> {
     let named = |names: Vec<&str>, what: &str| {
-        let names = names.join(", ");
-        if names.is_empty() { String::new() } else { wrapped(&format!("{what}: {names}"), [2, 4]) }
+        (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
     };
     let all = || levers.levers.iter().chain(&levers.pairs);
     let is_idle = |lever: &&Lever| lever.saved == Some(0.0);
@@ -89,16 +101,13 @@ fn remarks(levers: &Levers, colours: bool) -> String {
     let failed = all().filter_map(|lever| Some((lever, lever.outcome.as_ref().err()?)));
     let failed = failed.map(|(lever, error)| {
         let first = error.lines().next().unwrap_or_default();
-        wrapped(&format!("{} {}: {first}", paint("failed", RED, colours), lever.name), [2, 4])
+        format!("{} {}: {first}", paint("failed", RED, colours), lever.name)
     });
     let best = levers.best_pair().or_else(|| levers.best());
     let pull = best.map(|lever| {
         let saves = lever.saved.map(percent).unwrap_or_default();
-        wrapped(&format!("pull it with --with {}: saves {saves}", lever.assignment()), [2, 4])
+        format!("pull it with --with {}: saves {saves}", lever.assignment())
     });
-    let failed: String = failed.collect();
-    named(idle, "no effect")
-        + &named(levers.absent.clone(), "not on this machine")
-        + &failed
-        + &pull.unwrap_or_default()
+    let named = [named(idle, "no effect"), named(levers.absent.clone(), "not on this machine")];
+    named.into_iter().flatten().chain(failed).chain(pull).collect()
 }

@@ -1,20 +1,25 @@
 //! Model reports as an HTML page.
 
+use cubeyard_bench::report::Answer;
 use cubeyard_draw::{header, page, section, tile, tiles};
 use cubeyard_model::report::ModelReport;
 use cubeyard_units::text::percent_column;
 
-use super::table;
+use super::{chart, table};
 use crate::grid::bytes;
 use crate::page::list;
 
-/// Draws the times of the step and its parts, and the memory of a PE.
-pub(super) fn page_of(report: &ModelReport) -> String {
+/// Draws the times of the step and its parts, and the memory of a PE; an answer comes first.
+pub(super) fn page_of(report: &ModelReport, answer: Option<&Answer>) -> String {
     let name = &report.cut.spec.name;
     let [work, model] = table::summary(report);
+    let own = report.verdict();
+    let verdict = answer.map_or_else(|| own.clone(), |it| format!("{own}\n{}", it.verdict));
     let main = [
-        header(name, &format!("{work}: {model}"), ""),
+        header(name, &format!("{work}: {model}"), &verdict),
         figures(report),
+        section("Parts and their bounds", &chart::figure(report)),
+        answer.map(|answer| answer.section.clone()).unwrap_or_default(),
         section("Parts", &table::parts(report).html("Times of one step")),
         section("Memory", &table::memory(report).html("Bytes of a PE")),
         notes(report),

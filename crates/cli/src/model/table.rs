@@ -12,7 +12,7 @@ use crate::grid::{BOLD, Grid, bytes, paint, wrapped};
 const HEADING: [&str; 7] = ["part", "count", "each µs", "total ms", "share", "read GB", "of bound"];
 
 pub(crate) fn render(report: &ModelReport, colours: bool) -> String {
-    let mut text = head(report, colours) + "\n";
+    let mut text = head(report, colours) + "\n" + &wrapped(&report.verdict(), [2, 2]) + "\n";
     text += &parts(report).text(colours);
     text.push('\n');
     for (name, figure) in totals(report) {

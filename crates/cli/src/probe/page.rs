@@ -15,8 +15,8 @@ pub(crate) fn cases(probed: &ProbeReport) -> String {
     let routes: String = reports.iter().map(route).collect();
     let main = [
         header("Probe", "Latency and bandwidth of the fabric", &verdict(probed)),
-        section("Latency", &table::references(reports).html(&table::references_title())),
         section("Bandwidth over size", &bandwidths(reports)),
+        section("Latency", &table::references(reports).html(&table::references_title())),
         section("Critical paths", &explanations(table::steps_of_cases(probed))),
         section("Routes", &routes),
         section("Properties", &properties(probed)),

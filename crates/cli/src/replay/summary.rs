@@ -5,7 +5,7 @@ use cubeyard_replay::{Report, Row};
 
 use crate::grid::{self, BOLD, paint};
 
-const COLUMNS: [&str; 6] = ["trace", "peak live", "PyTorch holds", "runs in", "best holds", "best"];
+const COLUMNS: [&str; 5] = ["trace", "peak live", "PyTorch needs", "best needs", "best"];
 /// Maximum width of a trace's name, in characters.
 const LONGEST: usize = 20;
 
@@ -13,11 +13,9 @@ const LONGEST: usize = 20;
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     live: Bytes,
-    /// Memory reserved by PyTorch: as recorded, or else according to the model of PyTorch.
-    held: Option<Bytes>,
-    /// Minimum memory for PyTorch with the recorded settings.
-    runs: Option<Bytes>,
-    /// Memory reserved by the best policy.
+    /// Least memory for PyTorch with the recorded settings.
+    present: Option<Bytes>,
+    /// Memory that the best policy needs.
     best: Option<Bytes>,
 }
 
@@ -47,15 +45,11 @@ impl Figures {
         let expandable = report.recording.as_ref().is_some_and(|recording| recording.expandable);
         let name = if expandable { "pytorch-expandable" } else { "pytorch" };
         let pytorch = report.rows.iter().find(|row| row.policy.name == name);
-        let served = pytorch.filter(|row| row.outcome.failed.is_none());
-        let modelled = served.map(|row| row.outcome.peak_reserved);
         let live = report.rows.iter().map(|row| row.outcome.peak_live).max();
-        let reserved = |row: &Row| row.outcome.peak_reserved;
         Self {
             live: live.unwrap_or_default(),
-            held: report.recorded_reserved().or(modelled),
-            runs: pytorch.and_then(|row| row.least).map(|least| least.memory()),
-            best: report.recommended().map(reserved),
+            present: pytorch.and_then(|row| row.least).map(|least| least.memory()),
+            best: report.recommended().map(Row::needs),
         }
     }
 
@@ -64,16 +58,14 @@ impl Figures {
         let sum = |left: Option<Bytes>, right: Option<Bytes>| left?.checked_add(right?);
         Self {
             live: sum(Some(self.live), Some(other.live)).unwrap_or(Bytes::MAX),
-            held: sum(self.held, other.held),
-            runs: sum(self.runs, other.runs),
+            present: sum(self.present, other.present),
             best: sum(self.best, other.best),
         }
     }
 
     fn cells(self, name: &str, best: &str) -> Vec<String> {
         let text = |bytes: Option<Bytes>| bytes.map_or_else(|| "–".to_owned(), |it| it.to_string());
-        let Self { live, held, runs, best: least } = self;
-        [name.to_owned(), live.to_string(), text(held), text(runs), text(least), best.to_owned()]
-            .to_vec()
+        let Self { live, present, best: least } = self;
+        vec![name.to_owned(), live.to_string(), text(present), text(least), best.to_owned()]
     }
 }

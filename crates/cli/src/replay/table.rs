@@ -1,11 +1,11 @@
 //! Replay reports as text.
 
-use cubeyard_replay::{COLUMNS, HolderOptions, LEAST_COLUMNS, Report, Row, advice};
+use cubeyard_replay::{Answer, COLUMNS, HolderOptions, LEAST_COLUMNS, Report, Row, advice, answer};
 
 use super::{holders, summary};
 use crate::grid::{self, BOLD, DIM, GREEN, RED, paint, wrapped};
 
-/// Formats a table for each report, followed by the advice on all of them.
+/// Formats the answer, a table for each report, and the advice on all of them.
 pub(super) fn render(reports: &[Report], options: HolderOptions, colours: bool) -> String {
     let widths = widths(reports);
     let tables = reports.iter().map(|report| {
@@ -14,8 +14,20 @@ pub(super) fn render(reports: &[Report], options: HolderOptions, colours: bool) 
     });
     let (tables, summary) =
         (tables.collect::<Vec<_>>().concat(), summary::render(reports, colours));
-    let advice: String = advice(reports).lines().map(|line| wrapped(line, [0, 2])).collect();
-    format!("{tables}{summary}{advice}")
+    let answer = answer(reports);
+    let advice = advice(reports);
+    let advice = advice.lines().filter(|line| **line != answer.text);
+    let advice: String = advice.map(|line| wrapped(line, [0, 2])).collect();
+    format!("{}\n{tables}{summary}{advice}", first(&answer, colours))
+}
+
+/// Formats the answer, with the recommended setting on a line of its own.
+fn first(answer: &Answer, colours: bool) -> String {
+    let text = wrapped(&answer.text, [0, 2]);
+    match &answer.setting {
+        None => text,
+        Some(setting) => format!("{text}  {}\n", paint(setting, BOLD, colours)),
+    }
 }
 
 /// Formats the remark on several streams.

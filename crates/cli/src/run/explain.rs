@@ -1,8 +1,6 @@
 //! Critical paths of runs as text.
 
-use std::collections::BTreeMap;
-
-use cubeyard_bench::report::{RunReport, SliceKind, Step};
+use cubeyard_bench::report::{LineSteps, RunReport, Step};
 use cubeyard_sim::Span;
 use cubeyard_units::text::{count, percent, span};
 
@@ -31,23 +29,16 @@ pub(super) fn render(report: &RunReport, colours: bool) -> String {
 
 const HEADING: [&str; 4] = ["from", "takes", "unit", "what, why then, and of which"];
 
-/// Formats the time on the path of each line of the kernel, longest first.
+/// Formats the time on the path of each line of the kernel and unit, longest first.
 fn lines(report: &RunReport, colours: bool) -> String {
-    let mut lines: BTreeMap<(&str, SliceKind), (u64, Span, Span)> = BTreeMap::new();
-    for step in &report.critical {
-        let (steps, all, waiting) = lines.entry((&step.place, step.kind)).or_default();
-        *steps += 1;
-        *all += step.span();
-        *waiting += step.access.map_or(Span::ZERO, |access| access.waiting);
-    }
-    let mut lines: Vec<_> = lines.into_iter().collect();
-    lines.sort_by_key(|(_, (_, all, _))| std::cmp::Reverse(*all));
-    let row = |((place, kind), (steps, all, waiting)): ((&str, SliceKind), (u64, Span, Span))| {
-        let share = report.of_kernel(all).map_or_else(String::new, percent);
+    let row = |line: &LineSteps<'_>| {
+        let share = report.of_kernel(line.span()).map_or_else(String::new, percent);
+        let waiting = line.waiting();
         let waiting = if waiting == Span::ZERO { String::new() } else { span(waiting) };
-        vec![place.to_owned(), kind.name().to_owned(), count(steps), span(all), share, waiting]
+        let (kind, steps) = (line.longest().kind.name().to_owned(), count(line.steps.len() as u64));
+        vec![line.place.to_owned(), kind, steps, span(line.span()), share, waiting]
     };
-    let rows: Vec<_> = lines.into_iter().map(row).collect();
+    let rows: Vec<_> = report.merged_steps().iter().map(row).collect();
     table(&["line", "unit", "steps", "takes", "share", "behind others"], &rows, 2, colours)
 }
 

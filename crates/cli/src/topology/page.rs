@@ -9,11 +9,12 @@ use cubeyard_units::text::{count, quantity};
 use super::table;
 use crate::page::list;
 
-/// Draws the figures of a machine, and a picture of each of its levels.
+/// Draws a picture of each level of a machine, and its figures.
 pub(super) fn page_of(topology: &Topology) -> String {
     let summary = topology.summary();
     let main = [
         header("Topology", &table::title(topology, &summary), &warnings(topology)),
+        View::ALL.map(|view| picture(topology, view)).concat(),
         figures(topology),
         section("Rules", &list(table::options(topology.spec()).lines())),
         section("Memory", &table::capacities(&summary).html("Capacities")),
@@ -25,7 +26,6 @@ pub(super) fn page_of(topology: &Topology) -> String {
             "Engines",
             &table::rates(topology, &summary).html("FLOP of products, elements of vectors"),
         ),
-        View::ALL.map(|view| picture(topology, view)).concat(),
     ];
     page("Topology", "", &main.concat(), "")
 }

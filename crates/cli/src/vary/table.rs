@@ -1,36 +1,86 @@
-//! Studies as text and CSV: a row for each point and measured time.
+//! Studies as text: a row for each point and measured time, and the verdict.
 
 use cubeyard_bench::compare::Measured;
 use cubeyard_draw::xml::shorten;
-use cubeyard_units::text::percent_column;
+use cubeyard_study::levers::Limit;
+use cubeyard_units::text::{percent_column, significant};
 
-use super::{Outcome, Point, Study};
-use crate::grid::{BOLD, RED, WIDTH, paint, table, time};
+use super::{Outcome, Point, Study, assignments, parts};
+use crate::grid::{BOLD, RED, WIDTH, paint, table, time, wrapped};
+
+/// Maximum number of points of which all are shown if there are costs.
+const MOST_POINTS: usize = 16;
+/// Sign of points on the front.
+const MARK: &str = "●";
+/// Maximum number of characters of a limit.
+const LIMIT: usize = 24;
 
 pub(super) fn render(study: &Study, colours: bool) -> String {
+    let title = format!("{}: {} points", study.title, study.grid.len());
+    let verdict = Some(study.designs.verdict()).filter(|text| !text.is_empty());
+    let places = shown(study);
+    let parts = [
+        Some(paint(&title, BOLD, colours) + "\n"),
+        verdict.map(|text| wrapped(&text, [0, 0])),
+        Some(points(study, &places, colours) + &left_out(study, &places)),
+        parts::largest(study, &places).map(|it| it.text(colours)),
+        Some(failures(study, colours)).filter(|text| !text.is_empty()),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the indices of the points that are shown: those of the front, if there are costs and too many points.
+fn shown(study: &Study) -> Vec<usize> {
+    let is_short = study.cost.is_none() || study.grid.len() <= MOST_POINTS;
+    (0..study.grid.len()).filter(|place| is_short || study.designs.front()[*place]).collect()
+}
+
+fn left_out(study: &Study, places: &[usize]) -> String {
+    match study.grid.len() - places.len() {
+        0 => String::new(),
+        count => wrapped(
+            &format!("and {count} points that are not on the front; --csv and --report show all"),
+            [2, 4],
+        ),
+    }
+}
+
+fn points(study: &Study, places: &[usize], colours: bool) -> String {
     let is_named = is_named(study);
     let mut heading: Vec<String> =
         study.grid.keys().map(|key| short(key, study, is_named)).collect();
-    if is_named {
-        heading.push("of".to_owned());
-    }
+    heading.extend(is_named.then(|| "of".to_owned()));
     let left = heading.len();
-    heading.extend(["time", "of the first", "of bound"].map(str::to_owned));
-    let heading: Vec<_> = heading.iter().map(String::as_str).collect();
+    let costs: &[&str] = if study.cost.is_some() { &["cost", "front"] } else { &["ratio"] };
+    let fixed = [&["time"], costs, &["of bound", "limited by"]].concat();
+    heading.extend(fixed.into_iter().map(str::to_owned));
     let mut first = Vec::new();
     let mut rows = Vec::new();
-    for (point, outcome) in study.points() {
-        rows.extend(cells(&point, outcome, is_named, &mut first));
+    let all = study.points().enumerate().filter(|(place, _)| places.contains(place));
+    for (place, (point, outcome)) in all {
+        rows.extend(cells(study, place, &point, outcome, is_named, &mut first));
     }
-    let title = format!("{}: {} points", study.title, study.grid.len());
-    let text =
-        format!("{}\n\n{}", paint(&title, BOLD, colours), table(&heading, &rows, left, colours));
-    text + &failures(study, colours)
+    align_left(&mut heading, &mut rows);
+    let heading: Vec<_> = heading.iter().map(String::as_str).collect();
+    table(&heading, &rows, left, colours)
+}
+
+/// Pads the cells of the last column, so that their beginnings are aligned.
+fn align_left(heading: &mut [String], rows: &mut [Vec<String>]) {
+    let all = || std::iter::once(&*heading).chain(rows.iter().map(Vec::as_slice));
+    let width = all().filter_map(|row| row.last()).map(|cell| cell.chars().count()).max();
+    let pad = |row: &mut [String]| {
+        if let (Some(cell), Some(width)) = (row.last_mut(), width) {
+            *cell = format!("{cell:<width$}");
+        }
+    };
+    pad(heading);
+    rows.iter_mut().for_each(|row| pad(row));
 }
 
 /// Shortens a key so that the columns fit the width.
 fn short(key: &str, study: &Study, is_named: bool) -> String {
-    let room = if is_named { 30 } else { 48 };
+    let room = if is_named { 24 } else { 36 };
     shorten(key, (room / study.grid.axes().len()).max(8))
 }
 
@@ -41,29 +91,56 @@ pub(super) fn is_named(study: &Study) -> bool {
 }
 
 fn cells(
+    study: &Study,
+    place: usize,
     point: &Point<'_>,
     outcome: &Outcome,
     is_named: bool,
     first: &mut Vec<(String, f64)>,
 ) -> Vec<Vec<String>> {
     let values = || point.iter().map(|(_, value)| shorten(value, 20));
+    let dash = || "–".to_owned();
     let Ok(recorded) = outcome else {
-        let name = is_named.then(|| "–".to_owned());
-        return vec![values().chain(name).chain(["failed", "–", "–"].map(str::to_owned)).collect()];
+        let costs = if study.cost.is_some() { 2 } else { 1 };
+        let name = is_named.then(dash);
+        let rest = std::iter::once("failed".to_owned()).chain((0..costs + 2).map(|_| dash()));
+        return vec![values().chain(name).chain(rest).collect()];
     };
     let row = |measured: Measured| {
         let name = is_named.then(|| shorten(&measured.name, 24));
-        let known = first.iter().find(|(name, _)| *name == measured.name).map(|(_, time)| *time);
-        let ns = measured.time_ns;
-        if known.is_none() {
-            first.push((measured.name.clone(), ns));
-        }
-        let ratio = format!("{:.3}", ns / known.unwrap_or(ns));
         let mark = if recorded.is_well { "" } else { " ✗" };
-        let figures = [time(ns) + mark, ratio, share(&measured)];
-        values().chain(name).chain(figures).collect()
+        let time = time(measured.time_ns) + mark;
+        let costs = match study.cost {
+            Some(_) => costs(study, place).to_vec(),
+            None => vec![ratio(&measured, first)],
+        };
+        let limit = shorten(&limit(&measured), LIMIT);
+        let rest = [vec![time], costs, vec![share(&measured), limit]].concat();
+        values().chain(name).chain(rest).collect()
     };
     Measured::all(&recorded.record).into_iter().map(row).collect()
+}
+
+/// Returns the ratio of a time to the first time with the same name.
+fn ratio(measured: &Measured, first: &mut Vec<(String, f64)>) -> String {
+    let known = first.iter().find(|(name, _)| *name == measured.name).map(|(_, time)| *time);
+    if known.is_none() {
+        first.push((measured.name.clone(), measured.time_ns));
+    }
+    format!("{:.3}", measured.time_ns / known.unwrap_or(measured.time_ns))
+}
+
+/// Returns the cost of a point, and the mark if it is on the front.
+pub(super) fn costs(study: &Study, place: usize) -> [String; 2] {
+    let cost = study.designs.all()[place].as_ref().and_then(|it| it.cost);
+    let knee = if study.designs.knee() == Some(place) { "knee " } else { "" };
+    let mark = if study.designs.front()[place] { format!("{knee}{MARK}") } else { String::new() };
+    [cost.map_or_else(|| "–".to_owned(), significant), mark]
+}
+
+/// Returns the limit of a time, in a few words.
+pub(super) fn limit(measured: &Measured) -> String {
+    Limit::of(measured).map_or_else(|| "–".to_owned(), |limit| limit.short())
 }
 
 /// Formats the largest bound as a share of the measured time.
@@ -80,13 +157,7 @@ fn failures(study: &Study, colours: bool) -> String {
         let error = error.lines().next().unwrap_or_default();
         format!("  {} {}: {error}\n", paint("failed", RED, colours), assignments(&point))
     };
-    let lines: String = failed.map(line).collect();
-    if lines.is_empty() { lines } else { "\n".to_owned() + &lines }
-}
-
-fn assignments(point: &Point<'_>) -> String {
-    let all = point.iter().map(|(key, value)| format!("{key}={value}"));
-    all.collect::<Vec<_>>().join(" ")
+    failed.map(line).collect()
 }
 
 /// Returns a point and its outcome on one line, as progress output.
@@ -101,61 +172,4 @@ pub(super) fn line(point: &Point<'_>, outcome: &Outcome) -> String {
     let text = format!("{}  {result}", assignments(point));
     // Leaves room for the count of completed points before the text.
     text.chars().take(WIDTH - 14).collect()
-}
-
-/// Returns all points as CSV, with times in nanoseconds.
-pub(super) fn csv(study: &Study) -> String {
-    let keys = study.grid.keys().map(field);
-    let fixed = ["name", "time_ns", "bound_ns", "bound", "limited_by", "ok", "topology", "error"];
-    let mut text = keys.chain(fixed.map(str::to_owned)).collect::<Vec<_>>().join(",") + "\n";
-    for (point, outcome) in study.points() {
-        for figures in fields(outcome) {
-            let values = point.iter().map(|(_, value)| field(value));
-            text += &values.chain(figures.iter().map(|it| field(it))).collect::<Vec<_>>().join(",");
-            text.push('\n');
-        }
-    }
-    text
-}
-
-fn fields(outcome: &Outcome) -> Vec<[String; 8]> {
-    match outcome {
-        Ok(it) => {
-            let row = |measured: Measured| {
-                let (bound, least) = measured.bound().cloned().unzip();
-                let least = least.map_or_else(String::new, |least: f64| least.to_string());
-                let limit = measured.limited_by.clone().unwrap_or_default();
-                let (time, ok) = (measured.time_ns.to_string(), it.is_well.to_string());
-                let (bound, hash) = (bound.unwrap_or_default(), it.record.topology.clone());
-                [measured.name, time, least, bound, limit, ok, hash, String::new()]
-            };
-            Measured::all(&it.record).into_iter().map(row).collect()
-        }
-        Err(error) => {
-            let none = String::new;
-            let error = error.lines().next().unwrap_or_default().to_owned();
-            let ok = "false".to_owned();
-            vec![[none(), none(), none(), none(), none(), ok, none(), error]]
-        }
-    }
-}
-
-/// Quotes a field if needed (RFC 4180).
-fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        return format!("\"{}\"", text.replace('"', "\"\""));
-    }
-    text.to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_with_commas_and_quotes_are_quoted() {
-        assert_eq!(field("a"), "a");
-        assert_eq!(field("[N, S]"), "\"[N, S]\"");
-        assert_eq!(field("a \"b\"\n"), "\"a \"\"b\"\"\n\"");
-    }
 }

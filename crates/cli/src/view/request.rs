@@ -1,63 +1,28 @@
-//! Requests: the target, the requested host, and the token.
+//! Requests: the token, and the parts of the target.
 
-use std::io::{self, BufRead as _, BufReader, Read};
+use hyper::Request;
+use hyper::header::COOKIE;
 
-/// Maximum length of a request, in bytes.
-const LONGEST: u64 = 16 << 10;
-
-/// Parts of a request that the server reads.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Request {
-    /// First line: method, target and version.
-    pub(super) line: String,
-    /// Host that the client requested.
-    pub(super) host: String,
-    /// Cookies, as sent.
-    pub(super) cookies: String,
-}
-
-impl Request {
-    /// Reads a request up to its body; no supported request has a body.
-    pub(super) fn read(stream: impl Read) -> io::Result<Self> {
-        let mut lines = BufReader::new(stream.take(LONGEST)).lines();
-        let line = lines.next().transpose()?.unwrap_or_default();
-        let mut request = Self { line, ..Self::default() };
-        for line in lines {
-            let line = line?;
-            let Some((name, value)) = line.split_once(':') else { break };
-            match name.to_ascii_lowercase().as_str() {
-                "host" => value.trim().clone_into(&mut request.host),
-                "cookie" => value.trim().clone_into(&mut request.cookies),
-                _ => {}
-            }
-        }
-        Ok(request)
-    }
-
-    /// Returns the method and the target; `None` if the first line is malformed.
-    pub(super) fn target(&self) -> Option<(&str, &str)> {
-        let mut words = self.line.split(' ');
-        let found = (words.next()?, words.next()?);
-        words.next()?;
-        words.next().is_none().then_some(found)
-    }
-
-    /// Returns whether the target or the cookie named `cookie` contains the token.
-    pub(super) fn has_token(&self, cookie: &str, token: &str) -> bool {
-        let query =
-            self.target().and_then(|(_, target)| target.split_once('?')).map_or("", |it| it.1);
-        let query = query.split('#').next().unwrap_or_default().split('&');
-        let cookies = self.cookies.split(';').map(str::trim);
-        let of_query = query.filter_map(|part| part.strip_prefix("token="));
-        let of_cookie = cookies.filter_map(|part| part.strip_prefix(cookie)?.strip_prefix('='));
-        of_query.chain(of_cookie).any(|given| is_same(given, token))
-    }
+/// Returns whether the target or the cookie named `cookie` contains the token.
+pub(super) fn has_token<B>(request: &Request<B>, cookie: &str, token: &str) -> bool {
+    let cookies = request.headers().get_all(COOKIE).iter().filter_map(|it| it.to_str().ok());
+    let cookies = cookies.flat_map(|it| it.split(';')).map(str::trim);
+    let of_cookie = cookies.filter_map(|part| part.strip_prefix(cookie)?.strip_prefix('='));
+    let query = request.uri().query().unwrap_or_default().split('&');
+    let of_query = query.filter_map(|part| part.strip_prefix("token="));
+    of_query.chain(of_cookie).any(|given| is_same(given, token))
 }
 
 /// Compares two texts in constant time, independent of the position where they differ.
 fn is_same(given: &str, token: &str) -> bool {
     let differences = given.bytes().zip(token.bytes()).fold(0, |found, (a, b)| found | (a ^ b));
     given.len() == token.len() && differences == 0
+}
+
+/// Returns the decoded values of a field of the query, in order. Browsers send a space as `+`.
+pub(super) fn values(query: &str, name: &str) -> Option<Vec<String>> {
+    let parts = query.split('&').filter_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+    parts.map(|value| decoded(&value.replace('+', " "))).collect()
 }
 
 /// Decodes percent-encoding, as in `%20`; `None` if the result is not UTF-8.
@@ -80,28 +45,29 @@ pub(super) fn decoded(path: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Request {
-        Request::read(text.as_bytes()).unwrap()
+    fn has(target: &str, cookie: &str) -> bool {
+        let request = Request::get(target).header(COOKIE, cookie).body(()).unwrap();
+        has_token(&request, "cubeyard-4000", "abc")
     }
 
     #[test]
     fn the_token_is_in_the_address_or_in_a_cookie() {
-        let has = |text: &str| read(text).has_token("cubeyard-4000", "abc");
-        assert!(has("GET /?token=abc HTTP/1.1\r\nHost: a\r\n\r\n"));
-        assert!(has("GET /files/a?x=1&token=abc#b HTTP/1.1\r\n\r\n"));
-        assert!(has("GET / HTTP/1.1\r\ncookie: a=b; cubeyard-4000=abc\r\n\r\n"));
+        assert!(has("/?token=abc", ""));
+        assert!(has("/files/a?x=1&token=abc#b", ""));
+        assert!(has("/", "a=b; cubeyard-4000=abc"));
         for wrong in ["ab", "abcd", "abd", "", "token=abc"] {
-            assert!(!has(&format!("GET /?token={wrong} HTTP/1.1\r\n\r\n")), "{wrong}");
-            assert!(!has(&format!("GET / HTTP/1.1\r\nCookie: cubeyard-4000={wrong}\r\n\r\n")));
+            assert!(!has(&format!("/?token={wrong}"), ""), "{wrong}");
+            assert!(!has("/", &format!("cubeyard-4000={wrong}")), "{wrong}");
         }
-        assert!(!has("GET /?untoken=abc HTTP/1.1\r\nCookie: cubeyard-400=abc\r\n\r\n"));
-        assert!(!has("GET /token=abc HTTP/1.1\r\n\r\n"));
+        assert!(!has("/?untoken=abc", "cubeyard-400=abc"));
+        assert!(!has("/token=abc", ""));
     }
 
     #[test]
-    fn a_request_ends_at_the_limit() {
-        let endless = format!("GET / HTTP/1.1\r\nHost: a\r\n{}", "X: y\r\n".repeat(1 << 20));
-        assert_eq!(read(&endless).host, "a");
-        assert_eq!(read(&"x".repeat(1 << 20)).line.len() as u64, LONGEST);
+    fn values_of_a_query_are_decoded() {
+        let query = "run=a+b%2Bc.json%3A2&other=1&run=%C3%BC";
+        assert_eq!(values(query, "run").unwrap(), ["a b+c.json:2", "ü"]);
+        assert!(values("", "run").unwrap().is_empty());
+        assert_eq!(values("run=%ff", "run"), None);
     }
 }

@@ -100,7 +100,7 @@ fn figures_for_programs_agree_with_each_other() {
         assert!(rows.len() >= 2, "{name}");
         for row in rows {
             let figure = |key: &str| row[key].as_f64().unwrap();
-            let algbw = figure("bytes") / figure("time_us") / 1e3;
+            let algbw = figure("bytes") / figure("time_ns");
             assert!((figure("algbw_gbs") / algbw - 1.0).abs() < 1e-9, "{row}");
             assert!((figure("busbw_gbs") / algbw - factor).abs() < 1e-9, "{row}");
             assert!((0.0..=1.0).contains(&figure("share_of_bound")), "{row}");

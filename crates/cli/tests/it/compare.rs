@@ -88,8 +88,13 @@ fn two_records_are_compared_with_the_cause() {
     assert_eq!(value["machine"][0]["name"], "hbm.channel_bandwidth_gbs");
     assert_eq!((&value["machine"][0]["a"], &value["machine"][0]["b"]), (&32.into(), &8.into()));
     let cause = row["cause"].as_str().unwrap();
-    assert!(cause.contains("more than A, slower by a factor of"), "{cause}");
-    assert!(cause.contains("On the critical path, DMA read takes"), "{cause}");
+    assert!(cause.starts_with("A is faster than B by a factor of"), "{cause}");
+    assert!(cause.contains("because DMA read takes"), "{cause}");
+    assert_eq!(value["verdict"], row["verdict"]);
+    assert!(
+        text.contains(value["verdict"].as_str().unwrap().split(" (").next().unwrap()),
+        "{text}"
+    );
     // A slower HBM changes only reads and writes of the HBM.
     for part in row["path_ns"].as_array().unwrap() {
         let is_dma = part["name"].as_str().unwrap().starts_with("DMA");
@@ -113,8 +118,18 @@ fn two_machines_under_a_command_are_as_two_records() {
     assert_eq!(lines["rows"], records["rows"]);
     sandbox.write("slow.yaml", "hbm: {channel_bandwidth_gbs: 8}\n");
     sandbox.write("same.yaml", "");
-    let files = ["compare", "same.yaml", "slow.yaml", "--format", "json", "--"];
-    assert_eq!(json(sandbox.run(&[&files[..], &SMALL].concat()))["rows"], records["rows"]);
+    for files in [&["same.yaml", "slow.yaml"][..], &["slow.yaml"]] {
+        let words = [&["compare"], files, &["--format", "json", "--"], &SMALL].concat();
+        let compared = json(sandbox.run(&words));
+        assert_eq!(compared["rows"], records["rows"], "{files:?}");
+        assert_eq!(compared["b"]["name"], "slow.yaml");
+    }
+    let itself = ["compare", "same.yaml", "--format", "json", "--"];
+    let itself = json(sandbox.run(&[&itself[..], &SMALL].concat()));
+    let verdict = itself["verdict"].as_str().unwrap();
+    assert!(verdict.starts_with("There is no difference: A and B have the same inputs, and take"));
+    assert_eq!(itself["rows"][0]["difference"], serde_json::json!([]));
+    assert_eq!(itself["a"]["name"], "the default machine");
     let turned = ["compare", "--against", with, "--format", "json", "--"];
     let turned = json(sandbox.run(&[&turned[..], &SMALL].concat()));
     assert_eq!(turned["rows"][0]["a_ns"], records["rows"][0]["b_ns"]);
@@ -163,9 +178,12 @@ fn the_page_shows_both_sides() {
     let text: String = document.descendants().filter_map(|node| node.text()).collect();
     for part in [
         "hbm.channel_bandwidth_gbs",
-        "On the critical path",
+        "A is faster than B by a factor of",
+        "on the critical path",
+        "of B − A",
         "utilisation",
         "Critical paths of A and B",
+        "Units of the PE that ends last, in A above and in B below",
     ] {
         assert!(text.contains(part), "{part}");
     }
@@ -274,6 +292,18 @@ fn what_the_command_would_refuse_is_refused() {
             error: expected a command that simulates after `--`: run, ccl, model, probe, validate
         "#]],
     );
+    for (option, value) in
+        [("--levers", ""), ("--vary", "m=64,128"), ("--save", "x.json"), ("--report", "x.html")]
+    {
+        let given = [option, value].into_iter().filter(|word| !word.is_empty());
+        let words = ["--with", "sips.count=1", "--", "run", "gemm"].into_iter().chain(given);
+        let refused = run(&words.collect::<Vec<_>>());
+        assert_eq!(refused.code, Some(2), "{option}");
+        let start =
+            format!("error: {option}: cannot be given to a command that is compared\n  help: ");
+        assert!(refused.stderr.starts_with(&start), "{}", refused.stderr);
+        assert!(!sandbox.path("x.json").exists() && !sandbox.path("x.html").exists());
+    }
     refused(
         &run(&["--with", "sips.count=1", "--", "run", "gem"]),
         &expect![[r#"
@@ -334,7 +364,14 @@ fn consistent(value: &Value, text: &str) {
         let change: f64 = parts.iter().map(|part| number(&part["b"]) - number(&part["a"])).sum();
         let expected = number(&row["b_ns"]) - number(&row["a_ns"]);
         assert!((change - expected).abs() < 0.01, "{change} {expected}");
+        let difference = row["difference"].as_array().unwrap();
+        let sum = |key: &str| difference.iter().map(|part| number(&part[key])).sum::<f64>();
+        assert!((sum("change_ns") - expected).abs() < 0.01, "{row}");
+        assert!((sum("share") - 1.0).abs() < 1e-6, "{row}");
     }
+    assert!(text.contains("of B − A"), "{text}");
+    let all = text.lines().find(|line| line.trim_start().starts_with("all "));
+    assert!(all.is_some_and(|line| line.ends_with(" 100.0 %")), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
@@ -359,7 +396,7 @@ fn an_all_reduce_on_eight_and_sixteen_cubes_takes_what_it_takes_alone() {
         assert_eq!((rows.len(), alone.len()), (2, 2));
         for (row, alone) in rows.iter().zip(&alone) {
             assert!(
-                close(row[side].as_f64().unwrap(), alone["time_us"].as_f64().unwrap() * 1e3),
+                close(row[side].as_f64().unwrap(), alone["time_ns"].as_f64().unwrap()),
                 "{row}"
             );
         }
@@ -407,6 +444,7 @@ fn checks_are_saved_and_their_times_compared() {
     }
     let same = sandbox.run(&["compare", "a.json", "a.json"]).result();
     assert!(same.contains("the inputs are the same") && same.contains("and "), "{same}");
+    assert!(same.contains("There is no difference"), "{same}");
 }
 
 #[test]

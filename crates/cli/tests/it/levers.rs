@@ -201,8 +201,21 @@ fn what_cannot_be_is_refused_with_what_was_meant() {
     gemm(&["--with", "hbm.speed=2x"], "found `speed`; the nearest is `bandwidth`");
     gemm(&["--with", "sips=4"], "expected a mapping, or a key such as sips.count, found 4");
     gemm(&["--vary", "sips=2,4"], "help: keys of the machine are sips.count, sips.topology");
-    gemm(&["--levers", "--report", "a.html"], "--report: cannot be written with --levers");
+    gemm(&["--levers", "--trace", "a.pftrace"], "--trace: cannot be written with --levers");
+    says(&["ccl", "--levers", "--report", "a.html"], "--report: cannot be written with --levers");
     gemm(&["--levers", "--vary", "m=1,2"], "cannot be used with");
     says(&["model", "--sequence", "2000"], "--context");
     says(&["probe", "--levers"], "unexpected argument '--levers'");
+}
+
+#[test]
+fn the_page_has_the_verdict_and_every_lever_with_an_effect() {
+    let sandbox = Sandbox::new("levers-page");
+    let value = measured(&sandbox, &GEMM, &["--report", "page.html"]);
+    let page = std::fs::read_to_string(sandbox.path("page.html")).unwrap();
+    let found = page.matches("<th scope=\"row\">").count();
+    let pairs = value["pairs"].as_array().unwrap();
+    let effects = levers(&value).iter().chain(pairs).filter(|it| it["saved"] != 0.0).count();
+    assert!(effects > 2 && found == effects, "{found} rows, {effects} levers with an effect");
+    assert!(page.contains("<h2>Levers</h2>") && page.contains("The best lever is"));
 }

@@ -8,6 +8,7 @@
 mod bad_input;
 mod ccl;
 mod compare;
+mod designs;
 mod files;
 mod kernel_pages;
 mod levers;

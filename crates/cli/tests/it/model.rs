@@ -32,6 +32,10 @@ fn a_small_model_as_a_table() {
         tiny: decode, batch 2, context 64, f16
           0.00171 billion weights, 3 layers; 2 SIPs × 2 cubes × 2 PEs
 
+          A decode step takes 11.48 µs, of which the bounds of its parts explain 14.8 %;
+          `launches` takes longest (39.6 % of the step), and it also loses most,
+          4.552 µs above its bound.
+
           part        count  each µs  total ms    share  read GB  of bound
           embedding       1    0.119     0.000    1.0 %    0.000     0.4 %
           norm            7    0.034     0.000    2.1 %        –         –
@@ -76,10 +80,10 @@ fn figures_for_programs_agree_with_each_other() {
     let value: Value = serde_json::from_str(&run.result()).expect("it is JSON");
     let number = |value: &Value| value.as_f64().expect("it is a number");
     let parts = value["parts"].as_array().expect("it is a list");
-    let kernels: f64 = parts.iter().map(|part| number(&part["total_us"])).sum();
-    let total = number(&value["total_us"]);
-    assert!((kernels + number(&value["launching_us"]) - total).abs() < 1e-6 * total);
-    assert!((number(&value["tokens_per_second"]) * total - 4e6).abs() < 1.0);
+    let kernels: f64 = parts.iter().map(|part| number(&part["total_ns"])).sum();
+    let total = number(&value["total_ns"]);
+    assert!((kernels + number(&value["launching_ns"]) - total).abs() < 1e-6 * total);
+    assert!((number(&value["tokens_per_second"]) * total - 4e9).abs() < 1e3);
     let memory = &value["memory_per_pe"];
     let sum: f64 = ["weights", "caches", "activations"]
         .map(|kind| number(&memory[kind]["all_bytes"]))

@@ -54,7 +54,8 @@ fn a_small_run_as_a_table() {
           moved       16.00 KiB read, 8.00 KiB written: 94.04 GB/s, 18.4 % of 512 GB/s
           computed    4.096 kFLOP: 15.67 GFLOP/s, 3.1 % of 512 GFLOP/s
           limited by  DMA reads (92 % of the critical path), above all of `load
-                      f16[256]` at vector_add.rs:17 (46 %)
+                      f16[256]` at vector_add.rs:17 (46 %), `load f16[256]` at
+                      vector_add.rs:18 (46 %)
           check       passed: 4,096 elements, error 2.45e-4 of 9.77e-4 allowed
 
           bound               at least  of the kernel
@@ -90,7 +91,8 @@ fn a_small_run_explained() {
           moved       2.00 KiB read, 1.00 KiB written: 37.88 GB/s, 14.8 % of 256 GB/s
           computed    512 FLOP: 6.313 GFLOP/s, 2.5 % of 256 GFLOP/s
           limited by  DMA reads (74 % of the critical path), above all of `load
-                      f16[256]` at vector_add.rs:17 (37 %)
+                      f16[256]` at vector_add.rs:17 (37 %), `load f16[256]` at
+                      vector_add.rs:18 (37 %)
           check       none: the numbers were not computed
 
           bound               at least  of the kernel
@@ -178,6 +180,7 @@ fn json_has_every_figure() {
         "breakdown",
         "critical",
         "lanes",
+        "lines",
         "check",
         "findings",
         "notes",

@@ -65,7 +65,7 @@ fn the_number_of_threads_changes_nothing() {
             number,
             "--csv",
             &names[0],
-            "--chart",
+            "--report",
             &names[1],
             "--save",
             &names[2],
@@ -177,14 +177,14 @@ fn keys_and_values_that_cannot_be_are_refused_before_any_run() {
     "#]],
     );
     refused(
-        &run(&["run", "gemm", "--vary", "m=1,2", "--report", "a.html"]),
+        &run(&["run", "gemm", "--vary", "m=1,2", "--trace", "a.pftrace"]),
         &expect![[r#"
-        error: --report: cannot be written with --vary
-          help: --csv, --chart and --save write all points
+        error: --trace: cannot be written with --vary
+          help: --csv, --report and --save write all points
     "#]],
     );
     refused(
-        &run(&["run", "gemm", "--vary", "m=1,2", "--chart", "a.json"]),
+        &run(&["run", "gemm", "--vary", "m=1,2", "--report", "a.json"]),
         &expect![[r#"
         error: a.json: cannot be drawn
           help: name an .svg or an .html file

@@ -158,3 +158,81 @@ fn records_with_nothing_in_common_make_a_page_of_ordinary_size() {
     assert!(page.contains("more columns are not shown"), "{}", &page[..2000]);
     assert!(page.len() < 8 << 20, "{}", page.len());
 }
+
+/// A request whose head never ends was read up to a limit.
+#[test]
+fn a_head_without_an_end_is_refused() {
+    let sandbox = Sandbox::new("view-endless");
+    sandbox.write("a.json", "{}");
+    let viewed = Viewed::of(&sandbox);
+    let mut stream = viewed.connect();
+    let lines = "X: y\r\n".repeat(1 << 14);
+    // The server may close the connection before it has read all of this.
+    drop(write!(stream, "GET / HTTP/1.1\r\nHost: {}\r\n{lines}", viewed.host));
+    let mut answer = Vec::new();
+    drop(stream.read_to_end(&mut answer));
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    assert!(viewed.with_token("/files/a.json").starts_with("HTTP/1.1 200 "));
+}
+
+/// Clients that take no answer hold a place only up to their time limit, and no memory of the size of the file.
+#[test]
+fn a_client_that_takes_no_answer_keeps_no_other_from_reading() {
+    let sandbox = Sandbox::new("view-stalled");
+    let file = std::fs::File::create(sandbox.path("large.pftrace")).unwrap();
+    file.set_len(64 << 20).unwrap();
+    sandbox.write("a.json", "{}");
+    let viewed = Viewed::of(&sandbox);
+    let ask = || {
+        let mut stream = viewed.connect();
+        let (host, token) = (&viewed.host, &viewed.token);
+        write!(stream, "GET /files/large.pftrace?token={token} HTTP/1.1\r\nHost: {host}\r\n\r\n")
+            .unwrap();
+        stream
+    };
+    let stalled: Vec<_> = (0..15).map(|_| ask()).collect();
+    assert!(viewed.with_token("/files/a.json").starts_with("HTTP/1.1 200 "));
+    assert!(viewed.peak_kib() < 100 << 10, "{} KiB", viewed.peak_kib());
+    drop(stalled);
+}
+
+/// A request for the head of an answer has its length, and no contents.
+#[test]
+fn the_head_of_an_answer_has_no_contents() {
+    let sandbox = Sandbox::new("view-head");
+    sandbox.write("a.json", "{\"a\": 1}");
+    let viewed = Viewed::of(&sandbox);
+    let mut stream = viewed.connect();
+    let (host, token) = (&viewed.host, &viewed.token);
+    write!(stream, "HEAD /files/a.json?token={token} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("Content-Length: 8\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+/// A page of runs that are compared is the page of `cubeyard compare`.
+#[test]
+fn two_runs_of_a_file_are_compared() {
+    let sandbox = Sandbox::new("view-compare");
+    let vary = ["run", "copy", "--vary", "bytes=4096,8192", "--save", "s.jsonl", "--quiet"];
+    for arguments in [&vary[..], &["compare", "s.jsonl:1", "s.jsonl:2", "--report", "c.html"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cubeyard"));
+        let done = command.args(arguments).current_dir(&sandbox.folder).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    }
+    let viewed = Viewed::of(&sandbox);
+    let ask = |query: &str| viewed.ask(&format!("/compare?{query}&token={}", viewed.token), "");
+    let answer = ask("run=s.jsonl%3A1&run=s.jsonl:2");
+    let page = answer.split_once("\r\n\r\n").unwrap().1;
+    assert_eq!(page, std::fs::read_to_string(sandbox.path("c.html")).unwrap());
+    for (query, problem) in [
+        ("run=s.jsonl:1", "expected two runs, found 1"),
+        ("run=s.jsonl:1&run=s.jsonl:3", "s.jsonl:3: expected a run"),
+        ("run=c.html&run=s.jsonl:2", "c.html: expected a run"),
+        ("run=..%2Fs.jsonl&run=s.jsonl:2", "../s.jsonl: expected a run"),
+    ] {
+        let answer = ask(query);
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains(problem), "{answer}");
+    }
+}

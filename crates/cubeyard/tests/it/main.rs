@@ -9,4 +9,5 @@ mod deploy;
 mod embed;
 mod five_steps;
 mod own_bench;
+mod own_device;
 mod pages;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use cubeyard_units::Span;
 use cubeyard_units::text::{bytes, span};
 
-use super::{Activity, Interval, Lane, Level, kind_colour};
+use super::{Activity, Interval, Lane, Level};
 use crate::axis::TimeAxis;
 use crate::svg::{AXIS, Area, Canvas, END, GRID, MIDDLE, SOFT};
 use crate::xml::{escape, shorten};
@@ -28,7 +28,7 @@ pub(super) fn picture(activity: &Activity, title: &str) -> String {
     let mut canvas = Canvas::default();
     ticks(&mut canvas, &axis, bottom);
     for (place, lane) in activity.lanes.iter().enumerate() {
-        draw_lane(&mut canvas, lane, TOP + ROW * place as f64, &axis, activity.end);
+        draw_lane(&mut canvas, activity, lane, TOP + ROW * place as f64, &axis);
     }
     for (place, level) in activity.levels.iter().enumerate() {
         let top = TOP + lanes + GAP + (LEVEL + GAP) * place as f64;
@@ -51,9 +51,9 @@ fn ticks(canvas: &mut Canvas, axis: &TimeAxis, bottom: f64) {
     }
 }
 
-fn draw_lane(canvas: &mut Canvas, lane: &Lane, top: f64, axis: &TimeAxis, end: u64) {
+fn draw_lane(canvas: &mut Canvas, activity: &Activity, lane: &Lane, top: f64, axis: &TimeAxis) {
     canvas.text(LEFT - 10.0, top + 12.0, END, &shorten(&lane.name, 22));
-    for block in joined(&lane.intervals, end) {
+    for block in joined(&lane.intervals, activity.end) {
         let x = axis.position(block.start as f64, PLOT);
         let width = (axis.position(block.end as f64, PLOT) - x).max(1.0);
         let area = Area { x: LEFT + x.min(PLOT - width), y: top, width, height: BLOCK };
@@ -62,7 +62,7 @@ fn draw_lane(canvas: &mut Canvas, lane: &Lane, top: f64, axis: &TimeAxis, end: u
         let Area { x, y, width, height } = area;
         canvas.push(&format!(
             "<rect x=\"{x:.2}\" y=\"{y}\" width=\"{width:.2}\" height=\"{height}\" fill=\"{}\"><title>{title}</title></rect>",
-            kind_colour(block.kind)
+            activity.colour(block.kind)
         ));
     }
 }

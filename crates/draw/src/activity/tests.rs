@@ -9,6 +9,7 @@ fn example() -> Activity {
     Activity {
         end: 1000,
         kinds: vec!["forward".to_owned(), "backward".to_owned(), "unused".to_owned()],
+        colours: vec![None, Some("#123456".to_owned())],
         lanes: vec![Lane { name: "stream 0".to_owned(), intervals }],
         levels: vec![Level { name: "memory".to_owned(), values: vec![(0, 10), (500, 40)] }],
     }
@@ -38,7 +39,7 @@ fn short_neighbours_are_one_block_and_nothing_at_all_is_no_figure() {
     let intervals = (0..10_000).map(|it| interval(100 * it, 100 * it + 99, 0, "x")).collect();
     let lanes = vec![Lane { name: "s".to_owned(), intervals }];
     let activity =
-        Activity { end: 1_000_000, kinds: vec!["k".to_owned()], lanes, levels: Vec::new() };
+        Activity { end: 1_000_000, kinds: vec!["k".to_owned()], lanes, ..Activity::default() };
     let drawn = still::picture(&activity, "t");
     let blocks = drawn.matches("<rect").count();
     assert!((1..=1000).contains(&blocks), "{blocks}");
@@ -54,4 +55,14 @@ fn packed_columns_have_differences_lengths_kinds_and_names() {
     // 0, 500; 400, 400; 0, 1; 0, 1 with seven bits in each byte.
     assert_eq!(bytes, [0, 244, 3, 144, 3, 144, 3, 0, 1, 0, 1]);
     assert_eq!(activity.values(), [0, 244, 3, 10, 40]);
+}
+
+#[test]
+fn a_kind_has_its_own_colour_in_legend_picture_and_script() {
+    let figure = example().figure("Step");
+    let [first, other] = [kind_colour(0), "#123456"];
+    assert!(figure.contains(&format!("data-colours=\"{first} {other} {}\"", kind_colour(2))));
+    assert_eq!(figure.matches(&format!("background:{other}")).count(), 1, "{figure}");
+    assert_eq!(figure.matches(&format!("fill=\"{other}\"")).count(), 1, "{figure}");
+    assert!(!figure.contains(kind_colour(1)), "{figure}");
 }

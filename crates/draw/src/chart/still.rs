@@ -141,6 +141,7 @@ impl<'a> Still<'a> {
         let stroke = line.stroke();
         let (path, fill, dots) = match line.shape {
             Shape::Dotted => (straight(&points), "none", dots(&points, &line.colour)),
+            Shape::Scattered => (String::new(), "none", dots(&points, &line.colour)),
             Shape::Stepped => (stepped(&points), "none", String::new()),
             Shape::Filled => {
                 let bottom = AREA.bottom();

@@ -53,8 +53,9 @@
       width: Number(data.width),
       dash: data.dash ? data.dash.split(' ').map(Number) : undefined,
       fill: shape.includes('filled') ? data.colour + '44' : undefined,
-      paths: shape.includes('stepped') ? uPlot.paths.stepped({align: 1}) : uPlot.paths.linear(),
-      points: {show: shape.includes('dotted'), size: 7, fill: data.colour},
+      paths: shape.includes('scattered') ? function () { return null; } :
+        shape.includes('stepped') ? uPlot.paths.stepped({align: 1}) : uPlot.paths.linear(),
+      points: {show: shape.includes('dotted') || shape.includes('scattered'), size: 7, fill: data.colour},
       spanGaps: true
     };
   }

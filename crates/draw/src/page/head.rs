@@ -34,6 +34,15 @@ pub fn tile(name: &str, figure: &str, remark: &str) -> String {
     )
 }
 
+/// Returns a line of code with a button that copies it.
+pub fn copyable(line: &str) -> String {
+    format!(
+        "<p class=\"copyable\"><code>{}</code> <button type=\"button\" hidden=\"hidden\">Copy</button>\n\
+         <output></output></p>\n",
+        escape(line)
+    )
+}
+
 /// Returns a paragraph in small print.
 pub fn remark(text: &str) -> String {
     format!("<p class=\"remark\">{}</p>\n", joined(text))
@@ -42,6 +51,11 @@ pub fn remark(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_to_copy_is_escaped() {
+        assert!(copyable("A=<b>").contains("<code>A=&lt;b&gt;</code>"));
+    }
 
     #[test]
     fn lines_of_a_verdict_stay_apart() {

@@ -1,6 +1,7 @@
 //! Scripts of a page. They are inline, because a page opened as a file cannot load others.
 
 const TABLES: &str = include_str!("tables.js");
+const COPY: &str = include_str!("copy.js");
 const UNPACK: &str = include_str!("unpack.js");
 const FORMAT: &str = include_str!("format.js");
 const CHART: &str = include_str!("chart.js");
@@ -24,6 +25,9 @@ const UPLOT_STYLE: &str = include_str!("../../vendor/uPlot.min.css");
 /// Returns the script elements that the markup needs, and the page-specific one.
 pub(super) fn of(main: &str, own: &str) -> String {
     let mut scripts = Vec::new();
+    if main.contains("<table") || main.contains("class=\"copyable\"") {
+        scripts.push(COPY);
+    }
     if main.contains("<table") {
         scripts.push(TABLES);
     }

@@ -20,6 +20,9 @@
 
   function text(cell) { return cell ? cell.textContent.trim().replace(/\s+/g, ' ') : ''; }
 
+  /** Returns what a cell is sorted by: its attribute data-order, such as the seconds of a date, or its text. */
+  function order(cell) { return cell && cell.dataset.order || text(cell); }
+
   function isMissing(value) { return value === '' || value === '–'; }
 
   /** Groups rows with those below that continue them: rows of one cell over several columns. */
@@ -33,7 +36,7 @@
   }
 
   function comparison(groups, column) {
-    const values = groups.map(function (group) { return text(group[0].cells[column]); });
+    const values = groups.map(function (group) { return order(group[0].cells[column]); });
     const known = values.filter(function (value) { return !isMissing(value); });
     const isNumeric = known.every(function (value) { return !isNaN(numberOf(value)); });
     return function (left, right) {
@@ -46,7 +49,7 @@
   /** Sorts groups of rows by a column; missing values and sums stay last in either direction. */
   function sorted(groups, column, sign) {
     const compare = comparison(groups, column);
-    const value = function (group) { return text(group[0].cells[column]); };
+    const value = function (group) { return order(group[0].cells[column]); };
     return groups.slice().sort(function (one, other) {
       const left = value(one), right = value(other);
       if (isTotal(one) || isTotal(other)) { return isTotal(one) - isTotal(other); }
@@ -97,22 +100,6 @@
     return rows.map(line).join('\r\n') + '\r\n';
   }
 
-  /** Copies without the clipboard interface, which some browsers deny to files. */
-  function copyBySelection(content) {
-    const area = document.createElement('textarea');
-    area.value = content;
-    document.body.append(area);
-    area.select();
-    const done = document.execCommand('copy');
-    area.remove();
-    return done ? Promise.resolve() : Promise.reject(new Error('refused'));
-  }
-
-  function copy(content) {
-    if (!navigator.clipboard) { return copyBySelection(content); }
-    return navigator.clipboard.writeText(content).catch(function () { return copyBySelection(content); });
-  }
-
   function addCopyButton(table) {
     const tools = document.createElement('div'), button = document.createElement('button');
     const status = document.createElement('output');
@@ -120,7 +107,7 @@
     button.type = 'button';
     button.textContent = 'Copy as CSV';
     button.addEventListener('click', function () {
-      copy(csv(table)).then(
+      cubeyard.copy(csv(table)).then(
         function () { status.textContent = table.rows.length - 1 + ' rows copied'; },
         function () { status.textContent = 'The browser does not allow copying.'; }
       );

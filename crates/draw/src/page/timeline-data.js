@@ -1,7 +1,7 @@
 // Data of a timeline: the operations of every unit in columns, unpacked from the page.
 (function () {
   'use strict';
-  const COLUMNS = 6;
+  const COLUMNS = 8;
 
   /** Reads lanes, one in each line: PE, unit, number of operations. */
   function lanesOf(buffer) {
@@ -49,7 +49,7 @@
       return {
         lanes: lanes, launches: launchesOf(buffers[1]), names: cubeyard.lines(buffers[2]), count: count,
         start: times.start, end: times.end, reach: times.reach,
-        idle: columns[2], kind: columns[3], name: columns[4], launch: columns[5]
+        idle: columns[2], kind: columns[3], name: columns[4], launch: columns[5], line: columns[6], why: columns[7]
       };
     });
   };

@@ -26,7 +26,11 @@
     this.canvas = document.createElement('canvas');
     this.spacer = document.createElement('div');
     this.output = document.createElement('output');
+    this.tip = document.createElement('div');
+    this.tip.className = 'tip';
+    this.tip.hidden = true;
     this.place.append(this.canvas, this.spacer);
+    figure.append(this.tip);
     this.prepare();
   }
 
@@ -43,6 +47,12 @@
     new ResizeObserver(redraw).observe(this.place);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', function () { self.recolour(); self.draw(); });
     cubeyard.listen(this.canvas, this);
+    this.canvas.addEventListener('pointerdown', function (event) { self.tell(event); });
+    const hide = function () { self.tip.hidden = true; };
+    this.canvas.addEventListener('pointerleave', function (event) {
+      if (event.pointerType === 'mouse') { hide(); }
+    });
+    ['scroll', 'wheel', 'keydown'].forEach(function (name) { addEventListener(name, hide, {passive: true}); });
   };
 
   Timeline.prototype.recolour = function () {
@@ -128,12 +138,17 @@
     return row && row.lane;
   };
 
-  /** Describes the operation under the pointer. */
-  Timeline.prototype.describe = function (event) {
-    const lane = this.laneAt(event), length = this.range.to - this.range.from, data = this.data;
+  /** Returns the lane and the operation under the pointer; undefined if there is none. */
+  Timeline.prototype.under = function (event) {
+    const lane = this.laneAt(event), length = this.range.to - this.range.from;
     const instant = this.range.at(this.share(event).x);
-    const at = lane ? cubeyard.operationAt(data, lane, instant, 2 * length / this.width) : -1;
-    if (at === -1) { return ''; }
+    const at = lane ? cubeyard.operationAt(this.data, lane, instant, 2 * length / this.width) : -1;
+    return at === -1 ? undefined : {lane: lane, at: at};
+  };
+
+  /** Describes an operation of a lane in one line. */
+  Timeline.prototype.describe = function (lane, at) {
+    const data = this.data;
     const took = data.end[at] - data.start[at], launch = data.launches[data.launch[at] - 1];
     const text = function (ps) { return cubeyard.text(ps, 'ps'); };
     const busy = data.idle[at] > 0.005 * took ? ', busy ' + Math.round(100 * (1 - data.idle[at] / took)) + ' %' : '';
@@ -141,10 +156,32 @@
       busy + (launch ? ' · ' + launch.name : '') + (lane.pe ? ' · ' + lane.pe : '');
   };
 
+  /** Describes an operation below the toolbar, and beside the pointer with its source line and cause. */
   Timeline.prototype.tell = function (event) {
-    const text = this.describe(event);
-    this.canvas.title = text;
-    if (text) { this.output.textContent = text; }
+    const found = this.under(event), data = this.data;
+    this.tip.hidden = !found;
+    if (!found) { return; }
+    const line = data.names[data.line[found.at]], why = data.names[data.why[found.at]];
+    const text = this.describe(found.lane, found.at);
+    this.output.textContent = text;
+    this.tip.replaceChildren.apply(this.tip, [
+      ['what', text], ['line', line], ['why', why && 'Not earlier: ' + why]
+    ].filter(function (it) { return it[1]; }).map(function (it) {
+      const row = document.createElement('div');
+      row.className = it[0];
+      row.textContent = it[1];
+      return row;
+    }));
+    this.showTip(event.clientX, event.clientY);
+  };
+
+  /** Places the description beside the pointer, within the window. */
+  Timeline.prototype.showTip = function (x, y) {
+    const box = this.tip.getBoundingClientRect(), gap = 14;
+    const left = x + gap + box.width > innerWidth ? x - gap - box.width : x + gap;
+    const top = y + gap + box.height > innerHeight ? y - gap - box.height : y + gap;
+    this.tip.style.left = Math.max(4, Math.min(left, innerWidth - box.width - 4)) + 'px';
+    this.tip.style.top = Math.max(4, top) + 'px';
   };
 
   document.querySelectorAll('figure.operations').forEach(function (figure) {

@@ -1,5 +1,5 @@
 // Packed data: numbers and text are kept in the page as gzip in base64, in an element of their own.
-var cubeyard = {};
+var cubeyard = window.cubeyard || {};
 (function () {
   'use strict';
 

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::rc::Rc;
 
 use cubeyard_bench::{
-    Bench, BenchError, Lab, Needs, Outcome, OwnError, Parameter, ParameterKind, Value, Values,
+    Bench, BenchError, Lab, Needs, Outcome, OwnError, Parameter, ParameterKind, Value, Values, Work,
 };
 use cubeyard_cli::{Code, FrontError, OwnBenches, SweepRequest};
 use cubeyard_device::topology::Topology;
+use cubeyard_runtime::dtype::DType;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -83,8 +84,8 @@ impl Bench for PyBench {
             let shared = shared(lab);
             let called = self.call(py, lab, &shared, values);
             let ended = shared.end(py);
-            match called.and_then(|failure| ended.map(|()| failure)) {
-                Ok(failure) => Ok(outcome(lab, failure)),
+            match called.and_then(|returned| ended.map(|()| returned)) {
+                Ok((failure, work)) => Ok(outcome(lab, failure, work)),
                 Err(error) => Err(own_error(py, error).into()),
             }
         })
@@ -100,23 +101,36 @@ fn shared(lab: &Lab) -> Shared {
     Shared::of(lab.context.clone(), Rc::clone(&lab.launcher), Some(before_drop))
 }
 
-fn outcome(lab: &Lab, failure: Option<String>) -> Outcome {
+fn outcome(lab: &Lab, failure: Option<String>, work: Work) -> Outcome {
     let assertions = match failure {
         Some(text) => Some(Err(text)),
         None => lab.has_data.then_some(Ok(())),
     };
-    Outcome { assertions, ..Outcome::default() }
+    Outcome { work, assertions, ..Outcome::default() }
+}
+
+/// Work that a bench declares: element type and operations of matrix products, elements, bytes, and memories.
+type DeclaredWork = (Option<(String, u64)>, u64, u64, Option<u64>);
+
+fn work((gemm, elements, bytes, memories): DeclaredWork) -> PyResult<Work> {
+    let typed = |(dtype, flop): (String, u64)| {
+        let known = dtype.parse::<DType>();
+        let known =
+            known.map_err(|error| Kind::Input.error(format!("work: dtype={dtype:?}: {error}")));
+        Ok::<_, PyErr>((known?, flop))
+    };
+    Ok(Work { gemm: gemm.map(typed).transpose()?, elements, bytes, memories, ..Work::default() })
 }
 
 impl PyBench {
-    /// Calls the function; returns the text of a failed assertion.
+    /// Calls the function; returns the text of a failed assertion, and the declared work.
     fn call(
         &self,
         py: Python<'_>,
         lab: &Lab,
         shared: &Shared,
         values: &Values,
-    ) -> PyResult<Option<String>> {
+    ) -> PyResult<(Option<String>, Work)> {
         let context = Py::new(py, Context { shared: shared.clone() })?;
         let sips: Vec<u32> = lab.sips.iter().map(|sip| sip.number()).collect();
         let set = PyDict::new(py);
@@ -127,7 +141,10 @@ impl PyBench {
                 other => set.set_item(&*parameter.name, other.to_string())?,
             }
         }
-        self.object.bind(py).call_method1("_call", (context, lab.has_data, sips, set))?.extract()
+        let arguments = (context, lab.has_data, sips, set);
+        let returned = self.object.bind(py).call_method1("_call", arguments)?;
+        let (failure, declared): (Option<String>, Option<DeclaredWork>) = returned.extract()?;
+        Ok((failure, declared.map(work).transpose()?.unwrap_or_default()))
     }
 }
 

@@ -84,17 +84,18 @@ macro_rules! methods {
             })*
 
             $($(#[$along])*
-            #[pyo3(signature = (x, axis, keep=false))]
+            #[pyo3(signature = (x, axis=None, keep=false))]
             fn $reduce(
                 &self,
                 py: Python<'_>,
                 x: &Bound<'_, PyAny>,
-                axis: &Bound<'_, PyAny>,
+                axis: Option<&Bound<'_, PyAny>>,
                 keep: bool,
             ) -> PyResult<Py<PyAny>> {
                 let run = self.run(py)?;
                 let x = Elements::expect(&run, "x", x)?;
-                let axis = self::axis(axis, x.ty().shape.len())?;
+                let rank = x.ty().shape.len();
+                let axis = axis.map(|axis| self::axis(axis, rank)).transpose()?;
                 match (x, keep) {
                     (Elements::Lazy(x), true) => operand::lazy(py, &run, || x.$keeping(axis)),
                     (Elements::Lazy(x), false) => operand::lazy(py, &run, || x.$reduce(axis)),
@@ -194,19 +195,19 @@ methods! {
         softmax;
     }
     reduce {
-        /// Sums the elements along an axis, which is kept with length 1 if `keep`.
+        /// Sums the elements along an axis, or all elements without one. Reduced axes are kept with length 1 if `keep`.
         sum, sum_keep;
-        /// Returns the greatest element along an axis.
+        /// Returns the greatest element along an axis, or of all without one.
         max, max_keep;
-        /// Returns the least element along an axis.
+        /// Returns the least element along an axis, or of all without one.
         min, min_keep;
-        /// Returns the index of the first greatest element along an axis.
+        /// Returns the index of the first greatest element along an axis, or among all in row-major order without one.
         argmax, argmax_keep;
-        /// Returns the index of the first least element along an axis.
+        /// Returns the index of the first least element along an axis, or among all in row-major order without one.
         argmin, argmin_keep;
-        /// Multiplies the elements along an axis.
+        /// Multiplies the elements along an axis, or all elements without one.
         prod, prod_keep;
-        /// Returns the exclusive or of the elements along an axis.
+        /// Returns the exclusive or of the elements along an axis, or of all without one.
         xor_sum, xor_sum_keep;
     }
 

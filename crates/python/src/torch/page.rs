@@ -41,6 +41,7 @@ fn step_page(
         kinds,
         lanes: lanes.into_iter().map(lane).collect(),
         levels: levels.into_iter().map(level).collect(),
+        ..Activity::default()
     };
     let mut main = cubeyard_draw::header(&title, &summary, &verdict);
     main += &tiles(

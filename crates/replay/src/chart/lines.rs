@@ -1,5 +1,6 @@
 //! The chart of one report: live and reserved bytes over time.
 
+use super::colours;
 use crate::report::significant;
 use crate::{Point, Report, Row};
 use cubeyard_draw::chart::{Axis, Chart, Line, Quantity, Shape, Spacing};
@@ -89,6 +90,7 @@ fn policy(report: &Report, place: usize, row: &Row, positions: &[f64]) -> Line {
         shape: Shape::Stepped,
         is_bold,
         is_broken,
+        colour: colours::of(row.policy.name, &report.rows).to_owned(),
         ..Line::new(place, row.policy.name.to_owned(), values)
     }
 }

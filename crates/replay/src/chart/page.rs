@@ -2,17 +2,23 @@
 
 use super::lines::chart;
 use super::memory;
-use crate::{COLUMNS, Report, advice};
+use crate::{COLUMNS, Report, advice, answer};
 use cubeyard_draw::xml::escape;
-use cubeyard_draw::{captioned, cell, flame, header, number, page, section};
+use cubeyard_draw::{captioned, cell, copyable, flame, header, number, page, section};
 
 /// Additional style, beside the style of flame graphs.
 const STYLE: &str = ".best{font-weight:700}.failed td{color:var(--bad)}\n";
 
-/// Draws a self-contained page: the advice on all reports, then a chart and a table for each.
+/// Draws a self-contained page: the answer, with a button that copies the recommended setting, the advice on all
+/// reports, then a chart and a table for each.
 pub fn html(reports: &[Report]) -> String {
+    let answer = answer(reports);
+    let setting = answer.setting.as_deref().map(copyable).unwrap_or_default();
+    let rest = advice(reports);
+    let rest = rest.lines().filter(|line| **line != answer.text);
+    let rest = rest.map(|line| format!("<p>{}</p>\n", escape(line))).collect::<Vec<_>>().concat();
     let sections: String = reports.iter().map(of_report).collect();
-    let main = header("Replay", "", &advice(reports)) + &sections;
+    let main = header("Replay", "", &answer.text) + &setting + &rest + &sections;
     page("Replay", &format!("{STYLE}{}", flame::STYLE), &main, flame::SCRIPT)
 }
 

@@ -44,12 +44,12 @@ impl Serialize for Row {
 impl Serialize for Figures {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let figures = json!({
-            "time_us": self.time.ns() / 1e3,
-            "host_us": self.host.ns() / 1e3,
+            "time_ns": self.time.ns(),
+            "host_ns": self.host.ns(),
             "algbw_gbs": self.algorithm_bandwidth / 1e9,
             "busbw_gbs": self.bus_bandwidth / 1e9,
             "share_of_bound": self.share,
-            "estimate_us": self.estimate.map(|span| span.ns() / 1e3),
+            "estimate_ns": self.estimate.map(cubeyard_sim::Span::ns),
             "wrong": self.check.map(|check| check.wrong),
             "differing": self.check.map(|check| check.differing),
             "memories": self.check.map(|check| check.memories),

@@ -74,6 +74,14 @@ impl Limit {
         let text = measured.limited_by.clone().unwrap_or_else(own);
         Some(Self { text, share, groups })
     }
+
+    /// Returns the text without remarks in parentheses and behind them, but with the percentage, as in `GEMM 60 %`.
+    pub fn short(&self) -> String {
+        let Some((name, rest)) = self.text.split_once(" (") else { return self.text.clone() };
+        let share = rest.split_once('%').map(|(share, _)| share.trim());
+        let share = share.map(|it| it.trim_start_matches(|next: char| !next.is_ascii_digit()));
+        share.map_or_else(|| name.to_owned(), |share| format!("{name} {share} %"))
+    }
 }
 
 /// Returns the groups of a bound or part of a path; `None` if it is no unit of the machine.
@@ -113,6 +121,19 @@ mod tests {
         assert_eq!(limit(&[], &parts), None);
         let both = limit(&[("GEMM bf16 and MATH", 95.0), ("GEMM bf16", 90.0)], &[]);
         assert_eq!(both.unwrap().1, "pe.gemm");
+    }
+
+    #[test]
+    fn the_short_text_keeps_the_name_and_the_share() {
+        for (text, expected) in [
+            ("GEMM (60 % of the critical path)", "GEMM 60 %"),
+            ("DMA reads (98 % of the path), above all of `load` (97 %)", "DMA reads 98 %"),
+            ("the HBM of a PE (in use 94 % of the time)", "the HBM of a PE 94 %"),
+            ("messages", "messages"),
+        ] {
+            let limit = Limit { text: text.to_owned(), share: 0.5, groups: &[] };
+            assert_eq!(limit.short(), expected);
+        }
     }
 
     #[test]

@@ -64,7 +64,7 @@ fn checked(op: ReduceOp, dtype: DType, ranks: u32) -> (ResultCheck, bool) {
     let config = SweepConfig {
         topology: Topology::read("machine.yaml", &machine).unwrap(),
         ccl: CclConfig::read_with("mine.yaml", text, &find).unwrap(),
-        which: Which::Named("mine".to_owned()),
+        which: Which::from("mine"),
         operation: Operation::AllReduce(op),
         dtype,
         sizes: vec![1024],

@@ -68,7 +68,7 @@ fn an_all_reduce_takes_as_long_as_the_one_that_ccl_chooses() {
             (took / chosen - 1.0).abs() < 0.15,
             "{sips} SIPs, batch {batch}: {took} ns, alone {chosen} ns"
         );
-        let grid = alone(&topology, bytes, Which::Named("grid".to_owned()));
+        let grid = alone(&topology, bytes, Which::from("grid"));
         assert!(took < 1.15 * grid, "{sips} SIPs, batch {batch}: {took} ns, by grid {grid} ns");
     }
 }

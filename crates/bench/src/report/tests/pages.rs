@@ -123,9 +123,10 @@ fn a_page_with_every_operation_is_a_page_too() {
         Timeline::new(vec![(hostile.to_owned(), ns(0), ns(9))], vec![hostile.to_owned()]);
     let name = timeline.name(hostile.to_owned());
     let (start, end, kind) = (ns(2), ns(5), SliceKind::Gemm);
-    let operation = Operation { start, end, busy: end, kind, name, launch: 1 };
+    let operation =
+        Operation { start, end, busy: end, kind, name, launch: 1, line: name, why: name };
     timeline.push(hostile.to_owned(), hostile, vec![operation; 3]);
-    let page = page_with(&small(), &timeline);
+    let page = page_with(&small(), Some(&timeline), None);
     checked(&page, |document| {
         let packed = document.descendants().filter(|node| {
             node.attribute("class").is_some_and(|class| class.starts_with("packed "))
