@@ -58,8 +58,10 @@ def test_reads_without_scripts(opened, name):
 
 def test_needs_no_mouse(opened):
     page = opened("probe").page
-    for _ in range(3):
+    for _ in range(30):  # past the tools of the chart
         page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.className") == "sort":
+            break
     assert page.evaluate("document.activeElement.className") == "sort"
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     page.keyboard.press("Enter")
