@@ -22,7 +22,7 @@ def _generated() -> str:
     """Returns the folder of the code that `torch.compile` generates."""
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-    return os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir()
+    return os.path.realpath(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir())
 
 
 class Lines:
@@ -46,6 +46,9 @@ class Lines:
     def _file(self, code: CodeType) -> str | None:
         """Returns the short name of a function's file, or None for functions that are not the user's."""
         path = code.co_filename
+        if not path.startswith("<"):
+            # An environment that is reached through a link has its files under another name.
+            path = os.path.realpath(path)
         self._files[code] = name = None if path.startswith(self._left_out) else _short(path)
         return name
 
