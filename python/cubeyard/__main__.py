@@ -16,6 +16,10 @@ def main() -> int:
         from cubeyard.torch.__main__ import main as torch_main
 
         return torch_main(sys.argv[1:], prog="cubeyard")
+    if any(".py::" in argument or argument.endswith(".py") for argument in sys.argv[1:]):
+        from cubeyard.study.scripts import print_once
+
+        print_once(sys.stderr if {"json", "--format=json"} & set(sys.argv) else sys.stdout)
     # As in the binary: Ctrl-C ends the process, and a closed pipe is not an error.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _native.run_command(["cubeyard", *sys.argv[1:]])

@@ -5,6 +5,7 @@ import os
 os.environ["TRITON_DEFAULT_BACKEND"] = "ahbm"
 
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -250,6 +251,20 @@ def test_the_command_reports_the_launches_of_a_script():
     assert "triton_softmax.py:" in found.stdout and "largest difference" in found.stdout
     missing = subprocess.run([*command[:4], f"{EXAMPLE}::soft"], capture_output=True, text=True)
     assert missing.returncode != 0 and "softmax" in missing.stderr
+
+
+def test_levers_of_a_script_are_what_the_changed_machine_gains():
+    """The script prints in its first run alone, and not into the JSON."""
+
+    def printed(*options):
+        command = [sys.executable, "-m", "cubeyard", "run", str(EXAMPLE), "--format", "json", *options]
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert found.stderr.count("largest difference") == 1
+        return json.loads(found.stdout)
+
+    levers = printed("--levers")
+    best = levers["levers"][0]
+    assert printed("--with", f"{best['name']}=2x")["kernel_ns"] == best["time_ns"] < levers["time_ns"]
 
 
 MODULE = """

@@ -103,7 +103,8 @@ pub(crate) fn run(
 pub(crate) fn title(name: &str, words: &[OsString]) -> String {
     let after = words.iter().skip_while(|word| **word != *name).nth(1);
     let bench = after.map(|word| word.to_string_lossy()).filter(|word| !word.starts_with('-'));
-    bench.map_or_else(|| name.to_owned(), |bench| format!("{name} {bench}"))
+    let short = |bench: &str| bench.rsplit('/').next().unwrap_or(bench).to_owned();
+    bench.map_or_else(|| name.to_owned(), |bench| format!("{name} {}", short(&bench)))
 }
 
 /// Checks the outputs before any work; options that write a file of a single run are refused.

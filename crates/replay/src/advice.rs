@@ -5,7 +5,7 @@ mod answer;
 use super::policy::{EXPANDABLE, PYTORCH};
 use super::settings::NOTICEABLE;
 use super::{Kind, ReplayPolicy, Report, Row, refused};
-use crate::trace::{RecordedBy, Recording};
+use crate::trace::{EmptiedCache, RecordedBy, Recording};
 use cubeyard_units::Bytes;
 
 pub use answer::{Answer, answer};
@@ -35,6 +35,7 @@ pub fn advice(reports: &[Report]) -> String {
     lines
         .extend(doubts.map(|(report, doubt)| format!("No advice on `{}`: {doubt}.", report.trace)));
     lines.extend(telling.iter().filter_map(|report| on_refusal(report)));
+    lines.extend(reports.iter().filter_map(on_emptied_cache));
     let offered: Vec<_> = sound.iter().map(|report| &report.settings[..]).collect();
     lines.extend(answer::other_settings(&offered));
     lines.join("\n")
@@ -50,6 +51,21 @@ fn on_refusal(report: &Report) -> Option<String> {
         return None;
     }
     Some(refused::sentence(&report.trace, refusals.first()?, refusals.len(), &fitting))
+}
+
+/// Returns a sentence on the calls of `empty_cache()` while PyTorch was recorded.
+fn on_emptied_cache(report: &Report) -> Option<String> {
+    let recording = report.recording.as_ref().filter(|it| it.by == RecordedBy::PyTorch)?;
+    let EmptiedCache { calls, bytes } = recording.emptied_cache;
+    let (what, those) = match calls {
+        0 => return None,
+        1 => ("`empty_cache()` was called".to_owned(), "the call"),
+        _ => (format!("`empty_cache()` was called {calls} times"), "the calls"),
+    };
+    let of = &report.trace;
+    Some(format!(
+        "While `{of}` was recorded, {what}, which returned {bytes} to the device. A replay does not repeat {those}."
+    ))
 }
 
 fn is_idle(report: &Report) -> bool {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::pytorch::PyTorch;
 use super::run;
-use crate::trace::{HistoryExtent, RecordedBy, Recording, Trace};
+use crate::trace::{EmptiedCache, HistoryExtent, RecordedBy, Recording, Trace};
 use cubeyard_units::Bytes;
 
 /// Maximum relative deviation of the model from the bytes that PyTorch recorded.
@@ -32,6 +32,8 @@ pub enum Doubt {
         recorded: Bytes,
         /// Settings that the model does not support.
         settings: Vec<&'static str>,
+        /// Calls of `empty_cache()`, which the model does not repeat.
+        emptied: EmptiedCache,
     },
 }
 
@@ -51,14 +53,16 @@ impl fmt::Display for Doubt {
                 "its history and its segments contradict each other; take the snapshot while nothing \
                  allocates",
             ),
-            Self::NotReproduced { modelled, recorded, settings } => {
+            Self::NotReproduced { modelled, recorded, settings, emptied } => {
                 write!(
                     f,
                     "the model of PyTorch reserves {modelled} for it where PyTorch reserved {recorded}, so \
                      it misses something that mattered"
                 )?;
-                if !settings.is_empty() {
-                    write!(f, " (it does not follow {})", settings.join(", "))?;
+                let calls = (emptied.calls > 0).then_some("calls of empty_cache()");
+                let missed: Vec<_> = settings.iter().copied().chain(calls).collect();
+                if !missed.is_empty() {
+                    write!(f, " (it does not follow {})", missed.join(", "))?;
                 }
                 f.write_str("; compare the policies with each other only")
             }
@@ -78,7 +82,8 @@ pub(super) fn doubt(recording: &Recording, modelled: Option<Bytes>) -> Option<Do
     let missed = modelled.get().abs_diff(recorded.get()) as f64;
     let settings = recording.other_settings.clone();
     let reproduced = missed <= TOLERANCE * recorded.get() as f64;
-    (!reproduced).then_some(Doubt::NotReproduced { modelled, recorded, settings })
+    let emptied = recording.emptied_cache;
+    (!reproduced).then_some(Doubt::NotReproduced { modelled, recorded, settings, emptied })
 }
 
 /// Returns the bytes that the model of PyTorch, with the recorded settings, reserves for a trace; `None` unless the

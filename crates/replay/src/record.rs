@@ -59,6 +59,9 @@ pub struct PolicyRecord<'a> {
     least_reserved_bytes: Option<u64>,
     /// Number of times that the cache was released in the least memory.
     least_retries: Option<u64>,
+    /// Number of calls of `empty_cache()` that the recording shows, and the bytes that they returned.
+    emptied_cache_calls: u32,
+    emptied_cache_bytes: u64,
     /// Number of streams that requested memory.
     streams: usize,
     /// Number of launches by which each stream lags behind the host; null if work completes as recorded.
@@ -87,6 +90,7 @@ impl Report {
     ) -> PolicyRecord<'a> {
         let moment =
             |found: &Option<_>| found.as_ref().map(|found| MomentRecord::new(found, options));
+        let emptied = self.recording.as_ref().map(|it| it.emptied_cache).unwrap_or_default();
         PolicyRecord {
             trace: &self.trace,
             answer: AnswerRecord::new(answer.clone()),
@@ -107,6 +111,8 @@ impl Report {
             least_fails_bytes: row.least.map(|least| least.fails.get()),
             least_reserved_bytes: row.least.map(|least| least.reserved.get()),
             least_retries: row.least.map(|least| least.retries),
+            emptied_cache_calls: emptied.calls,
+            emptied_cache_bytes: emptied.bytes.get(),
             streams: self.streams,
             lag_launches: match self.lag {
                 Lag::Recorded => None,

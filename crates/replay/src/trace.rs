@@ -14,7 +14,7 @@ mod stacks;
 
 pub use self::detect::{Form, ReadError, read};
 pub use self::lag::{BadLag, Lag, SharedFree};
-pub use self::recording::{HistoryExtent, OutOfMemory, RecordedBy, Recording};
+pub use self::recording::{EmptiedCache, HistoryExtent, OutOfMemory, RecordedBy, Recording};
 pub use self::stacks::{CallStacks, Frame};
 
 use std::collections::BTreeSet;

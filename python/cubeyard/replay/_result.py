@@ -53,6 +53,10 @@ class PolicyResult:
     """Bytes held in the least memory. Pages of expandable segments may exceed the limit by a few MiB."""
     least_retries: int | None
     """Number of times that the policy released its cache in the least memory."""
+    emptied_cache_calls: int
+    """Calls of `empty_cache()` that the recording shows: they returned memory, and no growth followed at once."""
+    emptied_cache_bytes: int
+    """Bytes that these calls returned to the device."""
     streams: int
     """Number of streams that requested memory."""
     lag_launches: int | None

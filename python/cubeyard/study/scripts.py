@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 import runpy
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from cubeyard.errors import InputError
 from cubeyard.study.context import BenchContext
 
-__all__ = ["Measured", "ScriptKernel", "kernels", "measured", "uses_torch"]
+__all__ = ["Measured", "ScriptKernel", "kernels", "measured", "print_once", "uses_torch"]
 
 TORCH = {"accelerate", "lightning", "pytorch_lightning", "torch", "transformers"}
 """Packages whose import makes a file a script of PyTorch's."""
@@ -45,6 +47,18 @@ class Measured:
 
 measured: ContextVar[Measured | None] = ContextVar("measured", default=None)
 """Kernel being measured, if a script is running as a bench."""
+
+
+_printing: TextIO | None = None
+"""Where scripts print to in their first run, and nowhere later; None if each run prints to the standard output."""
+_printed: set[Path] = set()
+"""Scripts that had their first run."""
+
+
+def print_once(stream: TextIO) -> None:
+    """Lets scripts print to a stream in their first run only: a command may run one many times, as with `--levers`."""
+    global _printing
+    _printing = stream
 
 
 def kernels(path: Path) -> list[ScriptKernel]:
@@ -166,12 +180,23 @@ def _run(path: Path, name: str, context: BenchContext) -> None:
     kernel = Measured(name, context)
     token = measured.set(kernel)
     try:
-        runpy.run_path(str(path), run_name="__main__")
+        with redirect_stdout(_output(path)):
+            runpy.run_path(str(path), run_name="__main__")
     finally:
         measured.reset(token)
         sys.argv = arguments
         sys.path.pop(0)
     _check(path, name, kernel.launched)
+
+
+def _output(path: Path) -> TextIO:
+    """Returns where a script prints to in its next run."""
+    if _printing is None:
+        return sys.stdout
+    if path in _printed:
+        return io.StringIO()
+    _printed.add(path)
+    return _printing
 
 
 def _check(path: Path, name: str, launched: list[str]) -> None:

@@ -53,6 +53,7 @@ fn recording(reserved_mib: u64) -> Recording {
         history: HistoryExtent::Whole,
         expandable: false,
         other_settings: Vec::new(),
+        emptied_cache: EmptiedCache::default(),
         out_of_memory: Vec::new(),
     }
 }

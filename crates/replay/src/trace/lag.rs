@@ -110,7 +110,7 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Allocate, HistoryExtent, OutOfMemory, RecordedBy, Recording};
+    use crate::trace::{Allocate, EmptiedCache, HistoryExtent, OutOfMemory, RecordedBy, Recording};
     use cubeyard_units::Bytes;
 
     fn allocate(id: u32, stream: u32) -> Event {
@@ -143,6 +143,7 @@ mod tests {
             history: HistoryExtent::Whole,
             expandable: false,
             other_settings: Vec::new(),
+            emptied_cache: EmptiedCache::default(),
             out_of_memory: [2, 4, 5].map(failed).into(),
         };
         let (shared, recording) = (shared.into(), Some(recording));

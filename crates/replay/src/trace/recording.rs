@@ -17,6 +17,8 @@ pub struct Recording {
     pub expandable: bool,
     /// PyTorch settings that differ from the defaults and that its models do not support.
     pub other_settings: Vec<&'static str>,
+    /// Calls of `empty_cache()` in the history.
+    pub emptied_cache: EmptiedCache,
     /// Requests that failed for lack of memory, in order.
     pub out_of_memory: Vec<OutOfMemory>,
 }
@@ -26,6 +28,16 @@ impl Recording {
     pub(crate) fn can_expand(&self) -> bool {
         self.by == RecordedBy::PyTorch && !self.expandable
     }
+}
+
+/// Calls of `torch.cuda.empty_cache()` that are known from a history: those that returned memory, and that no growth
+/// followed at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EmptiedCache {
+    /// Number of calls.
+    pub calls: u32,
+    /// Bytes that they returned to the device.
+    pub bytes: Bytes,
 }
 
 /// Allocator that writes snapshots.

@@ -1,7 +1,7 @@
 //! The models of PyTorch's allocator against PyTorch itself, on recorded traces.
 
 use cubeyard_replay::pytorch::PyTorch;
-use cubeyard_replay::trace::{rmm, snapshot};
+use cubeyard_replay::trace::{EmptiedCache, rmm, snapshot};
 use cubeyard_replay::{Report, Target as _, run};
 use cubeyard_units::Bytes;
 use expect_test::expect;
@@ -173,5 +173,28 @@ fn a_program_that_ran_out_learns_in_how_much_memory_it_runs() {
         assert_eq!(measured[mode][runs]["ran"], true);
         let least = report.rows[row].least.expect("it was found").memory();
         assert!(limit(fails) < least && least <= limit(runs), "{mode}: {least}");
+    }
+}
+
+/// The bytes are those that `emptied_caches.py` printed. A release before a growth and one before a failure do not count.
+#[test]
+fn calls_that_emptied_the_cache_are_found_with_the_bytes_that_they_returned() {
+    let files = [
+        ("emptied_caches.pickle.gz", [352_321_536, 767_557_632, 379_584_512]),
+        ("emptied_caches_expandable.pickle.gz", [62_914_560, 780_140_544, 379_584_512]),
+    ];
+    for (name, returned) in files {
+        let file = recorded_file(name);
+        let trace = snapshot::read(name, &file, LIMIT).expect("a snapshot").remove(0);
+        let found = trace.recording.as_ref().expect("it is recorded").emptied_cache;
+        let bytes = Bytes::new(returned.iter().sum());
+        assert_eq!(found, EmptiedCache { calls: 3, bytes });
+        let policy = cubeyard_replay::policy("pytorch").expect("a name of the table");
+        let rows = vec![policy.replay(&trace, &mut || 0, &mut |_| {})];
+        let report = Report { rows, ..Report::new(&trace) };
+        let text = cubeyard_replay::advice(&[report]);
+        let said =
+            format!("`empty_cache()` was called 3 times, which returned {bytes} to the device");
+        assert!(text.contains(&said), "{text}");
     }
 }

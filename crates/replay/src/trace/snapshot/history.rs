@@ -1,9 +1,11 @@
 //! History of one device: matches frees with allocations.
 
+mod emptied;
 mod finish;
 
 use std::collections::BTreeMap;
 
+use self::emptied::Emptying;
 use super::reserved::Change;
 use super::{Cursor, Sites, SnapshotError};
 use crate::trace::recorder::Clock;
@@ -74,6 +76,7 @@ pub(super) struct History {
     allocations: u32,
     addresses: BTreeMap<u64, State>,
     changes: Vec<Change>,
+    emptying: Emptying,
     refused: Vec<Refused>,
     /// Whether completions of frees are recorded.
     completions: bool,
@@ -97,6 +100,7 @@ impl History {
         let time = entry.optional("time_us")?.map(|time| time.unsigned()).transpose()?;
         let time_us = time.map_or(self.clock.latest(), |time| self.clock.advance(time));
         let action = entry.field("action")?;
+        self.emptying.step(action.text()?, entry)?;
         match action.text()? {
             "alloc" => {
                 let site = sites.site(entry, budget)?;

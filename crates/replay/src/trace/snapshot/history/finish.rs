@@ -29,6 +29,7 @@ impl History {
             history: self.extent(has_history, in_the_end),
             expandable: settings.expandable,
             other_settings: settings.other.clone(),
+            emptied_cache: self.emptying.found(),
             out_of_memory: Vec::new(),
         };
         budget.charge_table::<OutOfMemory>(2 * self.refused.len())?;
