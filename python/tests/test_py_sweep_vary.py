@@ -74,3 +74,34 @@ def test_a_value_that_no_run_has_is_refused_by_the_function_and_an_error_of_the_
     good, bad = [json.loads(line) for line in path.read_text().splitlines()]
     assert good["error"] is None and good["inputs"]["pes"] == 1
     assert (bad["bench"], bad["inputs"], bad["figures"]) == ("run vector-add", {"pes": "99"}, None) and "pes" in bad["error"]
+
+
+def test_costs_and_front_are_those_of_the_command(tmp_path):
+    """Factors of groups of keys, random costs; the front is found here by comparing all pairs."""
+    rand = random.Random(7)
+    grid = {"hbm.bandwidth": ["0.5x", "1x", "2x"], "pe.gemm": ["1x", "2x"], "m": [64, 128]}
+    cost = f"{rand.randint(1, 9)}*hbm.bandwidth + {rand.randint(1, 9)}*pe.gemm + sips.count"
+    with ThreadPoolExecutor(2) as threads:
+        swept = cubeyard.sweep("gemm", grid, cost=cost, executor=threads)
+    vary = [word for key, values in grid.items() for word in ("--vary", f"{key}={','.join(map(str, values))}")]
+    words = [sys.executable, "-m", "cubeyard", "run", "gemm", *vary, "--cost", cost, "--format", "json", "--quiet"]
+    printed = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    designs = swept.designs
+    assert [(point["cost"], point["time_ns"], point["front"]) for point in printed["points"]] == list(
+        zip(designs.costs, designs.times_ns, designs.front, strict=True)
+    )
+    assert printed["verdict"] == designs.verdict and designs.verdict in str(swept)
+    points = list(zip(designs.times_ns, designs.costs, strict=True))
+    better = [any(other != one and other[0] <= one[0] and other[1] <= one[1] for other in points) for one in points]
+    assert list(designs.front) == [not is_worse for is_worse in better]
+    assert [row["front"] for row in swept.rows()] == list(designs.front)
+
+
+def test_a_cost_that_cannot_be_computed_stops_the_sweep_before_it_runs():
+    def never(topology):
+        raise AssertionError("it ran")
+
+    with pytest.raises(errors.InputError, match=r"cost=`2\*hbm.bandwith`, column 3: .*hbm.bandwidth"):
+        cubeyard.sweep(never, {"sips.count": [1, 2]}, cost="2*hbm.bandwith", executor=ThreadPoolExecutor(1))
+    with pytest.raises(errors.InputError, match="cost: the record of n=1 has no simulated time"):
+        cubeyard.sweep(lambda n: n, {"n": [1]}, cost="sips.count", executor=ThreadPoolExecutor(1))

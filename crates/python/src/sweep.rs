@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 
+use cubeyard_bench::compare::Measured;
 use cubeyard_bench::record::{Record, RecordError};
+use cubeyard_study::designs::{Cost, CostError, Design, Designs};
 use cubeyard_study::{Grid, GridError, Records as RecordsByKey, RecordsError, SweepFile};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict};
 
 use crate::error::{IntoPyErr, Kind, OrRaise};
+use crate::topology::Topology;
 
 /// Returns the points of the product of lists of values, each as a dictionary.
 #[pyfunction]
@@ -22,6 +25,30 @@ fn grid_points(
         Ok(values)
     };
     Grid::new(axes).or_raise()?.points().map(point).collect()
+}
+
+/// Returns the costs of machines by an expression.
+#[pyfunction]
+fn costs(machines: Vec<PyRef<'_, Topology>>, expression: &str) -> PyResult<Vec<f64>> {
+    let cost = Cost::parse(expression).or_raise()?;
+    machines.iter().map(|it| cost.of(&it.topology).or_raise()).collect()
+}
+
+/// Compares designs, each with its name, the line of its record and its cost. Returns their times in nanoseconds, whether
+/// each is on the Pareto front, the index of the knee, and the verdict. A failed run has no time.
+#[pyfunction]
+#[expect(clippy::type_complexity, reason = "the types of a Python tuple")]
+fn compare_designs(
+    designs: Vec<(String, String, f64)>,
+) -> PyResult<(Vec<Option<f64>>, Vec<bool>, Option<usize>, String)> {
+    let design = |(name, line, cost): (String, String, f64)| {
+        let times = Measured::all(&Record::read(&line).or_raise()?);
+        let time_ns = times.iter().map(|it| it.time_ns).sum();
+        Ok((!times.is_empty()).then_some(Design { name, time_ns, cost: Some(cost) }))
+    };
+    let designs = Designs::new(designs.into_iter().map(design).collect::<PyResult<Vec<_>>>()?);
+    let times = designs.all().iter().map(|it| it.as_ref().map(|it| it.time_ns)).collect();
+    Ok((times, designs.front().to_vec(), designs.knee(), designs.verdict()))
 }
 
 /// Reads a file of a sweep; returns it as JSON.
@@ -85,6 +112,12 @@ impl Records {
     }
 }
 
+impl IntoPyErr for CostError {
+    fn into_py_err(self) -> PyErr {
+        Kind::Input.error(format!("cost={self}"))
+    }
+}
+
 impl IntoPyErr for GridError {
     fn into_py_err(self) -> PyErr {
         Kind::Input.error(match self {
@@ -118,5 +151,7 @@ impl IntoPyErr for RecordsError {
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Records>()?;
     module.add_function(wrap_pyfunction!(grid_points, module)?)?;
+    module.add_function(wrap_pyfunction!(costs, module)?)?;
+    module.add_function(wrap_pyfunction!(compare_designs, module)?)?;
     module.add_function(wrap_pyfunction!(read_sweep, module)?)
 }

@@ -23,9 +23,26 @@ from cubeyard.study.bench import Bench, describe
 from cubeyard.study.run import Record, Run, assignments, options, resolve, run, unboxed
 from cubeyard.study.workers import Workers
 
-__all__ = ["Sweep", "sweep"]
+__all__ = ["Designs", "Sweep", "sweep"]
 
 Target = str | Bench | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Designs:
+    """Times and costs of the configurations of a sweep, in its order."""
+
+    costs: tuple[float, ...]
+    """Cost of each configuration."""
+    times_ns: tuple[float | None, ...]
+    """Sum of the simulated times of each configuration; None if it failed."""
+    front: tuple[bool, ...]
+    """Whether no other configuration is at least as fast and as cheap, and better in one of both."""
+    knee: int | None
+    """Index of the configuration of the front with the smallest sum of time and cost, each as a share of its range on
+    the front; None if the front has no such bend."""
+    verdict: str
+    """Fastest and cheapest configuration, size of the front, and knee, in sentences."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +55,9 @@ class Sweep(Result):
     """Number of configurations whose records were already in the file."""
     unknown: str | None = field(default=None, compare=False)
     """Name of something that the target reads and that cannot be compared, so no record is kept; otherwise None."""
+
+    designs: Designs | None = None
+    """Costs and the Pareto front, if the sweep has a `cost`; otherwise None."""
 
     _title: ClassVar[str] = "Sweep"
 
@@ -56,8 +76,12 @@ class Sweep(Result):
         return [json.loads(record.line) for record in self.records]
 
     def rows(self) -> list[dict[str, Any]]:
-        """Returns one row per record: the inputs, the scalar figures and the error."""
-        return [_row(record) for record in self.records]
+        """Returns one row per record: the inputs, the scalar figures and the error; with a `cost`, also `cost` and `front`."""
+        rows = [_row(record) for record in self.records]
+        if self.designs is not None:
+            for row, cost, front in zip(rows, self.designs.costs, self.designs.front, strict=True):
+                row |= {"cost": cost, "front": front}
+        return rows
 
     def to_parquet(self, path: str | os.PathLike[str]) -> Path:
         """Writes the table of `rows()` as Parquet and returns its path.
@@ -75,13 +99,26 @@ class Sweep(Result):
     def _summary(self) -> str:
         kept = f", {self.kept} of them kept from earlier" if self.kept else ""
         failed = f", {len(self.failed)} failed" if self.failed else ""
-        return f"{len(self.records)} configurations{kept}{failed}"
+        verdict = f"\n{self.designs.verdict}" if self.designs is not None else ""
+        return f"{len(self.records)} configurations{kept}{failed}{verdict}"
 
     def _draw(self, axes: Any) -> None:
+        if self.designs is not None:
+            self._draw_designs(axes, self.designs)
+            return
         rows = [row for row in self.rows() if isinstance(row.get("kernel_ns"), int | float)]
         axes.plot([row["kernel_ns"] for row in rows], marker=".")
         axes.set_xlabel("configuration, in the order of the grid")
         axes.set_ylabel("kernel time, ns")
+
+    @staticmethod
+    def _draw_designs(axes: Any, designs: Designs) -> None:
+        points = list(zip(designs.costs, designs.times_ns, designs.front, strict=True))
+        axes.plot(*_columns([(cost, time) for cost, time, _ in points]), ".")
+        axes.plot(*_columns(sorted((cost, time) for cost, time, is_on in points if is_on)), label="Pareto front")
+        axes.set_xlabel("cost")
+        axes.set_ylabel("time, ns")
+        axes.legend()
 
 
 def sweep(
@@ -97,6 +134,7 @@ def sweep(
     live: bool = False,
     device: str | int | None = None,
     workers: int | None = None,
+    cost: str | None = None,
 ) -> Sweep:
     """Runs a bench or function for each configuration of a grid, with one record per configuration.
 
@@ -128,9 +166,12 @@ def sweep(
         live: Whether kernels run live.
         device: SIPs to use; see `cubeyard.run`.
         workers: Number of local processes without an executor; one per core if None.
+        cost: Cost of a configuration's machine, as an expression over topology keys and groups of keys such as
+            `"3*hbm.bandwidth + 2*sips.count"`. `Sweep.designs` then has the costs and the Pareto front.
 
     Raises:
-        InputError: The grid is empty, or a key or value does not suit the target. Also raised if the file contains no
+        InputError: The grid is empty, or a key or value does not suit the target. A cost is not an expression, or has no
+            value for a machine. A cost is given for a target whose records have no simulated time. Also raised if the file contains no
             records, is being written by another sweep, or cannot be written.
 
     >>> import concurrent.futures, cubeyard
@@ -141,7 +182,9 @@ def sweep(
     """
     found = resolve(target) if isinstance(target, str | Bench) else target
     source = _source(found)
-    jobs = [Job.of(found, source, point, topology, data, live, device) for point in points(grid)]
+    configurations = points(grid)
+    jobs = [Job.of(found, source, point, topology, data, live, device) for point in configurations]
+    costs = None if cost is None else _native.costs([native_of(job.topology) for job in jobs], cost)
     wanted = list(dict.fromkeys(job.key for job in jobs))
     by_key = {job.key: job for job in jobs}
     unknown = None if source is None else source.unknown
@@ -153,7 +196,25 @@ def sweep(
         records.sort(wanted)
         made = {job.key for job in missing}
         kept = sum(job.key not in made for job in jobs)
-        return Sweep(tuple(Record.read(records.line(job.key)) for job in jobs), kept, unknown)
+        lines = [records.line(job.key) for job in jobs]
+        designs = None if costs is None else _designs(configurations, lines, costs)
+        return Sweep(tuple(map(Record.read, lines)), kept, unknown, designs)
+
+
+def _designs(configurations: Sequence[Mapping[str, Any]], lines: Sequence[str], costs: Sequence[float]) -> Designs:
+    """Compares configurations by the times of their records and by their costs."""
+    names = [" ".join(f"{name}={value}" for name, value in point.items()) for point in configurations]
+    times, front, knee, verdict = _native.compare_designs(list(zip(names, lines, costs, strict=True)))
+    for name, line, time in zip(names, lines, times, strict=True):
+        if time is None and Record.read(line).ok:
+            raise InputError(f"cost: the record of {name} has no simulated time, which a bench or a `Run` has")
+    return Designs(tuple(costs), tuple(times), tuple(front), knee, verdict)
+
+
+def _columns(points: Iterable[tuple[float, float | None]]) -> tuple[list[float], list[float]]:
+    """Returns the coordinates of points that have a time."""
+    known = [(cost, time) for cost, time in points if time is not None]
+    return [cost for cost, _ in known], [time for _, time in known]
 
 
 def points(grid: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
