@@ -98,14 +98,8 @@ impl PathUnit {
             Self::Host => "the host between launches",
             Self::Launch => "launches that reach PEs one after the other",
             Self::Unit(SliceKind::Cpu) => "the calls that PE_CPU dispatches",
-            Self::Unit(SliceKind::DmaRead) => "DMA reads",
-            Self::Unit(SliceKind::DmaWrite) => "DMA writes",
-            Self::Unit(SliceKind::Fetch) => "operands that come from the TCM",
-            Self::Unit(SliceKind::Gemm) => "the matrix unit",
-            Self::Unit(SliceKind::Math) => "the vector unit",
-            Self::Unit(SliceKind::Store) => "results that go to the TCM",
-            Self::Unit(SliceKind::Message) => "messages",
             Self::Unit(SliceKind::Wait) => "waiting",
+            Self::Unit(kind) => kind.name(),
         }
     }
 
@@ -159,7 +153,7 @@ mod tests {
         legs.push(leg(SliceKind::Cpu, 39, "load f16[8, 8]", "layer.rs:7"));
         assert_eq!(
             longest(&legs).unwrap(),
-            "messages (47 % of the critical path), above all of `send f16[2]` at layer.rs:20 (12 %)"
+            "message (47 % of the critical path), above all of `send f16[2]` at layer.rs:20 (12 %)"
         );
     }
 
@@ -173,7 +167,7 @@ mod tests {
         };
         assert_eq!(
             named(&legs),
-            "the matrix unit (100 % of the critical path), above all in `dot` at a.py:1 (40 %), `dot` at a.py:2 (21 %), \
+            "GEMM (100 % of the critical path), above all in `dot` at a.py:1 (40 %), `dot` at a.py:2 (21 %), \
              `dot` at a.py:3 (20 %)"
         );
         assert!(named(&legs[1..]).ends_with("`dot` at a.py:4 (32 %)"), "{}", named(&legs[1..]));
@@ -186,7 +180,7 @@ mod tests {
             [leg(SliceKind::Math, 90, "exp f32[8]", "a.py:3"), leg(SliceKind::Wait, 10, "", "")];
         assert_eq!(
             longest(&legs).unwrap(),
-            "the vector unit (90 % of the critical path) in `exp f32[8]` at a.py:3"
+            "MATH (90 % of the critical path) in `exp f32[8]` at a.py:3"
         );
         assert_eq!(
             longest(&legs[1..]).unwrap(),

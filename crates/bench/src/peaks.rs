@@ -101,13 +101,13 @@ fn tcm(work: &Work, core: &CoreSpec) -> Vec<(&'static str, Span)> {
     let all = stored + work.results;
     match core.compute_engines {
         ComputeEngines::Shared => vec![
-            ("TCM reads", core.tcm_read.span(read + fetched)),
-            ("TCM writes", core.tcm_write.span(all)),
+            ("TCM read", core.tcm_read.span(read + fetched)),
+            ("TCM write", core.tcm_write.span(all)),
         ],
         ComputeEngines::Separate => vec![
-            ("TCM reads of GEMM", core.tcm_read.span(fetched)),
-            ("TCM reads of MATH", core.tcm_read.span(read)),
-            ("TCM writes", core.tcm_write.span(stored.max(all / 2))),
+            ("TCM read of GEMM", core.tcm_read.span(fetched)),
+            ("TCM read of MATH", core.tcm_read.span(read)),
+            ("TCM write", core.tcm_write.span(stored.max(all / 2))),
         ],
     }
 }
@@ -192,7 +192,7 @@ mod tests {
             ("MATH", 1000.0),
             ("GEMM f16 and MATH", 2000.0),
             // Two bytes for every sixteen operations.
-            ("TCM reads", 1953.125),
+            ("TCM read", 1953.125),
         ];
         assert_eq!(found, expected.map(|(name, ns)| (name.to_owned(), ns)));
     }
@@ -204,8 +204,8 @@ mod tests {
         let expected = [
             ("GEMM f16", 1000.0),
             ("MATH", 1000.0),
-            ("TCM reads of GEMM", 1953.125),
-            ("TCM reads of MATH", 500.0),
+            ("TCM read of GEMM", 1953.125),
+            ("TCM read of MATH", 500.0),
         ];
         assert_eq!(found(&work, "separate"), expected.map(|(name, ns)| (name.to_owned(), ns)));
     }
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn the_tcm_feeds_the_vector_engine() {
         let work = Work { elements: 1024, tcm: [2048, 1024], ..Work::default() };
-        let expected = [("MATH", 2.0), ("TCM reads", 2.0), ("TCM writes", 1.0)];
+        let expected = [("MATH", 2.0), ("TCM read", 2.0), ("TCM write", 1.0)];
         assert_eq!(found(&work, "shared"), expected.map(|(name, ns)| (name.to_owned(), ns)));
     }
 
@@ -236,10 +236,10 @@ mod tests {
     fn results_of_products_are_stored_by_one_engine_or_by_either_of_two() {
         let work = Work { results: 1_024_000, tcm: [0, 512_000], ..Work::default() };
         for (engines, ns) in [("shared", 1500.0), ("separate", 750.0)] {
-            assert_eq!(found(&work, engines), [("TCM writes".to_owned(), ns)]);
+            assert_eq!(found(&work, engines), [("TCM write".to_owned(), ns)]);
         }
         let work = Work { results: 512_000, tcm: [0, 1_024_000], ..Work::default() };
-        assert_eq!(found(&work, "separate"), [("TCM writes".to_owned(), 1000.0)]);
+        assert_eq!(found(&work, "separate"), [("TCM write".to_owned(), 1000.0)]);
     }
 
     /// Four of sixteen rows are a quarter of a tile, in either order of the factors; so are four of a depth of sixteen.
@@ -254,7 +254,7 @@ mod tests {
             ([16, 16, 16], [1000.0, 1953.125]),
         ] {
             let work = Work { gemm, largest: Some(largest), ..Work::default() };
-            let expected = [("GEMM f16", ns[0]), ("TCM reads", ns[1])];
+            let expected = [("GEMM f16", ns[0]), ("TCM read", ns[1])];
             let expected = expected.map(|(name, ns)| (name.to_owned(), ns));
             assert_eq!(found(&work, "shared"), expected, "{largest:?}");
         }

@@ -69,7 +69,7 @@ fn a_path_that_is_not_the_time_is_no_cause() {
 }
 
 /// Names of parts, one with a comma.
-const PARTS: [&str; 5] = ["DMA read", "GEMM", "gate, up", "store", "message"];
+const PARTS: [&str; 5] = ["DMA read", "GEMM", "gate, up", "TCM write", "message"];
 
 fn parts() -> impl Strategy<Value = Vec<Option<u64>>> {
     proptest::collection::vec(proptest::option::weighted(0.8, 0..100_000_u64), PARTS.len())

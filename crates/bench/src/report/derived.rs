@@ -166,10 +166,10 @@ impl SliceKind {
             Self::Cpu => "PE_CPU",
             Self::DmaRead => "DMA read",
             Self::DmaWrite => "DMA write",
-            Self::Fetch => "fetch",
+            Self::Fetch => "TCM read",
             Self::Gemm => "GEMM",
             Self::Math => "MATH",
-            Self::Store => "store",
+            Self::Store => "TCM write",
             Self::Message => "message",
             Self::Wait => "wait",
         }

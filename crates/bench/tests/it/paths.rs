@@ -136,9 +136,9 @@ fn a_message_is_explained_from_its_sending_to_its_taking() {
         55.63 + 0.50 message: receive f32[1, 64] from W (it came after send f32[1, 64] to E on sip0.cube0.pe2)
         56.13 + 1.00 PE_CPU: dispatch of add f32[1, 64] (PE_CPU waited for receive f32[1, 64] from W)
         57.13 + 1.00 PE_CPU: the scheduler passes on add f32[1, 64] (its overhead for each command)
-        58.13 + 1.00 fetch: operands of add f32[1, 64] (it was dispatched then)
+        58.13 + 1.00 TCM read: operands of add f32[1, 64] (it was dispatched then)
         59.13 + 0.25 MATH: add f32[1, 64] (after TCM read: operands of add f32[1, 64])
-        59.38 + 0.50 store: results of add f32[1, 64] (after MATH: add f32[1, 64])
+        59.38 + 0.50 TCM write: results of add f32[1, 64] (after MATH: add f32[1, 64])
         59.88 + 14.02 DMA write: store f32[1, 64] (it comes after results of add f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
     "#]].assert_eq(&report.critical[..half].iter().map(line).collect::<String>());
 }
@@ -182,9 +182,9 @@ fn a_sender_without_a_slot_is_explained_by_who_took_the_last_message() {
         48.00 + 0.50 message: receive f32[1, 64] from W (it came after send f32[1, 64] to E on sip0.cube0.pe0)
         48.50 + 1.00 PE_CPU: dispatch of add f32[1, 64] (PE_CPU waited for receive f32[1, 64] from W)
         49.50 + 1.00 PE_CPU: the scheduler passes on add f32[1, 64] (its overhead for each command)
-        50.50 + 1.00 fetch: operands of add f32[1, 64] (it was dispatched then)
+        50.50 + 1.00 TCM read: operands of add f32[1, 64] (it was dispatched then)
         51.50 + 0.25 MATH: add f32[1, 64] (after TCM read: operands of add f32[1, 64])
-        51.75 + 0.50 store: results of add f32[1, 64] (after MATH: add f32[1, 64])
+        51.75 + 0.50 TCM write: results of add f32[1, 64] (after MATH: add f32[1, 64])
         52.25 + 14.02 DMA write: store f32[1, 64] (it comes after results of add f32[1, 64]; 4.02 ns overhead, 2 ns serialisation, 8 ns memory)
     "#]].assert_eq(&report.critical[..half].iter().map(line).collect::<String>());
 }
@@ -216,9 +216,9 @@ fn a_tiled_product_is_explained_tile_by_tile_and_launch_by_launch() {
         180.08 + 39.02 DMA read: gemm f32[32, 64]: B[0:64, 32:64] (DMA read was busy: gemm f32[32, 64]: B[128:192, 0:32]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart)
         219.10 + 39.02 DMA read: gemm f32[32, 64]: B[64:128, 32:64] (DMA read was busy: gemm f32[32, 64]: B[0:64, 32:64]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart)
         258.12 + 64.00 DMA read: gemm f32[32, 64]: B[128:192, 32:64] (DMA read was busy: gemm f32[32, 64]: B[64:128, 32:64]; 4.02 ns overhead, 17 ns serialisation, 8 ns memory, 10 ns for rows apart, 24.98 ns behind others)
-        322.12 + 16.00 fetch: operands of gemm f32[32, 64]: tile (0, 1), step 2 (after DMA read: gemm f32[32, 64]: B[128:192, 32:64])
+        322.12 + 16.00 TCM read: operands of gemm f32[32, 64]: tile (0, 1), step 2 (after DMA read: gemm f32[32, 64]: B[128:192, 32:64])
         338.12 + 16.38 GEMM: gemm f32[32, 64]: tile (0, 1), step 2 (after TCM read: operands of gemm f32[32, 64]: tile (0, 1), step 2)
-        354.50 + 8.00 store: results of gemm f32[32, 64]: tile (0, 1), step 2 (after GEMM: gemm f32[32, 64]: tile (0, 1), step 2)
+        354.50 + 8.00 TCM write: results of gemm f32[32, 64]: tile (0, 1), step 2 (after GEMM: gemm f32[32, 64]: tile (0, 1), step 2)
         362.50 + 41.02 DMA write: gemm f32[32, 64]: C[0:32, 32:64] (after TCM write: results of gemm f32[32, 64]: tile (0, 1), step 2; 4.02 ns overhead, 9 ns serialisation, 16 ns memory, 12 ns for rows apart)
     "#]].assert_eq(&shown);
     // Between the launches is the host, and the second takes as long as the first.
@@ -227,7 +227,7 @@ fn a_tiled_product_is_explained_tile_by_tile_and_launch_by_launch() {
     assert_eq!(between.what, "the host hears of the end and launches what comes next");
     assert_eq!((first, between.start), (second, *first));
     assert_eq!(report.kernel, *first + between.span() + *second);
-    expect!["DMA reads (70 % of the critical path, 8 % of that behind other traffic), above all of `gemm f32[32, 64]` at paths.rs:48 (57 %)"].assert_eq(&report.limited_by);
+    expect!["DMA read (70 % of the critical path, 8 % of that behind other traffic), above all of `gemm f32[32, 64]` at paths.rs:48 (57 %)"].assert_eq(&report.limited_by);
 }
 
 /// A bench that states no work was compared only with the time of its calls, so it seemed to reach 1.6 % of its bound.

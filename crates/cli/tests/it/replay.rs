@@ -194,6 +194,8 @@ fn json_rows_have_every_key() {
             "text": "PyTorch needs 50.00 MiB; 40.00 MiB with this setting:"
           },
           "doubt": null,
+          "emptied_cache_bytes": 0,
+          "emptied_cache_calls": 0,
           "events": 5,
           "failed": null,
           "file": "small.trace",

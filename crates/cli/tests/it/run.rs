@@ -53,15 +53,15 @@ fn a_small_run_as_a_table() {
           kernel      261.3 ns on 2 PEs; 370.6 ns seen by the host
           moved       16.00 KiB read, 8.00 KiB written: 94.04 GB/s, 18.4 % of 512 GB/s
           computed    4.096 kFLOP: 15.67 GFLOP/s, 3.1 % of 512 GFLOP/s
-          limited by  DMA reads (92 % of the critical path), above all of `load
-                      f16[256]` at vector_add.rs:17 (46 %), `load f16[256]` at
-                      vector_add.rs:18 (46 %)
+          limited by  DMA read (92 % of the critical path), above all of `load f16[256]`
+                      at vector_add.rs:17 (46 %), `load f16[256]` at vector_add.rs:18
+                      (46 %)
           check       passed: 4,096 elements, error 2.45e-4 of 9.77e-4 allowed
 
           bound               at least  of the kernel
           MATH                    8 ns          3.1 %
-          TCM reads              16 ns          6.1 %
-          TCM writes              8 ns          3.1 %
+          TCM read               16 ns          6.1 %
+          TCM write               8 ns          3.1 %
           the HBM of a PE        48 ns         18.4 %
           dispatch by PE_CPU     32 ns         12.2 %
 
@@ -90,15 +90,15 @@ fn a_small_run_explained() {
           kernel      81.1 ns on 1 PE; 190.3 ns seen by the host
           moved       2.00 KiB read, 1.00 KiB written: 37.88 GB/s, 14.8 % of 256 GB/s
           computed    512 FLOP: 6.313 GFLOP/s, 2.5 % of 256 GFLOP/s
-          limited by  DMA reads (74 % of the critical path), above all of `load
-                      f16[256]` at vector_add.rs:17 (37 %), `load f16[256]` at
-                      vector_add.rs:18 (37 %)
+          limited by  DMA read (74 % of the critical path), above all of `load f16[256]`
+                      at vector_add.rs:17 (37 %), `load f16[256]` at vector_add.rs:18
+                      (37 %)
           check       none: the numbers were not computed
 
           bound               at least  of the kernel
           MATH                    2 ns          2.5 %
-          TCM reads               4 ns          4.9 %
-          TCM writes              2 ns          2.5 %
+          TCM read                4 ns          4.9 %
+          TCM write               2 ns          2.5 %
           the HBM of a PE        12 ns         14.8 %
           dispatch by PE_CPU      8 ns          9.9 %
 
@@ -116,9 +116,9 @@ fn a_small_run_explained() {
           vector_add.rs:18  DMA read       2  30.04 ns    37 %
           vector_add.rs:19  DMA write      1  15.02 ns  18.5 %
           vector_add.rs:17  PE_CPU         2      2 ns   2.5 %
-          vector_add.rs:19  fetch          1      2 ns   2.5 %
+          vector_add.rs:19  TCM read       1      2 ns   2.5 %
           vector_add.rs:19  MATH           1      1 ns   1.2 %
-          vector_add.rs:19  store          1      1 ns   1.2 %
+          vector_add.rs:19  TCM write      1      1 ns   1.2 %
 
         step by step, in ns
           from    takes   unit       what, why then, and of which
@@ -139,11 +139,11 @@ fn a_small_run_explained() {
           47.060  15.020  DMA read   load f16[256] at vector_add.rs:18
                                      DMA read was busy: load f16[256]
                                      4.02 ns overhead, 3 ns serialisation, 8 ns memory
-          62.080   2.000  fetch      operands of add f16[256] at vector_add.rs:19
+          62.080   2.000  TCM read   operands of add f16[256] at vector_add.rs:19
                                      it comes after load f16[256]
           64.080   1.000  MATH       add f16[256] at vector_add.rs:19
                                      after TCM read: operands of add f16[256]
-          65.080   1.000  store      results of add f16[256] at vector_add.rs:19
+          65.080   1.000  TCM write  results of add f16[256] at vector_add.rs:19
                                      after MATH: add f16[256]
           66.080  15.020  DMA write  store f16[256] at vector_add.rs:19
                                      it comes after results of add f16[256]

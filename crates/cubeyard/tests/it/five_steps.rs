@@ -13,15 +13,15 @@ fn the_walk_prints_what_the_page_shows() {
     example::walk(&mut out).unwrap();
     expect![[r#"
         1. row by row: 82077.568 ns
-           limited by operands that come from the TCM (52 % of the critical path), above all for `fma f32[1, 1024]` at five_steps.rs:38 (15 %), `mul f32[1, 1024]` at five_steps.rs:36 (10 %)
+           limited by TCM read (52 % of the critical path), above all for `fma f32[1, 1024]` at five_steps.rs:38 (15 %), `mul f32[1, 1024]` at five_steps.rs:36 (10 %)
         2. tiles of 32 rows: 40076.784 ns
-           limited by operands that come from the TCM (64 % of the critical path), above all for `mul f32[32, 1024]` at five_steps.rs:36 (20 %), `fma f32[32, 1024]` at five_steps.rs:38 (11 %), `mul f32[32, 1024]` at five_steps.rs:37 (10 %)
+           limited by TCM read (64 % of the critical path), above all for `mul f32[32, 1024]` at five_steps.rs:36 (20 %), `fma f32[32, 1024]` at five_steps.rs:38 (11 %), `mul f32[32, 1024]` at five_steps.rs:37 (10 %)
         3. chains: 27509.696 ns
-           limited by the vector unit (97 % of the critical path), above all in `cast+sub+mul+sum+mul+add+rsqrt f32[32, 1]` at five_steps.rs:47 (37 %), `cast+sub+mul+fma+cast f16[32, 1024]` at five_steps.rs:48 (37 %), `cast+sum+mul f32[32, 1]` at five_steps.rs:44 (22 %)
+           limited by MATH (97 % of the critical path), above all in `cast+sub+mul+sum+mul+add+rsqrt f32[32, 1]` at five_steps.rs:47 (37 %), `cast+sub+mul+fma+cast f16[32, 1024]` at five_steps.rs:48 (37 %), `cast+sum+mul f32[32, 1]` at five_steps.rs:44 (22 %)
         4. one pass: 21093.416 ns
-           limited by the vector unit (97 % of the critical path) in `cast+sum+mul+sub+mul+sum+mul+add+rsqrt+mul+fma+cast f16[32, 1024]` at five_steps.rs:57
+           limited by MATH (97 % of the critical path) in `cast+sum+mul+sub+mul+sum+mul+add+rsqrt+mul+fma+cast f16[32, 1024]` at five_steps.rs:57
         5. two engines: 17267.842 ns
-           limited by the vector unit (95 % of the critical path) in `cast+mul+sub+mul+sum+mul+add+rsqrt+mul+fma+cast f16[32, 1024]` at five_steps.rs:67
+           limited by MATH (95 % of the critical path) in `cast+mul+sub+mul+sum+mul+add+rsqrt+mul+fma+cast f16[32, 1024]` at five_steps.rs:67
     "#]].assert_eq(&String::from_utf8(out).unwrap());
 }
 

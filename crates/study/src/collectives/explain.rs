@@ -77,10 +77,10 @@ fn name(log: &OpLog, stretch: &Stretch) -> &'static str {
         OpUnit::Cpu => "PE_CPU",
         OpUnit::Load => "DMA read",
         OpUnit::Store => "DMA write",
-        OpUnit::Fetch | OpUnit::MathFetch => "fetch",
+        OpUnit::Fetch | OpUnit::MathFetch => "TCM read",
         OpUnit::Gemm => "GEMM",
         OpUnit::Math => "MATH",
-        OpUnit::Keep | OpUnit::MathKeep => "store",
+        OpUnit::Keep | OpUnit::MathKeep => "TCM write",
         OpUnit::Send | OpUnit::Receive => MESSAGE,
     }
 }

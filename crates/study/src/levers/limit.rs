@@ -28,13 +28,11 @@ const ACCESSES: &[&str] = &[
 const LINKS: &[&str] = &["mesh.bandwidth", "ucie.bandwidth", "pcie.bandwidth", "hbm.bandwidth"];
 
 /// Groups of each bound and of each part of a critical path, by a part of its name; the first match counts.
-const GROUPS_OF: [(&str, &[&str]); 14] = [
+const GROUPS_OF: [(&str, &[&str]); 12] = [
     (" and MATH", &["pe.gemm", "pe.vector"]),
     ("TCM", &["pe.tcm"]),
     ("GEMM", &["pe.gemm"]),
     ("MATH", &["pe.vector"]),
-    ("fetch", &["pe.tcm"]),
-    ("store", &["pe.tcm"]),
     ("HBM", &["hbm.bandwidth"]),
     ("the link of a PE", &["hbm.bandwidth"]),
     ("links", LINKS),
@@ -127,7 +125,7 @@ mod tests {
     fn the_short_text_keeps_the_name_and_the_share() {
         for (text, expected) in [
             ("GEMM (60 % of the critical path)", "GEMM 60 %"),
-            ("DMA reads (98 % of the path), above all of `load` (97 %)", "DMA reads 98 %"),
+            ("DMA read (98 % of the path), above all of `load` (97 %)", "DMA read 98 %"),
             ("the HBM of a PE (in use 94 % of the time)", "the HBM of a PE 94 %"),
             ("messages", "messages"),
         ] {
