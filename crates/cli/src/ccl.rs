@@ -126,19 +126,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     }
     check_outputs(arguments)?;
     let config = config(arguments)?;
-    let mut rows = table::Stream::new(&config, arguments.output);
+    let rows = table::Stream::new(&config, arguments.output);
     let sweep =
-        swept(&config, arguments, arguments.study.save.is_some(), &mut |row| rows.row(row))?;
+        swept(&config, arguments, arguments.study.save.is_some(), &mut |sweep| rows.row(sweep))?;
     for path in pictures(arguments) {
         draw(path, &sweep, arguments.output)?;
     }
     arguments.page.show()?;
     record::save(&arguments.study, arguments.output, || saved(arguments, &config, &sweep))?;
     let report = || stamped(&sweep, &config.topology);
-    match rows.end(&sweep) {
-        Some(rest) => terminal::print(&rest)?,
-        None => arguments.output.print(|colours| table::render(&sweep, colours), report)?,
-    }
+    arguments.output.print(|_| rows.end(&sweep), report)?;
     if sweep.is_exhausted() {
         terminal::note(&format!("error: {EXHAUSTED}"));
         return Ok(Code::Exhausted);
@@ -160,13 +157,13 @@ fn swept(
     config: &SweepConfig,
     arguments: &Arguments,
     explains: bool,
-    told: &mut dyn FnMut(&Row),
+    told: &mut dyn FnMut(&Sweep),
 ) -> Result<Sweep> {
     let needs = config.needs().map_err(|error| refused(&error))?;
     needs.within(memory::limit(), true).map_err(|error| memory::refuse(&error))?;
     let progress = Busy::new(arguments.output.quiet, &format!("simulating {}", config.operation));
-    let sweep = Sweep::watched(config, explains, &mut |row| {
-        progress.step(|| told(row));
+    let sweep = Sweep::watched(config, explains, &mut |sweep| {
+        progress.step(|| told(sweep));
     });
     sweep.map_err(|error| refused(&error))
 }

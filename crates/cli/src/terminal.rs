@@ -35,9 +35,14 @@ impl OutputOptions {
         Self { quiet: true, ..Self::default() }
     }
 
-    /// Returns whether tables are printed to a terminal, so that rows can be shown as soon as they are known.
+    /// Returns whether the result is text, whose rows can be printed as soon as they are known.
+    pub(crate) fn is_text(self) -> bool {
+        matches!(self.format, Format::Table)
+    }
+
+    /// Returns whether text is printed to a terminal.
     pub(crate) fn is_live(self) -> bool {
-        matches!(self.format, Format::Table) && io::stdout().is_terminal()
+        self.is_text() && io::stdout().is_terminal()
     }
 
     /// Prints a result as text, which may be coloured, or as JSON.

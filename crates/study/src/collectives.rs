@@ -202,31 +202,32 @@ impl Sweep {
         Self::watched(config, false, &mut |_| ())
     }
 
-    /// Measures all sizes and algorithms, and calls `told` with each row as soon as it is measured. If `explains` is
-    /// set, rows have their critical path; every operation of a row is kept while the row is measured.
+    /// Measures all sizes and algorithms, and calls `told` after each measurement with the sweep so far, whose last row is
+    /// the new one. If `explains` is set, rows have their critical path; every operation of a row is kept while the row is
+    /// measured.
     pub fn watched(
         config: &SweepConfig,
         explains: bool,
-        told: &mut dyn FnMut(&Row),
+        told: &mut dyn FnMut(&Self),
     ) -> Result<Self, DistError> {
         let (algorithms, refused) = measured(config)?;
         let first = algorithms.first().map_or(&config.ccl.defaults, |algorithm| &algorithm.config);
         let map = RankMap::new(&config.topology, first)?;
         let bound = bound_of(config, &map);
-        let mut rows: Vec<Row> = Vec::new();
+        let (operation, dtype, ranks) = (config.operation, config.dtype, first.ranks);
+        let mut sweep = Self { operation, dtype, ranks, map, bound, rows: Vec::new(), refused };
         for &size in &config.sizes {
             for algorithm in chosen(config, &algorithms, size)? {
-                let row = row(config, algorithm, size, bound.as_ref(), explains)?;
+                let row = row(config, algorithm, size, sweep.bound.as_ref(), explains)?;
                 let same =
                     |known: &Row| (known.bytes, &known.algorithm) == (row.bytes, &row.algorithm);
-                if !rows.iter().any(same) {
-                    told(&row);
-                    rows.push(row);
+                if !sweep.rows.iter().any(same) {
+                    sweep.rows.push(row);
+                    told(&sweep);
                 }
             }
         }
-        let (operation, dtype, ranks) = (config.operation, config.dtype, first.ranks);
-        Ok(Self { operation, dtype, ranks, map, bound, rows, refused })
+        Ok(sweep)
     }
 
     /// Returns the fastest algorithm for each range of sizes.

@@ -13,7 +13,12 @@ pub(crate) fn render(sweep: &Sweep, colours: bool) -> String {
     let mut text = head(sweep, colours) + "\n";
     let rows: Vec<_> = sweep.rows.iter().map(cells).collect();
     text += &table(&HEADING, &rows, 1, colours);
-    text + &failures(sweep, colours) + "\n" + &summary(sweep, colours)
+    text + &end(sweep, colours)
+}
+
+/// Formats what follows the rows.
+fn end(sweep: &Sweep, colours: bool) -> String {
+    failures(sweep, colours) + "\n" + &summary(sweep, colours)
 }
 
 fn summary(sweep: &Sweep, colours: bool) -> String {
@@ -32,13 +37,12 @@ fn summary(sweep: &Sweep, colours: bool) -> String {
     text + &verdict(sweep, colours)
 }
 
-/// Table whose rows are printed to a terminal as they are measured. Each column has the width of its widest possible
+/// Table whose rows are printed as they are measured, also into a pipe. Each column has the width of its widest possible
 /// cell, where that is known in advance.
 #[derive(Debug)]
 pub(super) struct Stream {
     widths: Vec<usize>,
-    is_live: bool,
-    rows: usize,
+    is_text: bool,
     colours: bool,
 }
 
@@ -50,35 +54,31 @@ impl Stream {
         let digits = config.sizes.iter().max().map_or(1, |size| size.to_string().len());
         widths[1] = widths[1].max(digits);
         widths[2] = widths[2].max("12345.678".len());
-        let (is_live, colours) = (options.is_live(), terminal::colours());
-        Self { widths, is_live, rows: 0, colours }
+        Self { widths, is_text: options.is_text(), colours: terminal::colours() }
     }
 
-    /// Prints a row, after the heading if it is the first.
-    pub(super) fn row(&mut self, row: &Row) {
-        if self.is_live {
-            // The terminal may be closed; the end of the command reports that.
-            let _ = terminal::print(&self.lines(row));
+    /// Prints the last row of a sweep, after the title and the heading if it is the first.
+    pub(super) fn row(&self, sweep: &Sweep) {
+        if self.is_text {
+            // The reader may be gone; the end of the command reports other errors.
+            let _ = terminal::print(&self.lines(sweep));
         }
     }
 
-    fn lines(&mut self, row: &Row) -> String {
-        let mut text = line(&cells(row), &self.widths, 1) + "\n";
-        if self.rows == 0 {
-            let heading = line(&HEADING.map(ToOwned::to_owned), &self.widths, 1);
-            text = paint(&heading, DIM, self.colours) + "\n" + &text;
+    fn lines(&self, sweep: &Sweep) -> String {
+        let row = sweep.rows.last().map(|row| line(&cells(row), &self.widths, 1) + "\n");
+        let row = row.unwrap_or_default();
+        if sweep.rows.len() > 1 {
+            return row;
         }
-        self.rows += 1;
-        text
+        let heading = line(&HEADING.map(ToOwned::to_owned), &self.widths, 1);
+        let heading = paint(&heading, DIM, self.colours);
+        format!("{}\n{heading}\n{row}", head(sweep, self.colours))
     }
 
-    /// Returns the text below the rows; `None` if the rows have not been printed.
-    pub(super) fn end(&self, sweep: &Sweep) -> Option<String> {
-        let text = || {
-            let failures = failures(sweep, self.colours);
-            format!("{failures}\n{}{}", head(sweep, self.colours), summary(sweep, self.colours))
-        };
-        self.is_live.then(text)
+    /// Returns the text below the rows.
+    pub(super) fn end(&self, sweep: &Sweep) -> String {
+        end(sweep, self.colours)
     }
 }
 
@@ -164,34 +164,4 @@ fn verdict(sweep: &Sweep, colours: bool) -> String {
         }
     };
     format!("  check    {text}\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stream() -> Stream {
-        let widths = HEADING.map(|cell| cell.chars().count()).to_vec();
-        Stream { widths, is_live: true, rows: 0, colours: false }
-    }
-
-    #[test]
-    fn rows_that_come_one_by_one_have_one_heading_and_stand_in_its_columns() {
-        let row = |bytes| Row {
-            bytes,
-            count: bytes / 2,
-            algorithm: "ring".to_owned(),
-            figures: Err("too large".to_owned()),
-            explained: None,
-        };
-        let mut stream = stream();
-        let first = stream.lines(&row(256));
-        let second = stream.lines(&row(4096));
-        assert_eq!(first.lines().count(), 2, "{first}");
-        assert_eq!(second.lines().count(), 1, "{second}");
-        let lines: Vec<_> = first.lines().chain(second.lines()).collect();
-        let end = |line: &str, word: &str| line.find(word).map(|at| at + word.len());
-        assert_eq!(end(lines[0], "size B"), end(lines[1], "256"));
-        assert_eq!(end(lines[0], "size B"), end(lines[2], "4096"));
-    }
 }

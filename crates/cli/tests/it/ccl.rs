@@ -1,5 +1,8 @@
 //! `cubeyard ccl`: the table, the picture, JSON, and errors.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use crate::{Run, Sandbox, json};
 
 /// A small machine of four SIPs with one cube of two PEs each.
@@ -52,6 +55,24 @@ fn a_table_has_a_row_for_each_size_and_algorithm() {
     ] {
         assert!(table.contains(part), "{part} is not in: {table}");
     }
+}
+
+/// In a pipe, all rows came at the end.
+#[test]
+fn rows_are_printed_as_they_are_measured() {
+    let sandbox = sandbox("ccl-rows");
+    let words = ["ccl", "--topology", "small.yaml", "--algorithm", "ring", "--sizes", "256:16M"];
+    let mut run = sandbox.command(&words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let head: Vec<_> = lines.by_ref().take(4).collect();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    // The last of 17 sizes takes longer than all others together.
+    let rest: Vec<_> = lines.collect();
+    assert!(rest.len() < 16, "{rest:?}");
+    assert!(head[0].starts_with("all_reduce sum of f16"), "{head:?}");
+    let end = |line: &str, word: &str| line.find(word).map(|at| at + word.len());
+    assert_eq!(end(&head[2], "size B"), end(&head[3], " 256"), "{head:?}");
 }
 
 /// Messages in HBM slots overtook each other, and no command checked numbers with slots there.
