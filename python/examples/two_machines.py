@@ -14,6 +14,6 @@ for bench in ("copy", "gemm"):
         times[bench, name] = run.kernel_ns
         print(f"{bench:5} {name:10} {run.kernel_ns:10.1f} ns, limited by {run.limited_by}")
 
-# %% The first gains, the second does not: its matrix engine was the limit already.
+# %% The first gains, the second does not: its matrix unit was the limit already.
 assert times["copy", "faster"] < 0.8 * times["copy", "published"]
 assert times["gemm", "faster"] > 0.9 * times["gemm", "published"]

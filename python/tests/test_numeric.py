@@ -21,7 +21,7 @@ from numeric_cases import (
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
-# Pairs of shapes that broadcast, a matrix engine's tiles and odd ones.
+# Pairs of shapes that broadcast, a matrix unit's tiles and odd ones.
 SHAPES = [
     ((), ()),
     ((1,), (7,)),

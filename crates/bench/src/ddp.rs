@@ -108,7 +108,7 @@ impl<'l> DdpProblem<'l> {
     }
 
     /// Returns the work: each element is read and written once on each rank, and added once per other rank. The vector
-    /// engine fetches the element of every rank, and stores their mean at least once.
+    /// unit fetches the element of every rank, and stores their mean at least once.
     fn work(&self, map: &RankMap) -> Work {
         let (ranks, bytes) = (self.gradients.len() as u64, self.elements * self.dtype.size());
         let operation = Operation::AllReduce(ReduceOp::Avg);

@@ -46,7 +46,7 @@ impl Bench for GemmMulti {
             Parameter::choice(
                 "stream",
                 stream,
-                "unit of B per load: a panel of columns, or a tile of the matrix engine",
+                "unit of B per load: a panel of columns, or a tile of GEMM",
             ),
             Parameter::whole(
                 "resident",

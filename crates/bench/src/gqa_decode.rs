@@ -114,7 +114,7 @@ impl DecodeProblem {
         }
         let group = self.group;
         vec![format!(
-            "the matrix engine takes {rows} rows at a time; {group} heads share a cache, and take as long as {rows} rows"
+            "GEMM takes {rows} rows at a time; {group} heads share a cache, and take as long as {rows} rows"
         )]
     }
 }

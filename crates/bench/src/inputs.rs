@@ -80,7 +80,7 @@ pub(super) fn core(lab: &Lab) -> CoreSpec {
     lab.context.machine(|machine| machine.topology().spec().pe.core.clone())
 }
 
-/// Returns the cost of a special operation, such as an exponential, in simple operations of the vector engine.
+/// Returns the cost of a special operation, such as an exponential, in simple operations of the vector unit.
 pub(super) fn special(lab: &Lab) -> u64 {
     let math = core(lab).math;
     math.simple.bytes_per_second() / math.special.bytes_per_second().max(1)

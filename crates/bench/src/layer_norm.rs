@@ -56,25 +56,24 @@ impl Bench for LayerNorm {
         let tolerance = rounding(dtype) + 2.0 * sum_rounding(columns + 8);
         let check = compare(lab, &y, tolerance, expected)?;
         // Each element is squared, multiplied by the deviation, and multiplied and added to gamma and beta. The sum for
-        // the mean is not included, because the matrix engine can compute it.
+        // the mean is not included, because the matrix unit can compute it.
         let work = norm_work(lab, rows * columns, dtype);
         Ok(Outcome { work, check, notes: notes(lab, columns, dtype), ..Outcome::default() })
     }
 }
 
-/// Explains why the vector engine's bound is not reached.
+/// Explains why the vector unit's bound is not reached.
 fn notes(lab: &Lab, columns: u64, dtype: DType) -> Vec<String> {
     let (strip, mut notes) = (u64::from(core(lab).math.strip), Vec::new());
     if columns > strip {
         notes.push(format!(
-            "a row of {columns} elements is longer than a strip of the vector engine, {strip}: mean, deviation and result \
+            "a row of {columns} elements is longer than a strip of MATH, {strip}: mean, deviation and result \
              are a pass each"
         ));
     }
     if dtype != DType::F32 && takes_turns(lab) {
         notes.push(
-            "the matrix engine computes the mean; with pe.core.compute_engines=separate it does so beside the vector \
-             engine"
+            "GEMM computes the mean; with pe.core.compute_engines=separate it does so beside MATH"
                 .to_owned(),
         );
     }

@@ -95,7 +95,7 @@ fn engines(work: &Work, core: &CoreSpec, pes: u64) -> Vec<Bound> {
 }
 
 /// Returns the times of the paths from and to the TCM, for all PEs together. With two engines, either may store a
-/// product (the vector engine after an epilogue), so one of the two paths stores at least half of all results.
+/// product (the vector unit after an epilogue), so one of the two paths stores at least half of all results.
 fn tcm(work: &Work, core: &CoreSpec) -> Vec<(&'static str, Span)> {
     let ([read, stored], fetched) = (work.tcm, fetched(work, core));
     let all = stored + work.results;

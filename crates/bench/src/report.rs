@@ -203,9 +203,9 @@ pub enum SliceKind {
     DmaWrite,
     /// Operands move from the TCM to an engine.
     Fetch,
-    /// The GEMM engine multiplies.
+    /// The matrix unit multiplies.
     Gemm,
-    /// The vector engine computes.
+    /// The vector unit computes.
     Math,
     /// Results move from an engine to the TCM.
     Store,

@@ -49,11 +49,11 @@ impl Bench for RmsNorm {
     }
 }
 
-/// Explains why the vector engine's bound is not reached.
+/// Explains why the vector unit's bound is not reached.
 fn notes(lab: &Lab, columns: u64) -> Vec<String> {
     let strip = u64::from(core(lab).math.strip);
     let note = format!(
-        "a row of {columns} elements is longer than a strip of the vector engine, {strip}: the sum of its squares and the \
+        "a row of {columns} elements is longer than a strip of MATH, {strip}: the sum of its squares and the \
          result are a pass each"
     );
     (columns > strip).then_some(note).into_iter().collect()

@@ -46,7 +46,7 @@ impl Bench for Softmax {
 
 /// Returns the work of an overflow-safe softmax in its cheapest form: as one operation, two passes at the rate of
 /// exponentials; as a chain, a maximum, a difference, an exponential and a product. The sum in a chain is not included,
-/// because the matrix engine can compute it.
+/// because the matrix unit can compute it.
 fn work(lab: &Lab, elements: u64, dtype: DType) -> Work {
     let (math, special) = (core(lab).math, special(lab));
     let maximum = math.simple.bytes_per_second() / math.reduce.bytes_per_second().max(1);

@@ -21,7 +21,7 @@ pub(super) struct TpMlp;
 /// Collective that combines the ranks' results.
 const JOIN: Operation = Operation::AllReduce(ReduceOp::Sum);
 
-/// Rows of weights in the TCM at once: the rows of a tile of the matrix engine.
+/// Rows of weights in the TCM at once: the rows of a tile of the matrix unit.
 const BLOCK: u64 = 32;
 
 /// Parameters of a run.

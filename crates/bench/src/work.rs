@@ -11,14 +11,14 @@ pub struct Work {
     /// `None` without products.
     pub gemm: Option<(DType, u64)>,
     /// Maximum over all products of: rows of a left factor that share a right factor, depth, and columns of a right
-    /// factor that share a left factor. The default exceeds the tiles of the matrix engine, which takes as long for a
+    /// factor that share a left factor. The default exceeds the tiles of the matrix unit, which takes as long for a
     /// partial tile as for a full one.
     pub largest: Option<[u64; 3]>,
     /// Bytes of products that must be stored to the TCMs: results that go to memory, or into another product.
     pub results: u64,
-    /// Elements that the vector engine must process, in units of its simple rate.
+    /// Elements that the vector unit must process, in units of its simple rate.
     pub elements: u64,
-    /// Bytes that the vector engine must fetch from the TCMs, and store to them. Fetches of matrix products follow from
+    /// Bytes that the vector unit must fetch from the TCMs, and store to them. Fetches of matrix products follow from
     /// their operations. Operations that can be chained without the TCM do not count, and results of products are
     /// counted in `results`.
     pub tcm: [u64; 2],

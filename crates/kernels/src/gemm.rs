@@ -19,7 +19,7 @@ pub enum Staging {
 pub enum OperandLayout {
     /// Row by row.
     RowMajor,
-    /// In contiguous tiles of the matrix engine; see [`Ref::packed`].
+    /// In contiguous tiles of the matrix unit; see [`Ref::packed`].
     Tiled,
 }
 

@@ -7,7 +7,7 @@ use cubeyard_tl::{Ref, Source, Tl};
 
 /// Multiplies the parts of two matrices that each PE holds. B and C are stored panel by panel in each PE. Arguments: A,
 /// B, C; the rows of A in the TCM at once; the columns of a panel; and 1 if B is loaded panel by panel, 0 if by tiles
-/// of the matrix engine.
+/// of the matrix unit.
 pub fn gemm_multi() -> Kernel {
     Kernel::new("gemm_multi", |tl, args| Box::pin(async move { body(&tl, &args) }))
 }

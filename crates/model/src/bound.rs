@@ -20,7 +20,7 @@ pub struct Demand {
 pub(super) struct Rates {
     /// Memory bandwidth, in bytes per second.
     pub(super) memory: f64,
-    /// FLOP/s of the matrix engines; 0 if they have no rate for the type.
+    /// FLOP/s of the matrix units; 0 if they have no rate for the type.
     pub(super) gemm: f64,
 }
 
@@ -32,7 +32,7 @@ impl Rates {
         Self { memory: all * topology.spec().hbm.peak_bytes_per_second(), gemm: all * gemm as f64 }
     }
 
-    /// Returns the minimum times that memory and the matrix engines allow.
+    /// Returns the minimum times that memory and the matrix units allow.
     pub(super) fn least(&self, demand: Demand) -> [Span; 2] {
         let span = |amount: u64, rate: f64| match amount {
             0 => Span::ZERO,

@@ -32,7 +32,7 @@ pub enum ModelError {
         why: &'static str,
     },
     /// The machine cannot compute activations of this type. Choose one of `expected`.
-    #[error("dtype={dtype}: expected a float type of the matrix engine: {expected}")]
+    #[error("dtype={dtype}: expected a float type of GEMM: {expected}")]
     Activations {
         /// Type of the activations.
         dtype: DType,

@@ -16,7 +16,7 @@ pub use super::memory::{Memory, Use};
 pub enum Limiting {
     /// Memory bandwidth of all PEs.
     Hbm,
-    /// Matrix engines of all PEs.
+    /// Matrix units of all PEs.
     Gemm,
 }
 
@@ -41,7 +41,7 @@ pub struct PartReport {
     pub total: Span,
     /// Demand of all runs together.
     pub demand: Demand,
-    /// Minimum total times allowed by memory and by the matrix engines.
+    /// Minimum total times allowed by memory and by the matrix units.
     pub least: [Span; 2],
 }
 

@@ -46,17 +46,17 @@ pub struct Tensor {
     pub(crate) shape: Vec<u64>,
     /// Distances of neighbours in each dimension, in elements.
     pub(crate) strides: Vec<u64>,
-    /// Type that stands for the tensor's in the vector engine: the float of its size.
+    /// Type that stands for the tensor's in the vector unit: the float of its size.
     pub(crate) dtype: DType,
-    /// Type that stands for the tensor's in the matrix engine, if that has one of its kind.
+    /// Type that stands for the tensor's in the matrix unit, if that has one of its kind.
     pub(crate) factor: DType,
 }
 
 impl Tensor {
     /// Checks a tensor; errors call it `name`.
     ///
-    /// Types that the engines lack are replaced by one that moves as many bytes: in the vector engine each type by the
-    /// float of its size, and an element of 16 bytes by two of 8. In the matrix engine `int8` and `uint8` are `i8`, narrow
+    /// Types that the engines lack are replaced by one that moves as many bytes: in the vector unit each type by the
+    /// float of its size, and an element of 16 bytes by two of 8. In the matrix unit `int8` and `uint8` are `i8`, narrow
     /// floats and `bool` are 8-bit floats, and types of 4 bytes or more are `f32`.
     pub fn new(
         name: &str,

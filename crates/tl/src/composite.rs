@@ -120,7 +120,7 @@ impl Handle {
 }
 
 impl Tl {
-    /// Builds a matrix product in tiles of the matrix engine.
+    /// Builds a matrix product in tiles of the matrix unit.
     #[track_caller]
     pub fn gemm(&self, a: impl Into<Source>, b: impl Into<Source>) -> Composite {
         self.composite(CompositeKind::Gemm, vec![a.into(), b.into()])

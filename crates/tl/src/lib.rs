@@ -173,7 +173,7 @@ impl Tl {
         if b == 0 { self.fail("cdiv by 0") } else { a.div_ceil(b) }
     }
 
-    /// Returns M, K and N of a tile of the matrix engine.
+    /// Returns M, K and N of a tile of the matrix unit.
     #[track_caller]
     pub fn gemm_tile(&self) -> [u64; 3] {
         self.count();
@@ -189,7 +189,7 @@ impl Tl {
         self.state.site.core.math.strip.into()
     }
 
-    /// Returns whether the matrix engine has a rate for factors of an element type.
+    /// Returns whether the matrix unit has a rate for factors of an element type.
     #[track_caller]
     pub fn has_gemm(&self, dtype: DType) -> bool {
         self.state.site.core.gemm.rates.contains_key(dtype.name())

@@ -291,7 +291,7 @@ impl Tl {
 
 pub(super) fn no_rate(dtype: DType, tl: &Tl) -> String {
     let rates: Vec<_> = tl.state.site.core.gemm.rates.keys().map(String::as_str).collect();
-    format!("dot of {dtype}: the GEMM engine has no rate for it; it has {}", rates.join(", "))
+    format!("dot of {dtype}: GEMM has no rate for it; it has {}", rates.join(", "))
 }
 
 fn as_tile<'a>(value: &Value<'a>) -> Option<&'a Tile> {

@@ -35,7 +35,7 @@ impl Needs {
         Self { elements: 0.0, commands: product(counts) }
     }
 
-    /// Counts the tiles of the product of an m × k and a k × n matrix on a machine's matrix engine.
+    /// Counts the tiles of the product of an m × k and a k × n matrix on a machine's matrix unit.
     pub fn tiles(topology: &Topology, [m, k, n]: [u64; 3]) -> Self {
         let gemm = &topology.spec().pe.core.gemm;
         let tile = |length: u64, of: u32| length.div_ceil(u64::from(of.max(1)));

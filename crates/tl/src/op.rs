@@ -70,7 +70,7 @@ impl DotForm {
     }
 }
 
-/// Rate classes of the vector engine.
+/// Rate classes of the vector unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Simple,
@@ -167,7 +167,7 @@ impl Op {
         }
     }
 
-    /// Returns the cost, or the element type for which the matrix engine has no rate.
+    /// Returns the cost, or the element type for which the matrix unit has no rate.
     pub fn cost(
         &self,
         inputs: &[&TileType],
@@ -244,7 +244,7 @@ fn each(rate: Bandwidth, amount: u64, strips: u64) -> Span {
     rate.span(amount.div_ceil(strips))
 }
 
-/// Returns the cost of a product in tiles of the matrix engine: each tile fetches its operands in full, and the result
+/// Returns the cost of a product in tiles of the matrix unit: each tile fetches its operands in full, and the result
 /// is stored at the end. Operands of two types are multiplied at the rate of the slower one. Scales and the accumulator
 /// are fetched once, spread over the tiles; the engine applies scales while adding, at no extra cost.
 fn dot_cost(inputs: &[&TileType], output: &TileType, core: &CoreSpec) -> Result<Strips, DType> {

@@ -46,7 +46,7 @@ class BenchContext(Context):
         Args:
             flop: Floating-point operations of matrix products.
             dtype: Element type of the matrix products, which determines the rate of the engine.
-            elements: Elements that the vector engine must process.
+            elements: Elements that the vector unit must process.
             bytes: Bytes that must leave or enter memory: each input once and each output once, over all PEs.
             memories: Number of PE memories over which these bytes are spread evenly; by default, all PEs of the launch.
 

@@ -90,7 +90,7 @@ class Timeline:
         return write(path, _native.trace_of_slices(slices, counters))
 
     def draw(self) -> str:
-        """Returns an SVG drawing: operators and launches in blue, sleeps in grey, copies and collectives in orange, bytes in green."""
+        """Returns an SVG drawing: operators and launches in blue, sleeps in grey, copies and collectives in pink, bytes in green."""
         from cubeyard.collectives.world.drawing import COMMUNICATION, WAIT, WORK, Bar, drawn
 
         colours = {"operator": WORK, "launch": WORK, "sleep": WAIT, "copy": COMMUNICATION, "collective": COMMUNICATION}

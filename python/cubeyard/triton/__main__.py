@@ -22,13 +22,13 @@ MISSING = (
 """Operations of Triton's language that have no counterpart yet."""
 
 _GROUPS = {
-    "_elementwise": "element-wise: on known indices at once, on tiles as chains of the vector unit",
+    "_elementwise": "element-wise: on known indices at once, on tiles as chains of MATH",
     "_shapes": "values, program ids and shapes",
     "_joins": "joins and splits: copies in the TCM",
     "_memory": "loads and stores: strided boxes by one DMA command, other patterns by one for each run",
     "_descriptors": "descriptors that a kernel or the host makes",
     "_reduce": "reductions and scans",
-    "_reduce.product": "products on the matrix unit",
+    "_reduce.product": "products on GEMM",
     "_lookups": "gathers and histograms: comparisons with every index",
     "_map": "functions of single elements, both sides of each branch",
     "_print": "prints of the running kernel, on the host",

@@ -13,8 +13,8 @@ from cubeyard.triton._values import Node
 __all__: list[str] = []
 
 _SIZES = {dtype: SIZES[element] for element, dtype in DTYPES.items()}
-_GATHER = "the vector unit has no gather: each index is compared with all elements of its row"
-_HISTOGRAM = "the vector unit has no histogram: each element is compared with every bin"
+_GATHER = "MATH has no gather: each index is compared with all elements of its row"
+_HISTOGRAM = "MATH has no histogram: each element is compared with every bin"
 
 
 @lowers("tt.gather")

@@ -136,7 +136,7 @@ def _by_halves(build: Builder, operation: Operation, block: Steps, axis: int) ->
     def step(frame: Frame) -> None:
         tl, env = frame.tl, frame.env
         parts = [frame.whole(env[one], of.shape, of.element) for one, of in zip(operation.operands, types, strict=True)]
-        frame.note("halves", "the vector unit lacks this reduction: halves are combined repeatedly")
+        frame.note("halves", "MATH lacks this reduction: halves are combined repeatedly")
         length = types[0].shape[axis]
         while length > 1:
             length //= 2
@@ -194,7 +194,7 @@ def _by_distances(build: Builder, operation: Operation, block: Steps) -> Step:
         return [tl.paste(tile, first if reverse else later, one) for tile, one in zip(tiles, made, strict=True)]
 
     def step(frame: Frame) -> None:
-        frame.note("scan", "the vector unit lacks this scan: one pass for each doubling of the distance")
+        frame.note("scan", "MATH lacks this scan: one pass for each doubling of the distance")
         tiles = [frame.whole(frame.env[one], shape, of.element) for one, of in zip(operation.operands, types, strict=True)]
         distance = 1
         while distance < shape[axis]:
@@ -236,7 +236,7 @@ def product(build: Builder, operation: Operation) -> Step:
 def _by_vector_unit(frame: Frame, x: Any, y: Any, sums: Any, of: Type) -> Any:
     """Multiplies matrices of a type for which the matrix unit has no rate: all products and their sums in one pass."""
     tl, (*batch, rows, inner), columns = frame.tl, x.shape, y.shape[-1]
-    frame.note("product", "the matrix unit has no rate for this type: the vector unit multiplies")
+    frame.note("product", "GEMM has no rate for this type: MATH multiplies")
     turned = tl.permute(y, [*range(len(batch)), len(batch) + 1, len(batch)])
     left, right = tl.reshape(x, [*batch, rows, 1, inner]), tl.reshape(turned, [*batch, 1, columns, inner])
     total = tl.eval_all([tl.sum(tl.mul(left.lazy(), right.lazy()), len(batch) + 2)])[0]

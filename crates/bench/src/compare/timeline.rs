@@ -71,18 +71,9 @@ fn units<'t>(table: &'t OpTable, pe: &str) -> Vec<(&'t str, Vec<Interval>)> {
 
 /// Returns the position of a unit among the kinds of work; other units follow.
 fn rank(unit: &str) -> usize {
-    let known = kind_of(unit).and_then(|of| SliceKind::ALL.iter().position(|kind| *kind == of));
+    let known =
+        SliceKind::of_unit(unit).and_then(|of| SliceKind::ALL.iter().position(|kind| *kind == of));
     known.unwrap_or(SliceKind::ALL.len())
-}
-
-/// Returns the kind of work of a unit or part with this name.
-fn kind_of(name: &str) -> Option<SliceKind> {
-    match name {
-        "TCM read" => Some(SliceKind::Fetch),
-        "TCM write" => Some(SliceKind::Store),
-        "send" | "receive" => Some(SliceKind::Message),
-        name => SliceKind::named(name),
-    }
 }
 
 /// Divides intervals over as few lanes as needed, so that those of a lane do not overlap.
@@ -131,7 +122,7 @@ fn picoseconds(ns: f64) -> u64 {
 fn kind(activity: &mut Activity, name: &str) -> usize {
     let known = activity.kinds.iter().position(|kind| kind == name);
     known.unwrap_or_else(|| {
-        activity.colours.push(kind_of(name).map(|kind| kind.colour().to_owned()));
+        activity.colours.push(SliceKind::of_unit(name).map(|kind| kind.colour().to_owned()));
         activity.kinds.push(name.to_owned());
         activity.kinds.len() - 1
     })

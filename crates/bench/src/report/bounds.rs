@@ -1,6 +1,6 @@
 //! Bounds of the resources, as bars relative to the kernel time.
 
-use super::markup::bar;
+use super::markup::{bar, unit_class};
 use super::{Bound, RunReport};
 use cubeyard_draw::{captioned, cell, number, remark};
 use cubeyard_units::text::{TimeUnit, percent_column};
@@ -30,7 +30,7 @@ fn row(report: &RunReport, bound: &Bound, unit: TimeUnit) -> String {
     format!(
         "<tr>{}{}{}{}</tr>\n",
         cell(&bound.resource),
-        bar("green", share, share),
+        bar(unit_class(&bound.resource), share, share),
         number(&unit.column(bound.span)),
         number(&percent_column(share))
     )

@@ -160,6 +160,20 @@ impl SliceKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
+    /// Returns the kind of a unit or bound by the beginning of its name, as in `TCM read of MATH` and `GEMM f16`; `None` for
+    /// other resources, and for two units that share one.
+    pub fn of_unit(name: &str) -> Option<Self> {
+        match name {
+            "send" | "receive" => Some(Self::Message),
+            "dispatch by PE_CPU" => Some(Self::Cpu),
+            _ if name.contains(" and ") => None,
+            _ => Self::ALL.into_iter().find(|kind| {
+                name.strip_prefix(kind.name())
+                    .is_some_and(|rest| matches!(rest.chars().next(), None | Some(' ')))
+            }),
+        }
+    }
+
     /// Returns the display name of the kind.
     pub fn name(self) -> &'static str {
         match self {
@@ -239,6 +253,22 @@ mod tests {
             let variable = super::super::markup::class(kind).replace("k-", "--");
             assert!(style.contains(&format!("{variable}:{}", kind.colour())), "{}", kind.name());
             assert_eq!(SliceKind::named(kind.name()), Some(kind));
+        }
+    }
+
+    #[test]
+    fn a_unit_has_the_kind_with_which_its_name_begins() {
+        for (name, kind) in [
+            ("TCM read of MATH", Some(SliceKind::Fetch)),
+            ("GEMM f16", Some(SliceKind::Gemm)),
+            ("MATH", Some(SliceKind::Math)),
+            ("receive", Some(SliceKind::Message)),
+            ("dispatch by PE_CPU", Some(SliceKind::Cpu)),
+            ("GEMM f16 and MATH", None),
+            ("GEMMs", None),
+            ("the HBM of a PE", None),
+        ] {
+            assert_eq!(SliceKind::of_unit(name), kind, "{name}");
         }
     }
 

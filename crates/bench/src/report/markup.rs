@@ -43,6 +43,11 @@ pub(super) fn class(kind: SliceKind) -> &'static str {
     }
 }
 
+/// Returns the CSS class with the colour of the unit or bound with this name; grey if it is not one unit of a PE.
+pub(super) fn unit_class(name: &str) -> &'static str {
+    SliceKind::of_unit(name).map_or("grey", class)
+}
+
 /// Draws a small square in the colour of a kind.
 pub(super) fn swatch(kind: SliceKind) -> String {
     format!(

@@ -1,6 +1,6 @@
 //! Utilisation of units as bars: the mean over all PEs, in front of the utilisation of the busiest PE.
 
-use super::markup::bar;
+use super::markup::{bar, unit_class};
 use super::{RunReport, UnitUse};
 use cubeyard_draw::{captioned, cell, number, remark};
 use cubeyard_units::text::percent_column;
@@ -21,7 +21,7 @@ fn row(unit: &UnitUse) -> String {
     format!(
         "<tr>{}{}{}{}{}</tr>\n",
         cell(&unit.unit),
-        bar("blue", unit.max, unit.mean),
+        bar(unit_class(&unit.unit), unit.max, unit.mean),
         number(&percent_column(unit.mean)),
         number(&percent_column(unit.max)),
         cell(&unit.busiest)

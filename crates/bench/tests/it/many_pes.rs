@@ -119,7 +119,7 @@ fn decoding_is_right_with_uneven_heads_and_contexts() {
 fn long_contexts_are_read_at_most_of_the_memorys_rate() {
     let run = asked("gqa-decode", "context=65536 block-k=1024", false).unwrap();
     assert!(run.report.share() > 0.75, "{}", run.report.share());
-    // Eight queries share a cache: the matrix engine is as long at them as at 32, a little longer than the memory.
+    // Eight queries share a cache: the matrix unit is as long at them as at 32, a little longer than the memory.
     assert_eq!(bound(&run.report), "GEMM f16 and MATH");
     let memory = run.report.bounds.iter().find(|bound| bound.resource == "the HBM of a PE");
     assert!(run.report.of_kernel(memory.unwrap().span).unwrap() > 0.75);

@@ -11,7 +11,7 @@ use cubeyard_units::text::{percent, span};
 const WIDTH: f64 = 1000.0;
 /// Left edge of the bars, and the room for the figures behind them.
 const LEFT: f64 = 120.0;
-const FIGURES: f64 = 210.0;
+const FIGURES: f64 = 270.0;
 const ROW: f64 = 26.0;
 const BAR: f64 = 17.0;
 
@@ -40,9 +40,7 @@ pub(super) fn figure(report: &ModelReport) -> String {
     format!(
         "<div class=\"wide parts\">{picture}</div>\n<ul class=\"lines\">\n{}</ul>\n{}",
         legend.concat(),
-        remark(
-            "Pale: time in the step. Full: the least time that the HBM and the matrix units of all PEs allow."
-        )
+        remark("Pale: time in the step. Full: the least time that HBM and GEMM of all PEs allow.")
     )
 }
 

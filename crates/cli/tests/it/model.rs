@@ -116,7 +116,7 @@ fn what_cannot_be_is_refused_with_what_can() {
     refused(&model(&sandbox, &["--dtype", "f17"]), "f17");
     // This once failed in a kernel, with a help that named no option.
     let integers = model(&sandbox, &["--dtype", "i8"]);
-    refused(&integers, "dtype=i8: expected a float type of the matrix engine: f16");
+    refused(&integers, "dtype=i8: expected a float type of GEMM: f16");
     refused(&integers, "help: use --dtype f16 or bf16; --weights int8 or fp8 stores the weights");
     sandbox.write("tiny.yaml", "{layer: 3}");
     refused(&model(&sandbox, &[]), "layers");

@@ -31,13 +31,13 @@ pub struct KeyGroup {
 pub const GROUPS: [KeyGroup; 19] = [
     KeyGroup {
         name: "pe.gemm",
-        resource: "the matrix unit",
+        resource: "the matrix unit (GEMM)",
         rates: &["pe.core.gemm.tflops"],
         times: &[],
     },
     KeyGroup {
         name: "pe.vector",
-        resource: "the vector unit",
+        resource: "the vector unit (MATH)",
         rates: &[
             "pe.core.math.simple_geps",
             "pe.core.math.special_geps",
@@ -47,7 +47,7 @@ pub const GROUPS: [KeyGroup; 19] = [
     },
     KeyGroup {
         name: "pe.tcm",
-        resource: "the paths between TCM and compute units",
+        resource: "TCM read and TCM write",
         rates: &["pe.core.tcm_read_gbs", "pe.core.tcm_write_gbs"],
         times: &[],
     },

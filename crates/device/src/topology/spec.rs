@@ -187,9 +187,9 @@ pub struct CoreSpec {
     pub tcm_read: Bandwidth,
     /// Bandwidth at which engines write the TCM.
     pub tcm_write: Bandwidth,
-    /// The matrix engine.
+    /// The matrix unit.
     pub gemm: GemmSpec,
-    /// The vector engine.
+    /// The vector unit.
     pub math: MathSpec,
 }
 
@@ -233,7 +233,7 @@ impl Atomics {
     }
 }
 
-/// Matrix engine. It multiplies tiles of one shape; smaller tiles take the same time.
+/// Matrix unit. It multiplies tiles of one shape; smaller tiles take the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GemmSpec {
     /// Number of rows of the left tile.
@@ -255,7 +255,7 @@ impl GemmSpec {
     }
 }
 
-/// Vector engine, with a rate in elements per second for each class of operations.
+/// Vector unit, with a rate in elements per second for each class of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MathSpec {
     /// Number of elements that the engine reads from the TCM at once. It reads the next strip while it works on the

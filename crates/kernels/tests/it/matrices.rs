@@ -11,9 +11,9 @@ use crate::lab::{
     ALL, Case, Input, Over, close, given, in_panels, numbers, output, product, size, zeroed,
 };
 
-/// M, K and N; some are less than a tile of the matrix engine, some more.
+/// M, K and N; some are less than a tile of the matrix unit, some more.
 const SHAPES: [[u64; 3]; 4] = [[1, 1, 1], [5, 3, 9], [32, 64, 32], [33, 70, 41]];
-/// Tile of the matrix engine of the default machine.
+/// Tile of the matrix unit of the default machine.
 const TILE: [u64; 3] = [32, 64, 32];
 
 /// Returns an operand on the first PE: row by row, or packed in tiles.

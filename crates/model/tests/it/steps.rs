@@ -208,7 +208,7 @@ fn a_step_of_mixtral_reads_the_experts_that_its_tokens_use() {
 }
 
 /// Weights of 8 bits by hand, on one cube of two PEs: half of the bytes are read and held. The time stays the same,
-/// because the matrix engine takes 16.384 ns for a tile of 64 × 32 at the rate of bf16, while memory needs 8.
+/// because the matrix unit takes 16.384 ns for a tile of 64 × 32 at the rate of bf16, while memory needs 8.
 #[test]
 fn weights_of_8_bits_halve_the_memory_but_not_the_time_of_the_matrix_engine() {
     let topology = "sips: {count: 1}\ncubes: {w: 1, h: 1}\npe: {routers: [r0c0, r0c1]}\n";

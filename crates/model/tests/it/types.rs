@@ -36,7 +36,7 @@ fn activations_that_cannot_be_computed_are_refused_before_anything_runs() {
         let error = tried(&tiny(), of).unwrap_err();
         assert!(matches!(error, ModelError::Activations { .. }), "{dtype}: {error}");
         let expected = format!(
-            "dtype={dtype}: expected a float type of the matrix engine: f16, bf16, f32, fp8_e4m3, fp8_e5m2"
+            "dtype={dtype}: expected a float type of GEMM: f16, bf16, f32, fp8_e4m3, fp8_e5m2"
         );
         assert_eq!(error.to_string(), expected);
     }

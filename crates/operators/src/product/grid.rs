@@ -277,7 +277,7 @@ fn load(
     if is_turned { [b, a] } else { [a, b] }
 }
 
-/// Casts a tile to the type of the matrix engine that stands for its own; types of equal size need no cast.
+/// Casts a tile to the type of the matrix unit that stands for its own; types of equal size need no cast.
 fn factor(tl: &Tl, tile: Tile, dtype: DType) -> Tile {
     if tile.ty().dtype == dtype {
         tile

@@ -70,7 +70,7 @@ impl Shape {
         Ok(this)
     }
 
-    /// Returns the type whose rate the matrix engine has: the wider of both.
+    /// Returns the type whose rate the matrix unit has: the wider of both.
     pub(crate) fn factor(&self) -> DType {
         let [a, b] = self.factors;
         if a.size() >= b.size() { a } else { b }

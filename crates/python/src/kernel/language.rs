@@ -103,7 +103,7 @@ impl Tl {
         run.attempt(|tl| tl.cdiv(a, b))
     }
 
-    /// Returns M, K and N of a tile of the matrix engine.
+    /// Returns M, K and N of a tile of the matrix unit.
     fn gemm_tile(slf: &Bound<'_, Self>) -> PyResult<(u64, u64, u64)> {
         let [m, k, n] = running(slf)?.attempt(tl::Tl::gemm_tile)?;
         Ok((m, k, n))
@@ -119,7 +119,7 @@ impl Tl {
         running(slf)?.attempt(tl::Tl::scratch_bytes)
     }
 
-    /// Returns whether the matrix engine has a rate for factors of an element type.
+    /// Returns whether the matrix unit has a rate for factors of an element type.
     fn has_gemm(slf: &Bound<'_, Self>, dtype: &Bound<'_, PyAny>) -> PyResult<bool> {
         let dtype = self::dtype(dtype)?;
         running(slf)?.attempt(|tl| tl.has_gemm(dtype))
@@ -350,7 +350,7 @@ impl Tl {
         Ok(PendingValue::new(&run, Box::pin(contents), shape))
     }
 
-    /// Builds a matrix product in tiles of the matrix engine.
+    /// Builds a matrix product in tiles of the matrix unit.
     fn gemm(
         slf: &Bound<'_, Self>,
         a: &Bound<'_, PyAny>,

@@ -14,7 +14,7 @@ use crate::numeric::{self, Array, Binary, NumericError, Reduce, TileType};
 pub(crate) struct PlanRun {
     /// Loaded tiles that no step has used yet, by load.
     loaded: BTreeMap<u32, Array>,
-    /// Sums over the steps of output tiles in flight: two, if the matrix engine runs ahead of the vector engine.
+    /// Sums over the steps of output tiles in flight: two, if the matrix unit runs ahead of the vector unit.
     sums: BTreeMap<u32, Array>,
     /// Greatest or least elements of rows over the steps so far, for a reduction to indices.
     elements: BTreeMap<u32, Array>,

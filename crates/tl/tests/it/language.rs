@@ -150,7 +150,7 @@ fn a_type_that_the_matrix_engine_has_no_rate_for() {
             tl.dot(&x, &x);
         },
         &expect![
-            "wrong on sip0.cube0.pe0, language.rs:LINE: dot of f64: the GEMM engine has no rate for it; it has bf16, f16, f32, fp8_e4m3, fp8_e5m2, i8, u8"
+            "wrong on sip0.cube0.pe0, language.rs:LINE: dot of f64: GEMM has no rate for it; it has bf16, f16, f32, fp8_e4m3, fp8_e5m2, i8, u8"
         ],
     );
 }

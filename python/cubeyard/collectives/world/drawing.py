@@ -12,8 +12,8 @@ __all__ = ["COMMUNICATION", "MEMORY", "WAIT", "WORK", "Bar", "drawn"]
 WIDTH, LEFT, ROW, GAP = 1000, 150, 22, 6
 NARROW, TOUCHING = 5.0, 0.25
 """Width below which bars are joined with their neighbours, and the largest gap between these, in units of the drawing."""
-WORK, WAIT, COMMUNICATION, MEMORY = "#0072b2", "#d8dee4", "#e69f00", "#009e73"
-"""Colours of work, waits, communication and memory."""
+WORK, WAIT, COMMUNICATION, MEMORY = "#0072b2", "#c9d1d9", "#cc79a7", "#009e73"
+"""Colours of work, waits, communication and memory; waits and messages have theirs on the pages of runs, too."""
 
 
 @dataclass(frozen=True)

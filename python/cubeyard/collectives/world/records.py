@@ -86,7 +86,7 @@ class Report(Result):
         return write(path, _native.trace_of_slices(list(self._slices())))
 
     def draw(self, start_ns: float = 0.0) -> str:
-        """Returns an SVG drawing of each rank's work in blue, waits in grey, and collectives in orange.
+        """Returns an SVG drawing of each rank's work in blue, waits in grey, and collectives in pink.
 
         Args:
             start_ns: start time of the drawing. Earlier intervals are omitted.

@@ -13,7 +13,7 @@ __all__ = ["Counts", "Description", "Rule"]
 
 
 ACCUMULATOR_BYTES = 4
-"""Bytes of an element of a product's sum in the matrix engine."""
+"""Bytes of an element of a product's sum in the matrix unit."""
 
 
 class Counts(NamedTuple):
@@ -147,7 +147,7 @@ def product(
     """Describes a matrix product of the last two dimensions, with an optional tensor that is added."""
     operands = [a, b] if added is None else [a, b, _expanded(added, result.shape)]
     if added is None and counts == Counts() and result.element_bytes >= ACCUMULATOR_BYTES:
-        # Other results are cast when they leave the accumulators, which is a pass of the vector engine too.
+        # Other results are cast when they leave the accumulators, which is a pass of the vector unit too.
         counts = Counts(simple=1)
     counted = options(simple=counts.simple, special=counts.special)
     return Description("product", tuple(map(normal, operands)), (normal(result),), counted, times)

@@ -41,7 +41,7 @@ pub(super) struct Run {
     pub(super) cpu: Latest,
     /// End of the last command that is done.
     pub(super) last: Latest,
-    /// Queues for loads, computations, stores, computations of a separate vector engine, and sends.
+    /// Queues for loads, computations, stores, computations of a separate vector unit, and sends.
     pub(super) queues: [Queue; 5],
     pub(super) commands: Commands,
     pub(super) messages: Messages,
