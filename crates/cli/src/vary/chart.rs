@@ -41,7 +41,7 @@ pub(super) fn costs(study: &Study) -> Option<Chart> {
         Line { figures: Some(figures), ..Line::new(number, name.to_owned(), values) }
     };
     let front = Line { is_bold: true, ..line(0, "Pareto front", true) };
-    let others = Line { shape: Shape::Scattered, ..line(7, "other designs", false) };
+    let others = Line { shape: Shape::Scattered, ..line(6, "other designs", false) };
     let lines = [front, others].into_iter().filter(|it| it.values.iter().any(|it| it.is_finite()));
     let (title, lines) = (format!("{}: time over cost", study.title), lines.collect());
     let remark = format!("cost = {}", study.cost.as_deref().unwrap_or_default());

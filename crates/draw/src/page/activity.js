@@ -23,6 +23,12 @@
     return times;
   }
 
+  /** Returns the colour of text on a colour such as `#0072b2`: white on dark ones. */
+  function onColour(colour) {
+    const part = function (at) { return parseInt(colour.slice(at, at + 2), 16); };
+    return 95 > 0.3 * part(1) + 0.59 * part(3) + 0.11 * part(5) ? '#ffffff' : '#111111';
+  }
+
   function dataOf(figure) {
     const parts = ['lanes', 'names', 'intervals', 'levels', 'values'].map(function (name) {
       return cubeyard.unpack(figure.querySelector('.packed.' + name));
@@ -113,12 +119,16 @@
 
   Activity.prototype.axis = function () {
     const self = this, pen = this.pen;
+    let end = 0;
     cubeyard.instants(this.range.from, this.range.to).forEach(function (tick) {
-      const x = self.x(tick.ps);
+      const x = self.x(tick.ps), half = pen.measureText(tick.text).width / 2;
+      const middle = Math.min(Math.max(x, self.left + 12), self.width - half - 2);
       pen.fillStyle = cubeyard.css('--line');
       pen.fillRect(x, AXIS - 6, 1, self.height - AXIS);
+      if (end > middle - half) { return; }
+      end = middle + half + 6;
       pen.textAlign = 'center';
-      self.text(tick.text, Math.min(Math.max(x, self.left + 12), self.width - 22), 12, cubeyard.css('--soft'));
+      self.text(tick.text, middle, 12, cubeyard.css('--soft'));
     });
     pen.textAlign = 'left';
   };
@@ -137,7 +147,7 @@
       pen.fillStyle = this.colours[data.kind[at]];
       pen.fillRect(x, y, Math.max(1, Math.min(width, this.width - x) - (width > 4 ? 0.7 : 0)), BLOCK);
       const room = Math.min(width, this.width - x) - 8;
-      if (room > 36) { this.text(data.names[data.name[at]].slice(0, Math.floor(room / 6.2)), x + 4, y + 13, '#111111'); }
+      if (room > 36) { this.text(data.names[data.name[at]].slice(0, Math.floor(room / 6.2)), x + 4, y + 13, onColour(pen.fillStyle)); }
     }
   };
 
