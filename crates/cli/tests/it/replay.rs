@@ -179,7 +179,7 @@ fn json_without_times(sandbox: &Sandbox, arguments: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one list of keys")]
+#[expect(clippy::too_many_lines, reason = "one snapshot of a whole output")]
 fn json_rows_have_every_key() {
     let sandbox = Sandbox::new("json");
     sandbox.write("small.trace", SCRIPT);

@@ -119,16 +119,12 @@
 
   Activity.prototype.axis = function () {
     const self = this, pen = this.pen;
-    let end = 0;
-    cubeyard.instants(this.range.from, this.range.to).forEach(function (tick) {
-      const x = self.x(tick.ps), half = pen.measureText(tick.text).width / 2;
-      const middle = Math.min(Math.max(x, self.left + 12), self.width - half - 2);
+    cubeyard.instants(this.range.from, this.range.to, this.width - this.left).forEach(function (tick) {
+      const x = self.x(tick.ps);
       pen.fillStyle = cubeyard.css('--line');
       pen.fillRect(x, AXIS - 6, 1, self.height - AXIS);
-      if (end > middle - half) { return; }
-      end = middle + half + 6;
       pen.textAlign = 'center';
-      self.text(tick.text, middle, 12, cubeyard.css('--soft'));
+      self.text(tick.text, Math.min(Math.max(x, self.left + 12), self.width - 22), 12, cubeyard.css('--soft'));
     });
     pen.textAlign = 'left';
   };

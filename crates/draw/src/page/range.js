@@ -47,9 +47,10 @@
     return {numbers: numbers, step: step};
   };
 
-  /** Returns round instants between two others, at most about nine, and the text of each. */
-  cubeyard.instants = function (from, to) {
-    const round = cubeyard.roundNumbers(from, to, 9, 10), step = round.step;
+  /** Returns round instants between two others, and the text of each; `pixels` is the room for all texts. */
+  cubeyard.instants = function (from, to, pixels) {
+    const most = Math.min(9, Math.max(2, Math.floor(pixels / 52)));
+    const round = cubeyard.roundNumbers(from, to, most, 10), step = round.step;
     const size = [1e12, 1e9, 1e6, 1e3].find(function (it) { return to >= it; }) || 1e3;
     const unit = {1e12: 's', 1e9: 'ms', 1e6: 'µs', 1e3: 'ns'}[size];
     const decimals = Math.min(9, Math.max(0, -Math.floor(Math.log10(step / size * 1.000001))));

@@ -76,16 +76,12 @@
 
   Painter.prototype.axis = function (height) {
     const self = this, pen = this.pen;
-    let end = 0;
-    cubeyard.instants(this.from, this.to).forEach(function (tick) {
-      const x = self.x(tick.ps), half = pen.measureText(tick.text).width / 2;
-      const middle = Math.min(Math.max(x, self.left + 12), self.width - half - 2);
+    cubeyard.instants(this.from, this.to, this.width - this.left).forEach(function (tick) {
+      const x = self.x(tick.ps);
       pen.fillStyle = self.colours.line;
       pen.fillRect(x, AXIS - 6, 1, height - AXIS + 6);
-      if (end > middle - half) { return; }
-      end = middle + half + 6;
       pen.textAlign = 'center';
-      self.text(tick.text, middle, 12, self.colours.soft);
+      self.text(tick.text, Math.min(Math.max(x, self.left + 12), self.width - 22), 12, self.colours.soft);
     });
     pen.textAlign = 'left';
   };
