@@ -4,23 +4,16 @@ use std::str::FromStr;
 
 use cubeyard_memory::address::SipId;
 use cubeyard_sim::Span;
-use serde::Serialize;
 
 use super::PlanError;
 
 /// Network between machines: a message of n bytes takes α + n / β.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
     /// Latency of a message.
-    #[serde(rename = "alpha_ns", serialize_with = "nanoseconds")]
     pub alpha: Span,
     /// Bandwidth, in bytes per second.
-    #[serde(rename = "beta_bytes_per_second")]
     pub beta: f64,
-}
-
-fn nanoseconds<S: serde::Serializer>(span: &Span, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_f64(span.ns())
 }
 
 /// A latency of 2 µs, and a bandwidth of 50 GB/s.
@@ -88,7 +81,7 @@ fn scaled(text: &str, suffixes: &[(&str, f64)]) -> Option<f64> {
 }
 
 /// Machines of the same kind, joined by a network.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct World {
     /// Number of machines.
     pub nodes: u64,
