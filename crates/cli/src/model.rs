@@ -2,6 +2,7 @@
 
 mod chart;
 pub(crate) mod page;
+mod plan;
 pub(crate) mod table;
 
 use crate::code::{Code, Exhausted};
@@ -11,6 +12,7 @@ use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use cubeyard_bench::compare::Measured;
 use cubeyard_bench::record::Record;
+use cubeyard_bench::report::Answer;
 use cubeyard_model::cut::ExpertPlacement;
 use cubeyard_model::report::{ModelReport, PartReport};
 use cubeyard_model::{HfModel, MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
@@ -78,6 +80,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     positions: Option<u64>,
     #[command(flatten)]
+    plan: plan::PlanOptions,
+    #[command(flatten)]
     pub(crate) machine: MachineOptions,
     #[command(flatten)]
     pub(crate) page: PageOptions,
@@ -104,6 +108,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     let outputs = [("--report", &page.report), ("--save", &study.save)];
     output::check(&inputs, &output::named(outputs))?;
     let config = config(arguments)?;
+    if arguments.plan.is_given() {
+        return run_plan(arguments, config);
+    }
     let report = measured(&config, arguments.output.quiet)?;
     page.write(arguments.output, || page::page_of(&report, None))?;
     record::save(study, arguments.output, || saved(&config, &report))?;
@@ -112,9 +119,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
     Ok(Code::Done)
 }
 
+/// Measures a plan of the model.
+fn run_plan(arguments: &Arguments, config: MeasureConfig) -> Result<Code> {
+    let Arguments { page, study, output, .. } = arguments;
+    let topology = config.topology.clone();
+    let planned = plan::planned(&arguments.plan, config, output.quiet)?;
+    page.write(*output, || plan::page::page_of(&planned, None))?;
+    record::save(study, *output, || plan::saved(&planned))?;
+    let stamped = || stamped(&planned, &topology);
+    output.print(|colours| plan::table::render(&planned, colours), stamped)?;
+    Ok(Code::Done)
+}
+
 /// Measures the model and returns its record.
 pub(crate) fn recorded(arguments: &Arguments) -> Result<Recorded> {
     let config = config(arguments)?;
+    if arguments.plan.is_given() {
+        let planned = plan::planned(&arguments.plan, config, true)?;
+        return Ok(Recorded { record: plan::saved(&planned), is_well: true });
+    }
     let report = measured(&config, true)?;
     Ok(Recorded { record: saved(&config, &report), is_well: true })
 }
@@ -122,6 +145,12 @@ pub(crate) fn recorded(arguments: &Arguments) -> Result<Recorded> {
 /// Measures the model and returns its record and its page.
 pub(crate) fn drawn(arguments: &Arguments) -> Result<(Recorded, Drawing)> {
     let config = config(arguments)?;
+    if arguments.plan.is_given() {
+        let planned = plan::planned(&arguments.plan, config, true)?;
+        let recorded = Recorded { record: plan::saved(&planned), is_well: true };
+        let draw = move |answer: &Answer| plan::page::page_of(&planned, Some(answer));
+        return Ok((recorded, Box::new(draw)));
+    }
     let report = measured(&config, true)?;
     let recorded = Recorded { record: saved(&config, &report), is_well: true };
     Ok((recorded, Box::new(move |answer| page::page_of(&report, Some(answer)))))
@@ -143,6 +172,12 @@ fn measured(config: &MeasureConfig, quiet: bool) -> Result<ModelReport> {
 }
 
 fn saved(config: &MeasureConfig, report: &ModelReport) -> Record {
+    let record = record_of(config);
+    Record { figures: Some(Measured::figures(&[step(report)])), ..record }
+}
+
+/// Returns a record of the inputs of a measurement, without figures.
+fn record_of(config: &MeasureConfig) -> Record {
     let work = &config.work;
     let placement =
         ExpertPlacement::NAMES.into_iter().find(|(_, it)| *it == work.experts).map(|it| it.0);
@@ -160,8 +195,7 @@ fn saved(config: &MeasureConfig, report: &ModelReport) -> Record {
         ("positions", json!(config.positions)),
     ];
     let inputs = inputs.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
-    let record = Record::of_command("model", &config.spec.name, &config.topology, inputs);
-    Record { figures: Some(Measured::figures(&[step(report)])), ..record }
+    Record::of_command("model", &config.spec.name, &config.topology, inputs)
 }
 
 /// Returns the figures of the step. Its parts and the launches between them run one after the other, so

@@ -156,7 +156,7 @@ pub mod model {
     pub use cubeyard_model::cut::ExpertPlacement;
     pub use cubeyard_model::{
         HfModel, MeasureConfig, ModelError, ModelReport, ModelSpec, Phase, StepPart, Workload,
-        measure,
+        measure, plan, training,
     };
 }
 

@@ -5,6 +5,7 @@ use cubeyard_sim::Span;
 
 use super::cut::{Cut, Phase};
 use super::part::StepPart;
+use super::timeline::per_layer;
 
 /// Data and operations that a part requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,60 @@ impl Cut {
     /// Returns the demand of a part in a step that begins at a position. Padding does not count.
     pub fn demand(&self, part: StepPart, position: u64) -> Demand {
         demand(self, part, position)
+    }
+
+    /// Returns the kinds of parts of a step, in the order of their first run.
+    pub(super) fn kinds(&self) -> Vec<StepPart> {
+        let mut kinds = Vec::new();
+        kinds.extend(self.ends.has_embedding.then_some(StepPart::Embedding));
+        let head = self.ends.has_head.then_some(StepPart::Head);
+        for part in StepPart::layer(self).into_iter().chain(head) {
+            if !kinds.contains(&part) {
+                kinds.push(part);
+            }
+        }
+        kinds
+    }
+
+    /// Returns the number of runs of a part outside the layers, over all steps.
+    pub(super) fn runs_outside(&self, part: StepPart) -> u64 {
+        match part {
+            StepPart::Embedding => self.steps(),
+            StepPart::Norm | StepPart::Head if self.ends.has_head => self.rounds(),
+            _ => 0,
+        }
+    }
+
+    /// Returns the number of runs of a part, over all layers and steps.
+    pub(super) fn runs(&self, part: StepPart) -> u64 {
+        per_layer(part, self) * self.spec.layers * self.steps() + self.runs_outside(part)
+    }
+
+    /// Returns the demand of all runs of a part, equally many at each position; the head runs only at the last one.
+    pub(super) fn all_demand(&self, part: StepPart) -> Demand {
+        let positions = if part == StepPart::Head { 1 } else { self.positions() };
+        let demands = (0..positions).map(|at| self.demand(part, at * self.each));
+        let (bytes, flop) = demands.fold((0, 0), |(bytes, flop): (u64, u64), demand| {
+            (bytes.saturating_add(demand.bytes), flop.saturating_add(demand.flop))
+        });
+        let each = self.runs(part) / positions;
+        Demand { bytes: bytes.saturating_mul(each), flop: flop.saturating_mul(each) }
+    }
+
+    /// Returns the minimum time of all steps: of each part its own bound, one after the other.
+    pub(super) fn bound(&self, topology: &Topology) -> Span {
+        let rates = Rates::new(self, topology);
+        let bound = |part| {
+            let [memory, gemm] = rates.least(self.all_demand(part));
+            memory.max(gemm)
+        };
+        let own: Span = self.kinds().into_iter().map(bound).sum();
+        self.rest.as_deref().map_or(own, |rest| own + rest.bound(topology))
+    }
+
+    /// Returns the number of rows of logits of a step; none without a head.
+    pub(super) fn logit_rows(&self) -> u64 {
+        if self.ends.has_head { self.sequences } else { 0 }
     }
 }
 

@@ -16,9 +16,11 @@
 //!
 //! Dimensions that are not divisible over the machine are padded; see [`Heads`] for heads.
 
+mod ends;
 mod experts;
 mod heads;
 
+pub use ends::Ends;
 pub use experts::{ExpertPlacement, Hit, Routing};
 pub use heads::Heads;
 
@@ -80,6 +82,8 @@ pub struct Cut {
     pub group_cubes: u64,
     /// Experts that the tokens of a step use; `None` if the model is dense.
     pub routing: Option<Routing>,
+    /// Embedding and head, of which a stage of a pipeline may lack either.
+    pub ends: Ends,
     /// Number of sequences per step.
     pub sequences: u64,
     /// New tokens of each sequence per step.
@@ -148,6 +152,7 @@ impl Cut {
             heads,
             group_cubes: heads.group_cubes,
             routing: None,
+            ends: Ends::WHOLE,
             sequences: 1,
             each: 1,
             parts: 1,

@@ -1,8 +1,12 @@
 //! Errors of models.
 
+mod plan;
+
 use cubeyard_runtime::RuntimeError;
 use cubeyard_runtime::dtype::DType;
 use thiserror::Error;
+
+pub use plan::PlanError;
 
 use cubeyard_collectives::distributed::DistError;
 
@@ -63,6 +67,9 @@ pub enum ModelError {
         /// Report of the allocator.
         source: Box<RuntimeError>,
     },
+    /// The plan cannot be used. Change the plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// Error of the runtime or the machine.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -75,7 +82,7 @@ impl ModelError {
     /// Returns whether simulated memory or time has run out, as opposed to an invalid request.
     pub fn is_exhausted(&self) -> bool {
         match self {
-            Self::DoesNotFit { .. } => true,
+            Self::DoesNotFit { .. } | Self::Plan(PlanError::NoneFits { .. }) => true,
             Self::Runtime(error) | Self::Group(DistError::Runtime(error)) => error.is_exhausted(),
             _ => false,
         }

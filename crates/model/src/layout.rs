@@ -111,10 +111,14 @@ impl Cut {
         self.layers_of(held) * rows * columns * self.dtype_of(held).size()
     }
 
-    /// Returns the number of layers that a tensor contains.
+    /// Returns the number of layers that a tensor contains; 0 for a table or head that a stage does not hold.
     pub(crate) fn layers_of(&self, held: Held) -> u64 {
-        let is_once = matches!(held, Held::Tokens | Held::Angles | Held::Head | Held::Table);
-        if is_once { 1 } else { self.spec.layers }
+        match held {
+            Held::Tokens | Held::Angles => 1,
+            Held::Table => u64::from(self.ends.has_embedding),
+            Held::Head => u64::from(self.ends.has_head),
+            _ => self.spec.layers,
+        }
     }
 
     /// Returns the element type of a tensor.

@@ -11,7 +11,9 @@
 //! | [`spec`] | dimensions of models, by name or from a file |
 //! | [`hf`] | configurations of Hugging Face |
 //! | [`cut`] | distribution of a model and its tokens over SIPs, cubes and PEs |
+//! | [`plan`] | division of SIPs into groups, stages and replicas, and the search for the fastest |
 //! | [`report`] | times of a step, and lower bounds on them |
+//! | [`training`] | closed forms of training: pipelines, messages and memory |
 
 mod bound;
 pub mod cut;
@@ -24,10 +26,12 @@ mod measure;
 mod memory;
 mod part;
 mod placed;
+pub mod plan;
 pub mod report;
 pub mod spec;
 mod tensors;
 mod timeline;
+pub mod training;
 mod wiring;
 
 pub use cut::{Cut, Phase, Workload};
@@ -37,6 +41,7 @@ pub use hf::HfModel;
 pub use layout::{Held, Origin};
 pub use measure::{MeasureConfig, measure};
 pub use part::StepPart;
+pub use plan::{Plan, PlanConfig, PlanError, PlanReport};
 pub use report::ModelReport;
 pub use spec::ModelSpec;
 pub use tensors::{Contents, SipTensors, Tensors};

@@ -8,14 +8,14 @@ use cubeyard_runtime::{Context, ContextConfig, RuntimeError};
 use cubeyard_sim::{Span, Time};
 
 use super::bound::{Demand, Rates};
-use super::cut::{Cut, Workload};
+use super::cut::{Cut, Ends, Workload};
 use super::driver::Driver;
 use super::error::ModelError;
 use super::part::StepPart;
 use super::report::{Memory, ModelReport, PartReport};
 use super::spec::ModelSpec;
 use super::tensors::Tensors;
-use super::timeline::{Timeline, per_layer, positions, sum_between};
+use super::timeline::{Timeline, positions, sum_between};
 use cubeyard_tl::Needs;
 use cubeyard_tl::launch::Launcher;
 
@@ -58,11 +58,22 @@ pub fn measure(
     config: &MeasureConfig,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<ModelReport, ModelError> {
+    let sips: Vec<SipId> = config.topology.sips().collect();
+    measure_stage(config, &sips, Ends::WHOLE, progress)
+}
+
+/// Measures a stage, whose layers are those of `config.spec`, on some of the SIPs of a new machine.
+pub(super) fn measure_stage(
+    config: &MeasureConfig,
+    sips: &[SipId],
+    ends: Ends,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<ModelReport, ModelError> {
     let topology = config.topology.clone();
-    let sips: Vec<SipId> = topology.sips().collect();
-    let cut = Rc::new(Cut::new(&config.spec, config.work, &topology, sips.len() as u64)?);
+    let cut = Cut::new(&config.spec, config.work, &topology, sips.len() as u64)?;
+    let cut = Rc::new(cut.with_ends(ends));
     let context = Context::new(ContextConfig { topology, ..ContextConfig::default() });
-    let tensors = Tensors::new(&context, &cut, &sips, None)?;
+    let tensors = Tensors::new(&context, &cut, sips, None)?;
     let launcher = Launcher::new(&context);
     let at = |cut: &Cut| positions(cut.positions(), config.positions.unwrap_or(POSITIONS));
     let rest = cut.rest.as_deref().map(|rest| Rc::new(rest.clone()));
@@ -85,17 +96,22 @@ pub fn measure(
     Ok(ModelReport { notes, ..report(&cut, &measured, tensors.memory)? })
 }
 
-/// Runs a step at the first position, with some of its layers.
+/// Runs a step at the first position, with some of its layers. A norm ends the layers of every stage: without a head
+/// it stands for the launch that follows.
 fn step(driver: &mut Driver<'_>, cut: &Cut, layers: u64) -> Result<Timeline, ModelError> {
-    driver.order(StepPart::Embedding, 0, 0)?;
+    if cut.ends.has_embedding {
+        driver.order(StepPart::Embedding, 0, 0)?;
+    }
     for layer in 0..layers {
         for part in StepPart::layer(cut) {
             driver.order(part, layer, 0)?;
         }
     }
     driver.order(StepPart::Norm, 0, 0)?;
-    driver.order(StepPart::Head, 0, 0)?;
-    Ok(Timeline::new(&driver.finish()?, layers))
+    if cut.ends.has_head {
+        driver.order(StepPart::Head, 0, 0)?;
+    }
+    Ok(Timeline::new(&driver.finish()?, layers, cut.ends))
 }
 
 /// Runs attention alone, at another position.
@@ -170,42 +186,19 @@ impl Measured {
     }
 
     fn parts(&self) -> Vec<PartReport> {
-        let mut kinds = vec![StepPart::Embedding];
-        for part in StepPart::layer(&self.cut).into_iter().chain([StepPart::Head]) {
-            if !kinds.contains(&part) {
-                kinds.push(part);
-            }
-        }
-        kinds.into_iter().map(|part| self.part(part)).collect()
+        self.cut.kinds().into_iter().map(|part| self.part(part)).collect()
     }
 
     fn part(&self, part: StepPart) -> PartReport {
         let (cut, layers) = (&self.cut, self.cut.spec.layers * self.cut.steps());
-        let outside = match part {
-            StepPart::Embedding => cut.steps(),
-            StepPart::Norm | StepPart::Head => cut.rounds(),
-            _ => 0,
-        };
+        let outside = cut.runs_outside(part);
         let in_layers = match part {
             StepPart::Attention => self.attention(),
             _ => times(self.timeline.in_layer(part), layers),
         };
         let total = in_layers + times(self.timeline.outside(part), outside);
-        let count = per_layer(part, cut) * layers + outside;
-        let demand = self.demand(part, count);
+        let (count, demand) = (cut.runs(part), cut.all_demand(part));
         PartReport { part, count, total, demand, least: self.rates.least(demand) }
-    }
-
-    /// Returns the demand of all runs of a part, equally many at each position; the head runs only at the last one.
-    fn demand(&self, part: StepPart, count: u64) -> Demand {
-        let cut = &self.cut;
-        let positions = if part == StepPart::Head { 1 } else { cut.positions() };
-        let demands = (0..positions).map(|at| cut.demand(part, at * cut.each));
-        let (bytes, flop) = demands.fold((0, 0), |(bytes, flop): (u64, u64), demand| {
-            (bytes.saturating_add(demand.bytes), flop.saturating_add(demand.flop))
-        });
-        let each = count / positions;
-        Demand { bytes: bytes.saturating_mul(each), flop: flop.saturating_mul(each) }
     }
 
     /// Returns the time of attention at all positions, in all layers.

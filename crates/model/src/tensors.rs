@@ -295,7 +295,7 @@ impl Maker<'_> {
             routes: (cut.routing.is_some())
                 .then(|| wide(cut.routed(), cut.experts()))
                 .transpose()?,
-            logits: self.sharded(cut.sequences, cut.words())?,
+            logits: self.sharded(cut.logit_rows(), cut.words())?,
         };
         Ok((self.held(Held::Tokens)?, buffers))
     }

@@ -2,7 +2,7 @@
 
 use cubeyard_sim::{Span, Time};
 
-use super::cut::Cut;
+use super::cut::{Cut, Ends};
 use super::driver::PartRun;
 use super::part::StepPart;
 
@@ -13,48 +13,59 @@ pub(super) struct Timeline {
     /// Parts with their start and end.
     ran: Vec<(StepPart, Time, Time)>,
     layers: u64,
+    ends: Ends,
 }
 
 impl Timeline {
-    /// Creates the timeline of an embedding, `layers` layers, a norm and a head.
-    pub(super) fn new(ran: &[PartRun], layers: u64) -> Self {
+    /// Creates the timeline of an embedding, `layers` layers, a norm and a head. Without a head, the norm only marks
+    /// the start of what follows the layers.
+    pub(super) fn new(ran: &[PartRun], layers: u64, ends: Ends) -> Self {
         let of_first = |ran: &PartRun| {
             let launch = &ran.launches[0];
             (ran.part, launch.started, launch.started + launch.max())
         };
-        Self { ran: ran.iter().map(of_first).collect(), layers }
+        Self { ran: ran.iter().map(of_first).collect(), layers, ends }
+    }
+
+    /// Returns the index of the first part of the layers.
+    fn first_of_layers(&self) -> usize {
+        usize::from(self.ends.has_embedding)
     }
 
     /// Returns the index of the last norm, which is followed only by the head.
     fn last_norm(&self) -> usize {
-        self.ran.len() - 2
+        self.ran.len() - 1 - usize::from(self.ends.has_head)
     }
 
     /// Returns the time from the start to the beginning of the layers.
     pub(super) fn before(&self) -> Span {
-        self.ran[1].1 - self.ran[0].1
+        self.ran[self.first_of_layers()].1 - self.ran[0].1
     }
 
     /// Returns the time from the start of a layer to the start of the next part.
     pub(super) fn layer(&self) -> Span {
-        let all = self.ran[self.last_norm()].1 - self.ran[1].1;
+        let all = self.ran[self.last_norm()].1 - self.ran[self.first_of_layers()].1;
         Span::from_ps(all.ps() / self.layers)
     }
 
-    /// Returns the time after the layers.
+    /// Returns the time after the layers; zero without a head.
     pub(super) fn behind(&self) -> Span {
+        if !self.ends.has_head {
+            return Span::ZERO;
+        }
         self.ran[self.ran.len() - 1].2 - self.ran[self.last_norm()].1
     }
 
     /// Returns the total time of a kind of part per layer.
     pub(super) fn in_layer(&self, part: StepPart) -> Span {
-        let of_layers = &self.ran[1..self.last_norm()];
+        let of_layers = &self.ran[self.first_of_layers()..self.last_norm()];
         Span::from_ps(sum(of_layers, part).ps() / self.layers)
     }
 
     /// Returns the total time of a kind of part outside the layers.
     pub(super) fn outside(&self, part: StepPart) -> Span {
-        sum(&self.ran[..1], part) + sum(&self.ran[self.last_norm()..], part)
+        let behind = if self.ends.has_head { &self.ran[self.last_norm()..] } else { &[] };
+        sum(&self.ran[..self.first_of_layers()], part) + sum(behind, part)
     }
 }
 

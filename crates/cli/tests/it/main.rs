@@ -15,6 +15,7 @@ mod levers;
 mod memory;
 mod memory_limit;
 mod model;
+mod model_plan;
 mod own_bench;
 mod pictures;
 mod placement;

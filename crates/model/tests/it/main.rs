@@ -4,6 +4,7 @@ mod grid;
 mod layout;
 #[path = "../../../../testdata/long_tests.rs"]
 mod long_tests;
+mod plans;
 mod rounds;
 mod steps;
 mod types;
