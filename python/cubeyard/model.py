@@ -142,8 +142,8 @@ def step(
 ) -> Step:
     """Measures a step of a language model, as `cubeyard model` does.
 
-    All weights and caches are allocated over all SIPs. The step is simulated with one layer of the model, since all layers
-    are alike.
+    All weights and caches are allocated over all SIPs. The step is simulated with one layer of each kind, since layers of
+    a kind are alike.
 
     Args:
         model: Name of a known model (see `names()`), the path (`pathlib.Path`) of a YAML file, or a dictionary with the
@@ -159,7 +159,7 @@ def step(
             type of the activations, stores them without scales.
         experts: Placement of experts: each divided over all PEs ("split"), or different experts for each SIP ("sip") or
             for each cube or group of cubes ("cube").
-        layers: Number of layers to simulate, one after the other.
+        layers: Number of layers of each kind to simulate, one after the other.
         positions: Maximum number of positions at which prefill attention is simulated; 9 if None.
         topology: The machine; see `Topology`.
         progress: Whether to show a progress bar, which needs tqdm.
@@ -206,6 +206,8 @@ class Configuration:
     """Number of experts per layer, or None if the layer is dense."""
     active_experts: int | None
     """Number of experts used by each token."""
+    kv_bytes_per_token: int
+    """Bytes that a token adds to the caches of K and V of all layers, before any window is full."""
     dtype: str | None
     notes: tuple[str, ...]
     """Keys whose effect is not simulated."""
@@ -222,7 +224,8 @@ def _configuration(hf: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str,
 
 
 def read(hf: str | os.PathLike[str] | Mapping[str, Any]) -> Configuration:
-    """Reads a Hugging Face configuration of type llama, mistral, mixtral, qwen2, qwen3, gemma2 or phi3.
+    """Reads a Hugging Face configuration of type llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, gemma2, gemma3, phi3,
+    granite, gpt_oss or llama4.
 
     Args:
         hf: Path of a `config.json`, or a dictionary, e.g. from `to_dict()` of a `transformers` configuration.

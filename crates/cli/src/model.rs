@@ -30,7 +30,7 @@ const LIMIT: u64 = 1 << 20;
 
 /// Measure a step of a language model: time, tokens per second, memory of each PE
 ///
-/// Allocates all weights and caches over all SIPs, and simulates a step with one layer; all layers are alike.
+/// Allocates all weights and caches over all SIPs, and simulates a step with one layer of each kind; layers of a kind are alike.
 /// `--levers` shows what to change: the time if each resource of the machine were twice as fast. Ends with code 3
 /// and the allocator's report if the model does not fit.
 #[derive(Args, Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     #[arg(conflicts_with = "hf")]
     spec: Option<PathBuf>,
     /// Configuration of Hugging Face, `config.json`, with the `model_type` llama, mistral, mixtral, qwen2, qwen3,
-    /// gemma2 or phi3
+    /// `qwen3_moe`, gemma2, gemma3, phi3, granite, `gpt_oss` or llama4
     #[arg(long, value_name = "FILE")]
     hf: Option<PathBuf>,
     /// Number of sequences
@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
     /// group of cubes (cube)
     #[arg(long, value_name = "PLACE", default_value = "split", value_parser = expert_placement)]
     experts: ExpertPlacement,
-    /// Number of layers to simulate, one after the other
+    /// Number of layers of each kind to simulate, one after the other
     #[arg(long, value_name = "N", default_value_t = 1)]
     layers: u64,
     /// Maximum number of positions at which attention of prefill is simulated; times between them are

@@ -5,6 +5,7 @@ use cubeyard_sim::Span;
 
 use super::cut::{Cut, Phase};
 use super::part::StepPart;
+use super::spec::Experts;
 
 /// Data and operations that a part requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,10 +91,11 @@ fn layer(cut: &Cut, position: u64) -> Demand {
 }
 
 /// Returns the demand of a product of the feed-forward part: each expert in use is read once, and each token is
-/// multiplied only by its own experts.
+/// multiplied only by its own experts and by those that all tokens share.
 fn experts(cut: &Cut, weights: u64, tokens: u64) -> Demand {
-    let experts = cut.spec.family.experts;
-    let [used, active] = experts.map_or([1; 2], |experts| [experts.used(tokens), experts.active]);
+    let (experts, shared) = (cut.spec.family.experts, cut.spec.family.shared_experts);
+    let of = |experts: Experts| [experts.used(tokens) + shared, experts.active + shared];
+    let [used, active] = experts.map_or([1; 2], of);
     let bytes = used * weights * cut.work.weights.size();
     Demand { bytes, flop: 2 * weights * active * tokens }
 }
@@ -103,11 +105,15 @@ fn experts(cut: &Cut, weights: u64, tokens: u64) -> Demand {
 fn attention(cut: &Cut, position: u64) -> Demand {
     let (spec, sequences) = (&cut.spec, cut.sequences);
     let (seen, pairs) = match cut.work.phase {
-        Phase::Decode => (cut.work.context, cut.work.context),
+        Phase::Decode => (cut.seen(), cut.seen()),
         Phase::Prefill => {
             let end = (position + cut.each).min(cut.work.context);
             let new = end - position.min(end);
-            (end, new * position + new * (new + 1) / 2)
+            let hidden: u64 = match cut.window {
+                Some(_) => (position..end).map(|token| cut.first_seen(token)).sum(),
+                None => 0,
+            };
+            (end - cut.first_seen(position).min(end), new * position + new * (new + 1) / 2 - hidden)
         }
     };
     let features = 2 * spec.kv_heads * spec.head_dim;

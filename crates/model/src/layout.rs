@@ -61,7 +61,7 @@ pub struct Origin {
 impl Cut {
     /// Returns the numbers of rows and columns of each matrix of a tensor, as defined by the model: without padding.
     pub fn matrix_shape(&self, held: Held) -> [u64; 2] {
-        let (spec, work) = (&self.spec, &self.work);
+        let spec = &self.spec;
         let (attended, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
         match held {
             Held::Tokens => [self.tokens(), spec.hidden],
@@ -77,7 +77,7 @@ impl Cut {
             Held::Router => [spec.hidden, self.experts()],
             Held::HeadNorms => [2, spec.head_dim],
             Held::PostNorms => [2, spec.hidden],
-            Held::Keys | Held::Values => [work.context, spec.head_dim],
+            Held::Keys | Held::Values => [self.cached(), spec.head_dim],
             Held::Angles => [self.each, spec.head_dim / 2],
         }
     }
@@ -114,7 +114,7 @@ impl Cut {
     /// Returns the number of layers that a tensor contains.
     pub(crate) fn layers_of(&self, held: Held) -> u64 {
         let is_once = matches!(held, Held::Tokens | Held::Angles | Held::Head | Held::Table);
-        if is_once { 1 } else { self.spec.layers }
+        if is_once { 1 } else { self.layers }
     }
 
     /// Returns the element type of a tensor.
@@ -201,7 +201,11 @@ impl Cut {
 
     /// Returns the expert of one of the matrices of a cube.
     fn expert_at(&self, cube: u64, matrix: u64) -> u64 {
-        self.place_of(cube) * self.matrices() + matrix
+        let Some(routing) = self.routing else { return matrix };
+        match matrix.checked_sub(routing.local) {
+            Some(shared) => routing.experts.count + shared,
+            None => self.place_of(cube) * routing.local + matrix,
+        }
     }
 
     /// Returns the index of a cube among the cubes that share its experts.

@@ -185,7 +185,8 @@ impl ModelReport {
 
 impl Serialize for ModelReport {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Cut { spec, work, routing, sips, cubes, pes, .. } = &self.cut;
+        let Cut { spec, work, sips, cubes, pes, .. } = &self.cut;
+        let routing = self.cut.kinds().find_map(|cut| cut.routing);
         let report = json!({
             "model": spec.name,
             "parameters": spec.parameters(),

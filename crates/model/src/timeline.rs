@@ -1,28 +1,38 @@
 //! Timeline of a step as seen by the first SIP.
 
+use std::ops::Range;
+
 use cubeyard_sim::{Span, Time};
 
 use super::cut::Cut;
 use super::driver::PartRun;
 use super::part::StepPart;
 
-/// Step with some of its identical layers. SIPs wait for each other in every all-reduce, so the time of one
-/// SIP is the time of all.
+/// Step with some of the layers of each kind, which are identical. SIPs wait for each other in every all-reduce, so the
+/// time of one SIP is the time of all.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     /// Parts with their start and end.
     ran: Vec<(StepPart, Time, Time)>,
-    layers: u64,
+    /// Parts of the layers of each kind, and their number of layers.
+    kinds: Vec<(Range<usize>, u64)>,
 }
 
 impl Timeline {
-    /// Creates the timeline of an embedding, `layers` layers, a norm and a head.
-    pub(super) fn new(ran: &[PartRun], layers: u64) -> Self {
+    /// Creates the timeline of an embedding, layers, a norm and a head. `layers` has the number of layers of each
+    /// kind, and of the parts of one of them.
+    pub(super) fn new(ran: &[PartRun], layers: &[(u64, usize)]) -> Self {
         let of_first = |ran: &PartRun| {
             let launch = &ran.launches[0];
             (ran.part, launch.started, launch.started + launch.max())
         };
-        Self { ran: ran.iter().map(of_first).collect(), layers }
+        let mut start = 1;
+        let mut of_kind = |&(layers, parts): &(u64, usize)| {
+            let end = start + usize::try_from(layers).expect("they ran") * parts;
+            (std::mem::replace(&mut start, end)..end, layers)
+        };
+        let kinds = layers.iter().map(&mut of_kind).collect();
+        Self { ran: ran.iter().map(of_first).collect(), kinds }
     }
 
     /// Returns the index of the last norm, which is followed only by the head.
@@ -35,10 +45,11 @@ impl Timeline {
         self.ran[1].1 - self.ran[0].1
     }
 
-    /// Returns the time from the start of a layer to the start of the next part.
-    pub(super) fn layer(&self) -> Span {
-        let all = self.ran[self.last_norm()].1 - self.ran[1].1;
-        Span::from_ps(all.ps() / self.layers)
+    /// Returns the time from the start of a layer of a kind to the start of the next part.
+    pub(super) fn layer(&self, kind: usize) -> Span {
+        let (parts, layers) = &self.kinds[kind];
+        let all = self.ran[parts.end].1 - self.ran[parts.start].1;
+        Span::from_ps(all.ps() / layers)
     }
 
     /// Returns the time after the layers.
@@ -46,13 +57,13 @@ impl Timeline {
         self.ran[self.ran.len() - 1].2 - self.ran[self.last_norm()].1
     }
 
-    /// Returns the total time of a kind of part per layer.
-    pub(super) fn in_layer(&self, part: StepPart) -> Span {
-        let of_layers = &self.ran[1..self.last_norm()];
-        Span::from_ps(sum(of_layers, part).ps() / self.layers)
+    /// Returns the total time of a part per layer of a kind.
+    pub(super) fn in_layer(&self, kind: usize, part: StepPart) -> Span {
+        let (parts, layers) = &self.kinds[kind];
+        Span::from_ps(sum(&self.ran[parts.clone()], part).ps() / layers)
     }
 
-    /// Returns the total time of a kind of part outside the layers.
+    /// Returns the total time of a part outside the layers.
     pub(super) fn outside(&self, part: StepPart) -> Span {
         sum(&self.ran[..1], part) + sum(&self.ran[self.last_norm()..], part)
     }
@@ -62,7 +73,7 @@ fn sum(ran: &[(StepPart, Time, Time)], part: StepPart) -> Span {
     ran.iter().filter(|(kind, ..)| *kind == part).map(|&(_, began, ended)| ended - began).sum()
 }
 
-/// Returns the number of runs of a kind of part per layer.
+/// Returns the number of runs of a part per layer.
 pub(super) fn per_layer(part: StepPart, cut: &Cut) -> u64 {
     StepPart::layer(cut).into_iter().filter(|kind| *kind == part).count() as u64
 }
@@ -86,6 +97,20 @@ pub(super) fn sum_between(known: &[(u64, Span)]) -> Span {
     Span::from_ps(u64::try_from(first + between.sum::<i128>()).expect("times are positive"))
 }
 
+/// Returns the time at a position, interpolated linearly between known ones, which begin at 0. Beyond the last it is that
+/// of the last. Positions are fractions with the denominator `each`.
+pub(super) fn between(known: &[(u64, Span)], position: u64, each: u64) -> Span {
+    let after = known.iter().position(|(at, _)| at * each > position);
+    let Some(after) = after.filter(|after| *after > 0) else {
+        return known.last().map_or(Span::ZERO, |(_, span)| *span);
+    };
+    let [(from, low), (to, high)] = [known[after - 1], known[after]];
+    let [done, all] = [position - from * each, (to - from) * each].map(i128::from);
+    let [low, high] = [low, high].map(|span| i128::from(span.ps()));
+    let time = low + (high - low) * done / all;
+    Span::from_ps(u64::try_from(time).expect("it is between two times"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,5 +127,12 @@ mod tests {
             }
         }
         assert_eq!(positions(128, 9), [0, 15, 31, 47, 63, 79, 95, 111, 127]);
+    }
+
+    #[test]
+    fn times_between_positions_are_interpolated() {
+        let known = [(0, Span::from_ps(100)), (2, Span::from_ps(300))];
+        let at = |position| between(&known, position, 10).ps();
+        assert_eq!([0, 5, 10, 20, 25].map(at), [100, 150, 200, 300, 300]);
     }
 }

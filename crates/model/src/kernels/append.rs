@@ -30,14 +30,16 @@ impl Here {
         (unit / parts < self.cut.sequences).then_some((unit / parts, unit % parts))
     }
 
-    /// Returns the row of a token in a slot's cache for the layer, and the number of rows left from there.
+    /// Returns the row of a token in a slot's cache for the layer, and the number of rows left from there. The cache of
+    /// a layer with a window is a ring.
     pub(super) fn place(&self, [sequence, slot]: [u64; 2], token: u64) -> (u64, u64) {
         let cut = &self.cut;
+        let token = token % (cut.parts * cut.room);
         let (part, rest) = (token / cut.room, token % cut.room);
         let unit = sequence * cut.parts + part;
         let (pe, cube) = (unit / cut.group_cubes, unit % cut.group_cubes);
         let pe = (self.group * cut.group_cubes + cube) * cut.pes + pe;
-        let layer = (pe * cut.spec.layers + self.args.whole(6)) * cut.held;
+        let layer = (pe * cut.layers + self.args.whole(6)) * cut.held;
         let row = (layer * cut.heads.slots + slot) * cut.room;
         (row + rest, cut.room - rest)
     }

@@ -16,8 +16,8 @@ struct ExpertRows {
     row: u64,
     /// Inner features of the tokens.
     left: Tile,
-    /// Weight of the expert for each token.
-    shares: Tile,
+    /// Weight of the expert for each token; `None` if all tokens share the expert.
+    shares: Option<Tile>,
 }
 
 /// Computes the weights of all experts for each token: a softmax of the logits. Each PE of a cube processes some
@@ -81,7 +81,11 @@ impl Here {
                 for (of, panels) in experts.iter().zip(&panels) {
                     let panel = tl.load(&panels[index]);
                     let product = self.panel_product(&of.left, &panel, first + of.matrix, start);
-                    sum = self.added(&sum, of.row, &(product.lazy() * &of.shares));
+                    let weighted = match &of.shares {
+                        Some(shares) => product.lazy() * shares,
+                        None => product.lazy(),
+                    };
+                    sum = self.added(&sum, of.row, &weighted);
                 }
                 tl.store(&place(&out), &self.cast(&sum, cut.work.dtype));
                 start += width;
@@ -97,7 +101,8 @@ impl Here {
             if !tokens.is_empty() {
                 let first = hit.row + tokens.start - hit.first;
                 let left = self.inner(&(first..first + tokens.end - tokens.start));
-                let shares = self.shares(hit.expert, &tokens);
+                let is_shared = hit.expert >= self.cut.experts();
+                let shares = (!is_shared).then(|| self.shares(hit.expert, &tokens));
                 let row = tokens.start - rows.start;
                 all.push(ExpertRows { matrix: hit.matrix, row, left, shares });
             }

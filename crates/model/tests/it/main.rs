@@ -1,6 +1,7 @@
 //! Steps of models through the public interface: relations between the times of different workloads.
 
 mod grid;
+mod kinds;
 mod layout;
 #[path = "../../../../testdata/long_tests.rs"]
 mod long_tests;
