@@ -140,7 +140,7 @@ fn cut(lab: &Lab, values: &Values) -> Result<Cut, BenchError> {
     let placement = values.choice("placement");
     let placed = ExpertPlacement::NAMES.into_iter().find(|(name, _)| *name == placement);
     let experts = placed.map(|(_, placement)| placement).unwrap_or_default();
-    let work = Workload { phase, batch, context, chunk, dtype, weights, experts };
+    let work = Workload { phase, batch, context, chunk, dtype, weights, experts, kv: None };
     lab.context.machine(|machine| Cut::new(&spec, work, machine.topology(), sips)).map_err(unfit)
 }
 

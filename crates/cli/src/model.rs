@@ -59,13 +59,16 @@ pub(crate) struct Arguments {
     /// Number of tokens in a step of prefill, over all sequences
     #[arg(long, value_name = "N", default_value_t = 512)]
     chunk: u64,
-    /// Element type of activations, caches and weights; f16 or the type in the file of --hf if omitted
+    /// Element type of activations, weights and, without --kv-dtype, caches; f16 or the type in the file of --hf if omitted
     #[arg(long, value_name = "NAME")]
     dtype: Option<DType>,
     /// Element type of the weights of layers, with a scale for each column: `fp8` (`fp8_e4m3`), `fp8_e5m2`, `int8`
-    /// (`i8`), or the type of activations
+    /// (`i8`), or the type of activations; as in the file of --hf if omitted
     #[arg(long, value_name = "NAME", value_parser = weight_type)]
     weights: Option<DType>,
+    /// Element type of the caches of K and V: `fp8` (`fp8_e4m3`), `fp8_e5m2`, or the type of activations
+    #[arg(long, value_name = "NAME", value_parser = weight_type)]
+    kv_dtype: Option<DType>,
     /// Placement of experts: each expert divided over all PEs (split), or whole experts per SIP (sip) or per cube or
     /// group of cubes (cube)
     #[arg(long, value_name = "PLACE", default_value = "split", value_parser = expert_placement)]
@@ -155,6 +158,7 @@ fn saved(config: &MeasureConfig, report: &ModelReport) -> Record {
         ("chunk", json!(work.chunk)),
         ("dtype", json!(work.dtype.name())),
         ("weights", json!(work.weights.name())),
+        ("kv_dtype", json!(work.kv_type().name())),
         ("experts", json!(placement)),
         ("layers", json!(config.layers)),
         ("positions", json!(config.positions)),
@@ -193,12 +197,12 @@ fn config(arguments: &Arguments) -> Result<MeasureConfig> {
     };
     let Arguments { batch, context, chunk, dtype, weights, experts, layers, positions, .. } =
         *arguments;
-    let HfModel { spec, dtype: stated, notes } = model(arguments)?;
-    let dtype = dtype.or(stated).unwrap_or(DType::F16);
-    let weights = weights.unwrap_or(dtype);
+    let kv = arguments.kv_dtype;
+    let (model, [dtype, weights]) = model(arguments)?.with_types(dtype, weights);
+    let HfModel { spec, notes, .. } = model;
     Ok(MeasureConfig {
         spec,
-        work: Workload { phase, batch, context, chunk, dtype, weights, experts },
+        work: Workload { phase, batch, context, chunk, dtype, weights, experts, kv },
         topology: arguments.machine.read(arguments.output)?,
         layers,
         positions,
@@ -212,8 +216,7 @@ fn model(arguments: &Arguments) -> Result<HfModel> {
         let (name, bytes) = input::named_bytes(file, LIMIT)?;
         return Ok(HfModel::read_bytes(&name, &bytes)?);
     }
-    let spec = spec(arguments.spec.as_deref(), &arguments.llm)?;
-    Ok(HfModel { spec, dtype: None, notes: Vec::new() })
+    Ok(HfModel::from(spec(arguments.spec.as_deref(), &arguments.llm)?))
 }
 
 fn spec(file: Option<&Path>, name: &str) -> Result<ModelSpec> {
@@ -255,6 +258,7 @@ fn refused(error: &ModelError, config: &MeasureConfig) -> anyhow::Error {
             "use --dtype f16 or bf16; --weights int8 or fp8 stores the weights of layers in 8 bits"
         }
         ModelError::Weights { .. } => "use another type with --weights",
+        ModelError::Caches { .. } => "use another type with --kv-dtype",
         _ => "change the options that do not fit",
     };
     anyhow!("{error}\n  help: {help}")

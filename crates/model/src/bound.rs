@@ -1,6 +1,7 @@
 //! Data and operations that a part requires in any implementation, and the minimum times that follow.
 
 use cubeyard_device::topology::Topology;
+use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
 
 use super::cut::{Cut, Phase};
@@ -23,14 +24,26 @@ pub(super) struct Rates {
     pub(super) memory: f64,
     /// FLOP/s of the matrix engines; 0 if they have no rate for the type.
     pub(super) gemm: f64,
+    /// FLOP/s of the matrix engines in attention, whose type is that of the caches.
+    attention: f64,
 }
 
 impl Rates {
     pub(super) fn new(cut: &Cut, topology: &Topology) -> Self {
         let rates = &topology.spec().pe.core.gemm.rates;
-        let gemm = rates.get(cut.work.dtype.name()).copied().unwrap_or_default();
+        let rate = |dtype: DType| rates.get(dtype.name()).copied().unwrap_or_default();
         let all = cut.all() as f64;
-        Self { memory: all * topology.spec().hbm.peak_bytes_per_second(), gemm: all * gemm as f64 }
+        Self {
+            memory: all * topology.spec().hbm.peak_bytes_per_second(),
+            gemm: all * rate(cut.work.dtype) as f64,
+            attention: all * rate(cut.work.kv_type()) as f64,
+        }
+    }
+
+    /// Returns the minimum times that memory and the matrix engines allow for a part.
+    pub(super) fn least_of(&self, part: StepPart, demand: Demand) -> [Span; 2] {
+        let gemm = if part == StepPart::Attention { self.attention } else { self.gemm };
+        Self { gemm, ..*self }.least(demand)
     }
 
     /// Returns the minimum times that memory and the matrix engines allow.
@@ -96,7 +109,7 @@ fn experts(cut: &Cut, weights: u64, tokens: u64) -> Demand {
     let (experts, shared) = (cut.spec.family.experts, cut.spec.family.shared_experts);
     let of = |experts: Experts| [experts.used(tokens) + shared, experts.active + shared];
     let [used, active] = experts.map_or([1; 2], of);
-    let bytes = used * weights * cut.work.weights.size();
+    let bytes = used * cut.ffn_bytes(weights);
     Demand { bytes, flop: 2 * weights * active * tokens }
 }
 
@@ -118,7 +131,7 @@ fn attention(cut: &Cut, position: u64) -> Demand {
     };
     let features = 2 * spec.kv_heads * spec.head_dim;
     Demand {
-        bytes: sequences * seen * features * cut.work.dtype.size(),
+        bytes: sequences * seen * features * cut.work.kv_type().size(),
         flop: 4 * sequences * pairs * spec.heads * spec.head_dim,
     }
 }

@@ -24,9 +24,11 @@
 
 mod experts;
 mod heads;
+mod packed;
 
 pub use experts::{ExpertPlacement, Hit, Routing};
 pub use heads::Heads;
+pub(crate) use packed::BLOCK;
 
 use std::collections::BTreeMap;
 
@@ -59,12 +61,21 @@ pub struct Workload {
     pub context: u64,
     /// Maximum number of tokens in a step of prefill, over all sequences; at least one per sequence.
     pub chunk: u64,
-    /// Element type of caches and activations, and of the embedding and the head.
+    /// Element type of activations, and of the embedding and the head.
     pub dtype: DType,
     /// Element type of the weights of layers: `dtype`, or an 8-bit type with a scale for each column.
     pub weights: DType,
     /// Placement of experts, if the model has any.
     pub experts: ExpertPlacement,
+    /// Element type of the caches of K and V: `dtype` (default), or an 8-bit float, to which Q, K and V are converted.
+    pub kv: Option<DType>,
+}
+
+impl Workload {
+    /// Returns the element type of the caches of K and V.
+    pub fn kv_type(&self) -> DType {
+        self.kv.unwrap_or(self.dtype)
+    }
 }
 
 /// Distribution of a model over a machine.
@@ -112,6 +123,9 @@ pub struct Cut {
 /// Element types of quantised weights.
 pub const QUANTISED: [DType; 3] = [DType::Fp8E4m3, DType::Fp8E5m2, DType::I8];
 
+/// Element types of caches other than the type of activations.
+pub const CACHED: [DType; 2] = [DType::Fp8E4m3, DType::Fp8E5m2];
+
 /// Parses an element type of weights: the name of a type, or the short names `fp8` and `int8`.
 ///
 /// ```
@@ -152,6 +166,9 @@ impl Cut {
             }
         }
         check(spec, work, &topology.spec().pe.core.gemm.rates)?;
+        if spec.family.has_mxfp4_experts {
+            even("hidden_size", spec.hidden, 2 * pes, "since two weights of 4 bits share a byte")?;
+        }
         let kinds = spec.kinds(work.context);
         let of_kind = |spec, kind| Self::of_kind(spec, kind, work, [sips, cubes, pes]);
         let mut this = of_kind(spec.clone(), kinds[0]);
@@ -381,7 +398,11 @@ impl Cut {
     /// Returns the number of columns of a panel of weights with `rows` rows. With many tokens per expert or in all,
     /// panels are wide: results are stored row by row, and short rows use few memory channels.
     pub fn panel(&self, rows: u64) -> u64 {
-        let columns = LOAD / (rows * self.work.weights.size()).max(1);
+        self.panel_of(rows, self.work.weights.size())
+    }
+
+    fn panel_of(&self, rows: u64, element: u64) -> u64 {
+        let columns = LOAD / (rows * element).max(1);
         let least = if self.shared_tokens() > 8 { 256 } else { 32 };
         (columns / 32 * 32).max(least).min(self.slice())
     }
@@ -426,10 +447,15 @@ impl Cut {
     pub fn label(&self) -> String {
         let Workload { batch, context, dtype, weights, .. } = self.work;
         let tokens = self.tokens();
-        let weights = if self.is_quantised() { format!(" x {weights}") } else { String::new() };
+        let weights = match (self.is_packed(), self.is_quantised()) {
+            (true, _) => format!(" x {weights} and MXFP4"),
+            (false, true) => format!(" x {weights}"),
+            _ => String::new(),
+        };
+        let kv = self.work.kv.map_or_else(String::new, |kv| format!(" kv {kv}"));
         let window = self.window.map_or_else(String::new, |it| format!(" in {}", it.text()));
         let name = &self.spec.name;
-        format!("{name} {dtype}{weights} {tokens} of {batch}x{context}{window}")
+        format!("{name} {dtype}{weights} {tokens} of {batch}x{context}{kv}{window}")
     }
 }
 
@@ -449,6 +475,10 @@ fn check(
     let is_narrow = matches!(dtype, DType::F16 | DType::Bf16) && QUANTISED.contains(&weights);
     if weights != dtype && !is_narrow {
         return Err(ModelError::Weights { weights, dtype });
+    }
+    let is_narrow = matches!(dtype, DType::F16 | DType::Bf16) && CACHED.contains(&work.kv_type());
+    if work.kv_type() != dtype && !(is_narrow && rates.contains_key(work.kv_type().name())) {
+        return Err(ModelError::Caches { kv: work.kv_type(), dtype });
     }
     even("heads", spec.heads, spec.kv_heads, "as many for each head of K and V")?;
     even("head_dim", spec.head_dim, 2, "which turn together")

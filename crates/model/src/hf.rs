@@ -5,6 +5,7 @@
 
 mod keys;
 mod layers;
+mod quantisation;
 
 use cubeyard_runtime::dtype::DType;
 use cubeyard_yaml::{Document, Field, InputError, Map, text};
@@ -21,6 +22,8 @@ pub struct HfModel {
     pub spec: ModelSpec,
     /// Element type of the published weights, if the file states one.
     pub dtype: Option<DType>,
+    /// Element type of the published weights of layers, if they are quantised to 8 bits.
+    pub weights: Option<DType>,
     /// Keys whose effect is not simulated, one sentence each.
     pub notes: Vec<String>,
 }
@@ -43,6 +46,7 @@ impl Serialize for HfModel {
             "active_experts": experts.map(|experts| experts.active),
             "kv_bytes_per_token": spec.cached_values(0) * element,
             "dtype": self.dtype.map(DType::name),
+            "weights": self.weights.map(DType::name),
             "notes": self.notes,
         });
         model.serialize(to)
@@ -130,11 +134,13 @@ impl HfModel {
         let document = Document::overlaid("defaults", "{}", name, text(name, bytes)?)?;
         let root = document.root();
         let mut map = root.map()?;
-        let kind = map.required("model_type")?.choice(&TYPES)?;
+        let kind = model_type(&map.required("model_type")?)?;
         let dtype = dtype(&mut map)?;
         if given(&mut map, "text_config").is_none() {
-            let spec = spec(&mut map, kind, name)?;
-            return Ok(Self { spec, dtype, notes: notes(&mut map, kind) });
+            let mut spec = spec(&mut map, kind, name)?;
+            let (weights, note) = quantisation::read(&mut map, &mut spec)?;
+            let notes = notes(&mut map, kind).into_iter().chain(note).collect();
+            return Ok(Self { spec, dtype, weights, notes });
         }
         let mut inner = map.required("text_config")?.map()?;
         if let Some(field) = given(&mut inner, "model_type") {
@@ -144,8 +150,40 @@ impl HfModel {
         let spec = ModelSpec { name: named(&mut map, name), ..spec(&mut inner, kind, name)? };
         let mut notes = notes(&mut inner, kind);
         notes.extend(outer_notes(&mut map));
-        Ok(Self { spec, dtype, notes })
+        Ok(Self { spec, dtype, weights: None, notes })
     }
+
+    /// Returns the model with the element types of activations and of the weights of layers. Types that are not given
+    /// are those of the file, or else `f16` and the type of activations. A given type of weights replaces MXFP4.
+    #[must_use]
+    pub fn with_types(
+        mut self,
+        dtype: Option<DType>,
+        weights: Option<DType>,
+    ) -> (Self, [DType; 2]) {
+        let dtype = dtype.or(self.dtype).unwrap_or(DType::F16);
+        let stored = self.weights.filter(|_| matches!(dtype, DType::F16 | DType::Bf16));
+        self.spec.family.has_mxfp4_experts &= weights.is_none();
+        let weights = weights.or(stored).unwrap_or(dtype);
+        (self, [dtype, weights])
+    }
+}
+
+impl From<ModelSpec> for HfModel {
+    fn from(spec: ModelSpec) -> Self {
+        Self { spec, dtype: None, weights: None, notes: Vec::new() }
+    }
+}
+
+/// Reads the family. Those that are known, but whose attention is not simulated, are refused with the reason.
+fn model_type(field: &Field<'_>) -> Result<ModelType, InputError> {
+    let name = field.text("the name of a family")?;
+    if ["deepseek_v2", "deepseek_v3"].contains(&name) {
+        let names = TYPES.map(|(name, _)| name).join(", ");
+        let reason = "since latent attention (MLA) is not simulated";
+        return Err(field.unexpected(format!("one of {names}, {reason}")));
+    }
+    field.choice(&TYPES)
 }
 
 /// Reads the element type, under its new or its old name.

@@ -234,7 +234,7 @@ impl Measured {
         let total = in_layers + times(self.timeline.outside(part), outside);
         let count = per_layer(part, cut) * layers + outside;
         let demand = demand(cut, part, count);
-        PartReport { part, count, total, demand, least: self.rates.least(demand) }
+        PartReport { part, count, total, demand, least: self.rates.least_of(part, demand) }
     }
 
     /// Returns the time of attention at all positions, in all layers of a kind.

@@ -24,7 +24,14 @@ impl Cut {
     pub fn held_bytes(&self) -> u64 {
         let caches = |cut: &Self| cut.bytes_of(Held::Keys) + cut.bytes_of(Held::Values);
         let caches = |cut: &Self| cut.kinds().map(caches).sum::<u64>();
-        let weights = [Held::Qkv, Held::Output, Held::GateUp, Held::Down];
+        let weights = [
+            Held::Qkv,
+            Held::Output,
+            Held::GateUp,
+            Held::Down,
+            Held::GateUpExponents,
+            Held::DownExponents,
+        ];
         let weights = |cut: &Self| weights.map(|held| cut.bytes_of(held)).iter().sum::<u64>();
         let weights: u64 = self.kinds().map(weights).sum();
         let tables = self.bytes_of(Held::Head) + self.bytes_of(Held::Table);
@@ -98,6 +105,9 @@ impl Cut {
                 routing.experts.active
             ),
         ];
+        if self.is_packed() {
+            notes.push("weights of experts: MXFP4, 4.25 bits; the matrix engine reads them as they are stored, at the rate of the activations".to_owned());
+        }
         let (shared, copies) = (routing.shared, routing.places);
         notes.extend((shared > 0).then(|| match copies {
             1 => format!("shared experts: {shared}, divided over all {} PEs", self.all()),

@@ -196,6 +196,7 @@ impl Serialize for ModelReport {
             "context": work.context,
             "dtype": work.dtype.name(),
             "weights": work.weights.name(),
+            "kv_dtype": work.kv_type().name(),
             "experts_used": routing.map(|routing| routing.used),
             "expert_places": routing.map(|routing| routing.places),
             "sips": sips,

@@ -57,6 +57,8 @@ pub struct Family {
     /// Whether attention output, router and experts have biases, and each head of Q has a sink, as in gpt-oss. They
     /// count as parameters, but are not simulated.
     pub has_other_biases: bool,
+    /// Whether the weights of experts are stored in MXFP4: 4 bits each, and 8 bits for the common exponent of 32.
+    pub has_mxfp4_experts: bool,
 }
 
 /// Activation function of the gate of a feed-forward part.

@@ -48,6 +48,8 @@ pub(super) struct Weights {
     pub(super) post_norms: Option<Tensor>,
     /// Scales of Q, K and V, output, gate and up, and down, if the weights are quantised.
     pub(super) scales: Option<[Tensor; 4]>,
+    /// Exponents of gate and up, and of down, if the weights of experts are in MXFP4.
+    pub(super) exponents: Option<[Tensor; 2]>,
 }
 
 /// Buffers between the parts of a layer.
@@ -94,11 +96,12 @@ impl SipTensors {
     pub(super) fn extras(&self, part: StepPart) -> Vec<&Tensor> {
         let weights = &self.weights;
         let scales = |index: usize| weights.scales.as_ref().map(|scales| &scales[index]);
+        let exponents = |index: usize| weights.exponents.as_ref().map(|all| &all[index]);
         let (scales, more) = match part {
             StepPart::Qkv => (scales(0), weights.qkv_bias.as_ref()),
             StepPart::Output => (scales(1), None),
-            StepPart::GateUp => (scales(2), None),
-            StepPart::Down => (scales(3), None),
+            StepPart::GateUp => (exponents(0).or(scales(2)), None),
+            StepPart::Down => (exponents(1).or(scales(3)), None),
             StepPart::Append | StepPart::Attention => (None, weights.head_norms.as_ref()),
             _ => (None, None),
         };
@@ -289,6 +292,7 @@ impl Maker<'_> {
             head_norms: optional(family.has_qk_norm, Held::HeadNorms)?,
             post_norms: optional(family.has_post_norms, Held::PostNorms)?,
             scales: cut.is_quantised().then(|| self.scales()).transpose()?,
+            exponents: cut.is_packed().then(|| self.exponents()).transpose()?,
         })
     }
 
@@ -300,6 +304,11 @@ impl Maker<'_> {
             self.held(Held::GateUpScales)?,
             self.held(Held::DownScales)?,
         ])
+    }
+
+    /// Creates the exponents of blocks of weights in MXFP4.
+    fn exponents(&self) -> Result<[Tensor; 2], RuntimeError> {
+        Ok([self.held(Held::GateUpExponents)?, self.held(Held::DownExponents)?])
     }
 
     fn caches(&self) -> Result<(Tensor, Tensor), RuntimeError> {

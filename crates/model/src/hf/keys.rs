@@ -73,13 +73,12 @@ const BESIDE_TEXT: [&str; 13] = [
 ];
 
 /// Keys whose effect is not simulated, with the assumption made instead.
-const NOT_SIMULATED: [(&str, &str); 8] = [
+const NOT_SIMULATED: [(&str, &str); 7] = [
     ("rope_scaling", "angles of positions are read from a table, however they are scaled"),
     ("rope_parameters", "angles of positions are read from a table, however they are scaled"),
     ("partial_rotary_factor", "all features of a head rotate"),
     ("attn_logit_softcapping", "scores are not capped"),
     ("final_logit_softcapping", "logits are not capped"),
-    ("quantization_config", "--weights chooses the type of the weights"),
     ("use_qk_norm", "heads of Q and K are not normalised"),
     ("attn_temperature_tuning", "Q is not scaled by its position"),
 ];

@@ -62,6 +62,11 @@ fn errors_name_the_key_the_value_and_what_was_expected() {
             r#""lama""#,
             "tiny.json:1: model_type: expected one of llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, gemma2, gemma3, gemma3_text, phi3, granite, gpt_oss, llama4, llama4_text, found lama; the nearest is `llama`",
         ),
+        (
+            r#""llama""#,
+            r#""deepseek_v3""#,
+            "tiny.json:1: model_type: expected one of llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, gemma2, gemma3, gemma3_text, phi3, granite, gpt_oss, llama4, llama4_text, since latent attention (MLA) is not simulated, found \"deepseek_v3\"",
+        ),
         (r#""hidden_size": 64, "#, "", "tiny.json:1: expected the key `hidden_size`, found none"),
         (
             r#""hidden_size": 64"#,
@@ -202,4 +207,25 @@ fn windows_are_read_where_the_configuration_enables_them() {
     let text = "tiny.json:2: layer_types[1]: expected one of full_attention, sliding_attention, chunked_attention, \
                 found linear_attention; the nearest is `sliding_attention`";
     assert_eq!(error, Err(text.to_owned()));
+}
+
+#[test]
+fn weights_have_the_types_of_the_file_unless_others_are_given() {
+    let read = |more: &str| read(&TINY.replace(r#""x": 0"#, more)).unwrap();
+    let fp8 = read(r#""torch_dtype": "bfloat16", "quantization_config": {"quant_method": "fp8"}"#);
+    assert_eq!(fp8.notes.len(), 1, "{:?}", fp8.notes);
+    let types = |dtype, weights| fp8.clone().with_types(dtype, weights).1;
+    assert_eq!(types(None, None), [DType::Bf16, DType::Fp8E4m3]);
+    assert_eq!(types(None, Some(DType::Bf16)), [DType::Bf16, DType::Bf16]);
+    assert_eq!(types(Some(DType::F32), None), [DType::F32, DType::F32]);
+    assert_eq!(read(r#""y": 0"#).with_types(None, None).1, [DType::F16, DType::F16]);
+    let other = read(r#""quantization_config": {"quant_method": "gptq", "bits": 4}"#);
+    let note = "quantization_config of the method gptq is not simulated: --weights chooses the type of the weights";
+    assert_eq!((other.weights, other.notes), (None, vec![note.to_owned()]));
+    let ((_, bytes), ..) =
+        PUBLISHED.into_iter().find(|((it, _), ..)| *it == "gpt-oss-20b").unwrap();
+    let model = HfModel::read_bytes("x.json", bytes).unwrap();
+    let is_packed =
+        |weights| model.clone().with_types(None, weights).0.spec.family.has_mxfp4_experts;
+    assert_eq!([is_packed(None), is_packed(Some(DType::Bf16))], [true, false]);
 }

@@ -17,7 +17,7 @@ pub(super) fn append(here: &Here) {
         let key = here.turned(&here.key_norm(&key), &angles);
         for (position, tile) in [(1, key), (2, value)] {
             let cache = here.args.tensor(position).whole();
-            here.keep(&cache, [sequence, slot], first, &tile);
+            here.keep(&cache, [sequence, slot], first, &here.cached(&tile));
         }
     }
 }
@@ -28,6 +28,12 @@ impl Here {
     pub(super) fn share(&self) -> Option<(u64, u64)> {
         let (unit, parts) = (self.unit(), self.cut.parts);
         (unit / parts < self.cut.sequences).then_some((unit / parts, unit % parts))
+    }
+
+    /// Converts Q, K or V to the type of the caches.
+    #[track_caller]
+    pub(super) fn cached(&self, tile: &Tile) -> Tile {
+        self.cast(tile, self.cut.work.kv_type())
     }
 
     /// Returns the row of a token in a slot's cache for the layer, and the number of rows left from there. The cache of

@@ -74,10 +74,11 @@ impl Here {
         if part * cut.stretch + tokens == cut.seen() {
             let last = (row + tokens - 1) * size;
             let key = self.turned(&self.key_norm(key), angles);
+            let [key, value] = [&key, value].map(|tile| self.cached(tile));
             tl.store(&cache[0].at(last, &[1, 1, size]), &key);
-            tl.store(&cache[1].at(last, &[1, 1, size]), value);
+            tl.store(&cache[1].at(last, &[1, 1, size]), &value);
         }
-        let query = self.turned(&self.query_norm(query), angles);
+        let query = self.cached(&self.turned(&self.query_norm(query), angles));
         let query = tl.trans(&tl.reshape(&query, &[group, size]));
         let mut sum = SoftmaxSum::new(tl, group, size);
         for start in (0..tokens).step_by(usize::try_from(BLOCK).expect("it is small")) {

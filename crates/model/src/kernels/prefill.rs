@@ -31,7 +31,7 @@ impl Here {
         let angles = self.angles(3, part * count, count);
         let of_slot = |slot| {
             let [query, ..] = self.slot_heads(&new, slot);
-            let query = self.turned(&self.query_norm(&query), &angles);
+            let query = self.cached(&self.turned(&self.query_norm(&query), &angles));
             self.look_back_in(&query, [sequence, slot], part)
         };
         self.concat((0..self.cut.heads.slots).map(of_slot).collect())

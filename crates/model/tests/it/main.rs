@@ -5,6 +5,7 @@ mod kinds;
 mod layout;
 #[path = "../../../../testdata/long_tests.rs"]
 mod long_tests;
+mod masks;
 mod rounds;
 mod steps;
 mod types;
@@ -37,6 +38,7 @@ fn work(phase: Phase, batch: u64, context: u64) -> Workload {
         dtype: DType::F16,
         weights: DType::F16,
         experts: ExpertPlacement::Split,
+        kv: None,
     }
 }
 
