@@ -69,6 +69,8 @@ class Step(Printed):
     context: int
     dtype: str
     weights: str
+    kv_dtype: str
+    """Element type of the caches of K and V."""
     experts_used: int | None
     """Number of distinct experts used by the tokens of a step; None if the model is dense."""
     expert_places: int | None
@@ -134,6 +136,7 @@ def step(
     chunk: int = 512,
     dtype: Any = None,
     weights: Any = None,
+    kv_dtype: Any = None,
     experts: Literal["split", "sip", "cube"] = "split",
     layers: int = 1,
     positions: int | None = None,
@@ -142,8 +145,8 @@ def step(
 ) -> Step:
     """Measures a step of a language model, as `cubeyard model` does.
 
-    All weights and caches are allocated over all SIPs. The step is simulated with one layer of the model, since all layers
-    are alike.
+    All weights and caches are allocated over all SIPs. The step is simulated with one layer of each kind, since layers of
+    a kind are alike.
 
     Args:
         model: Name of a known model (see `names()`), the path (`pathlib.Path`) of a YAML file, or a dictionary with the
@@ -155,11 +158,12 @@ def step(
         context: Number of tokens in each sequence.
         chunk: Number of tokens in a prefill step, over all sequences.
         dtype: Element type of activations, caches and weights; if None, the type in `hf`, else f16.
-        weights: Element type of the layers' weights, with one scale per column: "fp8", "int8" or "fp8_e5m2". None, or the
-            type of the activations, stores them without scales.
+        weights: Element type of the layers' weights, with one scale per column: "fp8", "int8" or "fp8_e5m2". The type of
+            the activations stores them without scales. None: as `hf` says, else the type of the activations.
+        kv_dtype: Element type of the caches of K and V: "fp8" or "fp8_e5m2"; None for the type of the activations.
         experts: Placement of experts: each divided over all PEs ("split"), or different experts for each SIP ("sip") or
             for each cube or group of cubes ("cube").
-        layers: Number of layers to simulate, one after the other.
+        layers: Number of layers of each kind to simulate, one after the other.
         positions: Maximum number of positions at which prefill attention is simulated; 9 if None.
         topology: The machine; see `Topology`.
         progress: Whether to show a progress bar, which needs tqdm.
@@ -184,6 +188,7 @@ def step(
     arguments["hf"] = None if hf is None else _configuration(hf)
     arguments["dtype"] = None if dtype is None else dtypes.name_of(dtype)
     arguments["weights"] = weights if weights is None or isinstance(weights, str) else dtypes.name_of(weights)
+    arguments["kv_dtype"] = kv_dtype if kv_dtype is None or isinstance(kv_dtype, str) else dtypes.name_of(kv_dtype)
     with _progress.shown(progress) as tell:
         data, text = native.model_step(native_of(topology), arguments, tell)
     return build(Step, data, text=text)
@@ -206,7 +211,11 @@ class Configuration:
     """Number of experts per layer, or None if the layer is dense."""
     active_experts: int | None
     """Number of experts used by each token."""
+    kv_bytes_per_token: int
+    """Bytes that a token adds to the caches of K and V of all layers, before any window is full."""
     dtype: str | None
+    weights: str | None
+    """Element type of the layers' weights, if they are quantised to 8 bits."""
     notes: tuple[str, ...]
     """Keys whose effect is not simulated."""
 
@@ -222,7 +231,8 @@ def _configuration(hf: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str,
 
 
 def read(hf: str | os.PathLike[str] | Mapping[str, Any]) -> Configuration:
-    """Reads a Hugging Face configuration of type llama, mistral, mixtral, qwen2, qwen3, gemma2 or phi3.
+    """Reads a Hugging Face configuration of type llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, gemma2, gemma3, phi3,
+    granite, gpt_oss or llama4.
 
     Args:
         hf: Path of a `config.json`, or a dictionary, e.g. from `to_dict()` of a `transformers` configuration.

@@ -211,8 +211,11 @@ def test_a_configuration_of_hugging_face_is_measured_as_by_the_command(command, 
     result = cubeyard.model.step(hf=file, weights="int8", experts="cube", context=256, topology=SMALL)
     assert result.to_dict() == expected
     assert (result.dtype, result.weights, result.experts_used) == ("bf16", "i8", 2)
-    assert any("sliding_window=4096" in note for note in result.notes)
+    assert not any("window" in remark for remark in result.placement)
+    limited = cubeyard.model.step(hf=MIXTURE | {"sliding_window": 64}, context=256, topology=SMALL)
+    assert any("a window of 64 tokens" in remark for remark in limited.placement)
     model = cubeyard.model.read(MIXTURE)
+    assert model.kv_bytes_per_token == 2 * 2 * 64 * 2
     assert (model.name, model.parameters, model.active_experts) == ("hf", result.parameters, 2)
 
 

@@ -127,9 +127,10 @@ fn cut(lab: &Lab, values: &Values) -> Result<Cut, BenchError> {
         (lab.sips.len() as u64, (lab.sips.len() * cubes * pes) as u64)
     });
     // Neither the embedding nor the head is run: one word per PE is enough.
-    let (name, layers, vocab) = ("a layer".to_owned(), 1, all);
+    let (name, layers, vocab, others) = ("a layer".to_owned(), 1, all, Vec::new());
     let family = family(values);
-    let spec = ModelSpec { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab, family };
+    let spec =
+        ModelSpec { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab, family, others };
     let dtype = DType::F16;
     let weights = match values.choice("weights") {
         "fp8" => DType::Fp8E4m3,
@@ -139,7 +140,7 @@ fn cut(lab: &Lab, values: &Values) -> Result<Cut, BenchError> {
     let placement = values.choice("placement");
     let placed = ExpertPlacement::NAMES.into_iter().find(|(name, _)| *name == placement);
     let experts = placed.map(|(_, placement)| placement).unwrap_or_default();
-    let work = Workload { phase, batch, context, chunk, dtype, weights, experts };
+    let work = Workload { phase, batch, context, chunk, dtype, weights, experts, kv: None };
     lab.context.machine(|machine| Cut::new(&spec, work, machine.topology(), sips)).map_err(unfit)
 }
 

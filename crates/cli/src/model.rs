@@ -32,7 +32,7 @@ const LIMIT: u64 = 1 << 20;
 
 /// Measure a step of a language model: time, tokens per second, memory of each PE
 ///
-/// Allocates all weights and caches over all SIPs, and simulates a step with one layer; all layers are alike.
+/// Allocates all weights and caches over all SIPs, and simulates a step with one layer of each kind; layers of a kind are alike.
 /// `--levers` shows what to change: the time if each resource of the machine were twice as fast. Ends with code 3
 /// and the allocator's report if the model does not fit.
 #[derive(Args, Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(conflicts_with = "hf")]
     spec: Option<PathBuf>,
     /// Configuration of Hugging Face, `config.json`, with the `model_type` llama, mistral, mixtral, qwen2, qwen3,
-    /// gemma2 or phi3
+    /// `qwen3_moe`, gemma2, gemma3, phi3, granite, `gpt_oss` or llama4
     #[arg(long, value_name = "FILE")]
     hf: Option<PathBuf>,
     /// Number of sequences
@@ -61,18 +61,21 @@ pub(crate) struct Arguments {
     /// Number of tokens in a step of prefill, over all sequences
     #[arg(long, value_name = "N", default_value_t = 512)]
     chunk: u64,
-    /// Element type of activations, caches and weights; f16 or the type in the file of --hf if omitted
+    /// Element type of activations, weights and, without --kv-dtype, caches; f16 or the type in the file of --hf if omitted
     #[arg(long, value_name = "NAME")]
     dtype: Option<DType>,
     /// Element type of the weights of layers, with a scale for each column: `fp8` (`fp8_e4m3`), `fp8_e5m2`, `int8`
-    /// (`i8`), or the type of activations
+    /// (`i8`), or the type of activations; as in the file of --hf if omitted
     #[arg(long, value_name = "NAME", value_parser = weight_type)]
     weights: Option<DType>,
+    /// Element type of the caches of K and V: `fp8` (`fp8_e4m3`), `fp8_e5m2`, or the type of activations
+    #[arg(long, value_name = "NAME", value_parser = weight_type)]
+    kv_dtype: Option<DType>,
     /// Placement of experts: each expert divided over all PEs (split), or whole experts per SIP (sip) or per cube or
     /// group of cubes (cube)
     #[arg(long, value_name = "PLACE", default_value = "split", value_parser = expert_placement)]
     experts: ExpertPlacement,
-    /// Number of layers to simulate, one after the other
+    /// Number of layers of each kind to simulate, one after the other
     #[arg(long, value_name = "N", default_value_t = 1)]
     layers: u64,
     /// Maximum number of positions at which attention of prefill is simulated; times between them are
@@ -190,6 +193,7 @@ fn record_of(config: &MeasureConfig) -> Record {
         ("chunk", json!(work.chunk)),
         ("dtype", json!(work.dtype.name())),
         ("weights", json!(work.weights.name())),
+        ("kv_dtype", json!(work.kv_type().name())),
         ("experts", json!(placement)),
         ("layers", json!(config.layers)),
         ("positions", json!(config.positions)),
@@ -227,12 +231,12 @@ fn config(arguments: &Arguments) -> Result<MeasureConfig> {
     };
     let Arguments { batch, context, chunk, dtype, weights, experts, layers, positions, .. } =
         *arguments;
-    let HfModel { spec, dtype: stated, notes } = model(arguments)?;
-    let dtype = dtype.or(stated).unwrap_or(DType::F16);
-    let weights = weights.unwrap_or(dtype);
+    let kv = arguments.kv_dtype;
+    let (model, [dtype, weights]) = model(arguments)?.with_types(dtype, weights);
+    let HfModel { spec, notes, .. } = model;
     Ok(MeasureConfig {
         spec,
-        work: Workload { phase, batch, context, chunk, dtype, weights, experts },
+        work: Workload { phase, batch, context, chunk, dtype, weights, experts, kv },
         topology: arguments.machine.read(arguments.output)?,
         layers,
         positions,
@@ -246,8 +250,7 @@ fn model(arguments: &Arguments) -> Result<HfModel> {
         let (name, bytes) = input::named_bytes(file, LIMIT)?;
         return Ok(HfModel::read_bytes(&name, &bytes)?);
     }
-    let spec = spec(arguments.spec.as_deref(), &arguments.llm)?;
-    Ok(HfModel { spec, dtype: None, notes: Vec::new() })
+    Ok(HfModel::from(spec(arguments.spec.as_deref(), &arguments.llm)?))
 }
 
 fn spec(file: Option<&Path>, name: &str) -> Result<ModelSpec> {
@@ -289,6 +292,7 @@ fn refused(error: &ModelError, config: &MeasureConfig) -> anyhow::Error {
             "use --dtype f16 or bf16; --weights int8 or fp8 stores the weights of layers in 8 bits"
         }
         ModelError::Weights { .. } => "use another type with --weights",
+        ModelError::Caches { .. } => "use another type with --kv-dtype",
         _ => "change the options that do not fit",
     };
     anyhow!("{error}\n  help: {help}")

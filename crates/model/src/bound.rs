@@ -1,10 +1,12 @@
 //! Data and operations that a part requires in any implementation, and the minimum times that follow.
 
 use cubeyard_device::topology::Topology;
+use cubeyard_runtime::dtype::DType;
 use cubeyard_sim::Span;
 
 use super::cut::{Cut, Phase};
 use super::part::StepPart;
+use super::spec::Experts;
 use super::timeline::per_layer;
 
 /// Data and operations that a part requires.
@@ -23,14 +25,26 @@ pub(super) struct Rates {
     pub(super) memory: f64,
     /// FLOP/s of the matrix units; 0 if they have no rate for the type.
     pub(super) gemm: f64,
+    /// FLOP/s of the matrix engines in attention, whose type is that of the caches.
+    attention: f64,
 }
 
 impl Rates {
     pub(super) fn new(cut: &Cut, topology: &Topology) -> Self {
         let rates = &topology.spec().pe.core.gemm.rates;
-        let gemm = rates.get(cut.work.dtype.name()).copied().unwrap_or_default();
+        let rate = |dtype: DType| rates.get(dtype.name()).copied().unwrap_or_default();
         let all = cut.all() as f64;
-        Self { memory: all * topology.spec().hbm.peak_bytes_per_second(), gemm: all * gemm as f64 }
+        Self {
+            memory: all * topology.spec().hbm.peak_bytes_per_second(),
+            gemm: all * rate(cut.work.dtype) as f64,
+            attention: all * rate(cut.work.kv_type()) as f64,
+        }
+    }
+
+    /// Returns the minimum times that memory and the matrix engines allow for a part.
+    pub(super) fn least_of(&self, part: StepPart, demand: Demand) -> [Span; 2] {
+        let gemm = if part == StepPart::Attention { self.attention } else { self.gemm };
+        Self { gemm, ..*self }.least(demand)
     }
 
     /// Returns the minimum times that memory and the matrix units allow.
@@ -49,17 +63,24 @@ impl Cut {
         demand(self, part, position)
     }
 
-    /// Returns the kinds of parts of a step, in the order of their first run.
-    pub(super) fn kinds(&self) -> Vec<StepPart> {
-        let mut kinds = Vec::new();
-        kinds.extend(self.ends.has_embedding.then_some(StepPart::Embedding));
-        let head = self.ends.has_head.then_some(StepPart::Head);
-        for part in StepPart::layer(self).into_iter().chain(head) {
-            if !kinds.contains(&part) {
-                kinds.push(part);
+    /// Returns the parts of all kinds of layers, each with the index of its kind and its number of runs over all layers
+    /// and steps. Parts outside the layers belong to the first kind.
+    pub(super) fn part_runs(&self) -> Vec<(usize, StepPart, u64)> {
+        let of_kind = |(kind, cut): (usize, &Self)| {
+            let mut parts = StepPart::layer(cut);
+            if kind == 0 {
+                parts.extend(self.ends.has_embedding.then_some(StepPart::Embedding));
+                parts.extend(self.ends.has_head.then_some(StepPart::Head));
             }
-        }
-        kinds
+            parts.sort();
+            parts.dedup();
+            let runs = move |part| {
+                let outside = if kind == 0 { cut.runs_outside(part) } else { 0 };
+                (kind, part, per_layer(part, cut) * cut.layers * cut.steps() + outside)
+            };
+            parts.into_iter().map(runs).collect::<Vec<_>>()
+        };
+        self.kinds().enumerate().flat_map(of_kind).collect()
     }
 
     /// Returns the number of runs of a part outside the layers, over all steps.
@@ -71,30 +92,25 @@ impl Cut {
         }
     }
 
-    /// Returns the number of runs of a part, over all layers and steps.
-    pub(super) fn runs(&self, part: StepPart) -> u64 {
-        per_layer(part, self) * self.spec.layers * self.steps() + self.runs_outside(part)
-    }
-
-    /// Returns the demand of all runs of a part, equally many at each position; the head runs only at the last one.
-    pub(super) fn all_demand(&self, part: StepPart) -> Demand {
+    /// Returns the demand of `count` runs of a part, equally many at each position; the head runs only at the last one.
+    pub(super) fn all_demand(&self, part: StepPart, count: u64) -> Demand {
         let positions = if part == StepPart::Head { 1 } else { self.positions() };
         let demands = (0..positions).map(|at| self.demand(part, at * self.each));
         let (bytes, flop) = demands.fold((0, 0), |(bytes, flop): (u64, u64), demand| {
             (bytes.saturating_add(demand.bytes), flop.saturating_add(demand.flop))
         });
-        let each = self.runs(part) / positions;
+        let each = count / positions;
         Demand { bytes: bytes.saturating_mul(each), flop: flop.saturating_mul(each) }
     }
 
     /// Returns the minimum time of all steps: of each part its own bound, one after the other.
     pub(super) fn bound(&self, topology: &Topology) -> Span {
-        let rates = Rates::new(self, topology);
-        let bound = |part| {
-            let [memory, gemm] = rates.least(self.all_demand(part));
+        let (rates, cuts) = (Rates::new(self, topology), self.kinds().collect::<Vec<_>>());
+        let bound = |(kind, part, count): (usize, StepPart, u64)| {
+            let [memory, gemm] = rates.least_of(part, cuts[kind].all_demand(part, count));
             memory.max(gemm)
         };
-        let own: Span = self.kinds().into_iter().map(bound).sum();
+        let own: Span = self.part_runs().into_iter().map(bound).sum();
         self.rest.as_deref().map_or(own, |rest| own + rest.bound(topology))
     }
 
@@ -145,11 +161,12 @@ fn layer(cut: &Cut, position: u64) -> Demand {
 }
 
 /// Returns the demand of a product of the feed-forward part: each expert in use is read once, and each token is
-/// multiplied only by its own experts.
+/// multiplied only by its own experts and by those that all tokens share.
 fn experts(cut: &Cut, weights: u64, tokens: u64) -> Demand {
-    let experts = cut.spec.family.experts;
-    let [used, active] = experts.map_or([1; 2], |experts| [experts.used(tokens), experts.active]);
-    let bytes = used * weights * cut.work.weights.size();
+    let (experts, shared) = (cut.spec.family.experts, cut.spec.family.shared_experts);
+    let of = |experts: Experts| [experts.used(tokens) + shared, experts.active + shared];
+    let [used, active] = experts.map_or([1; 2], of);
+    let bytes = used * cut.ffn_bytes(weights);
     Demand { bytes, flop: 2 * weights * active * tokens }
 }
 
@@ -158,16 +175,20 @@ fn experts(cut: &Cut, weights: u64, tokens: u64) -> Demand {
 fn attention(cut: &Cut, position: u64) -> Demand {
     let (spec, sequences) = (&cut.spec, cut.sequences);
     let (seen, pairs) = match cut.work.phase {
-        Phase::Decode => (cut.work.context, cut.work.context),
+        Phase::Decode => (cut.seen(), cut.seen()),
         Phase::Prefill => {
             let end = (position + cut.each).min(cut.work.context);
             let new = end - position.min(end);
-            (end, new * position + new * (new + 1) / 2)
+            let hidden: u64 = match cut.window {
+                Some(_) => (position..end).map(|token| cut.first_seen(token)).sum(),
+                None => 0,
+            };
+            (end - cut.first_seen(position).min(end), new * position + new * (new + 1) / 2 - hidden)
         }
     };
     let features = 2 * spec.kv_heads * spec.head_dim;
     Demand {
-        bytes: sequences * seen * features * cut.work.dtype.size(),
+        bytes: sequences * seen * features * cut.work.kv_type().size(),
         flop: 4 * sequences * pairs * spec.heads * spec.head_dim,
     }
 }

@@ -15,14 +15,22 @@
 //! fewer sequences than PEs.
 //!
 //! Dimensions that are not divisible over the machine are padded; see [`Heads`] for heads.
+//!
+//! Layers of several kinds have a distribution each. They differ in the cache and in the feed-forward part, but have the
+//! same tokens, and the same PEs for heads and sequences.
+//!
+//! The cache of a layer with a window is a ring: in decode of as many tokens as the window has, in prefill of these and
+//! those of a step, so that the step is stored before its first token attends.
 
 mod ends;
 mod experts;
 mod heads;
+mod packed;
 
 pub use ends::Ends;
 pub use experts::{ExpertPlacement, Hit, Routing};
 pub use heads::Heads;
+pub(crate) use packed::BLOCK;
 
 use std::collections::BTreeMap;
 
@@ -32,7 +40,7 @@ use cubeyard_yaml::NoSuchName;
 use serde::Serialize;
 
 use super::error::ModelError;
-use super::spec::ModelSpec;
+use super::spec::{LayerKind, ModelSpec, Window};
 
 /// Phase of inference to which a step belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -55,19 +63,34 @@ pub struct Workload {
     pub context: u64,
     /// Maximum number of tokens in a step of prefill, over all sequences; at least one per sequence.
     pub chunk: u64,
-    /// Element type of caches and activations, and of the embedding and the head.
+    /// Element type of activations, and of the embedding and the head.
     pub dtype: DType,
     /// Element type of the weights of layers: `dtype`, or an 8-bit type with a scale for each column.
     pub weights: DType,
     /// Placement of experts, if the model has any.
     pub experts: ExpertPlacement,
+    /// Element type of the caches of K and V: `dtype` (default), or an 8-bit float, to which Q, K and V are converted.
+    pub kv: Option<DType>,
+}
+
+impl Workload {
+    /// Returns the element type of the caches of K and V.
+    pub fn kv_type(&self) -> DType {
+        self.kv.unwrap_or(self.dtype)
+    }
 }
 
 /// Distribution of a model over a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Model that is distributed.
+    /// Model that is distributed. In the distributions of [`others`](Self::others), the model with their layers only.
     pub spec: ModelSpec,
+    /// Number of layers of this kind.
+    pub layers: u64,
+    /// Range of attention; `None` if no token attends to fewer tokens than without a window.
+    pub window: Option<Window>,
+    /// Distributions of the layers of other kinds; empty if all layers are identical.
+    pub others: Vec<Cut>,
     /// Workload of the model.
     pub work: Workload,
     /// Number of SIPs that hold the model.
@@ -94,6 +117,8 @@ pub struct Cut {
     pub held: u64,
     /// Number of tokens of a sequence for which a PE has room; in prefill, a multiple of the PE's tokens per step.
     pub room: u64,
+    /// Maximum number of tokens of a sequence to which a PE attends in decode.
+    pub stretch: u64,
     /// Distribution of the remaining sequences. In prefill each PE of a group has one sequence at a time, and the last
     /// round may have fewer sequences.
     pub rest: Option<Box<Cut>>,
@@ -101,6 +126,9 @@ pub struct Cut {
 
 /// Element types of quantised weights.
 pub const QUANTISED: [DType; 3] = [DType::Fp8E4m3, DType::Fp8E5m2, DType::I8];
+
+/// Element types of caches other than the type of activations.
+pub const CACHED: [DType; 2] = [DType::Fp8E4m3, DType::Fp8E5m2];
 
 /// Parses an element type of weights: the name of a type, or the short names `fp8` and `int8`.
 ///
@@ -142,9 +170,35 @@ impl Cut {
             }
         }
         check(spec, work, &topology.spec().pe.core.gemm.rates)?;
-        let heads = Heads::new(spec, sips, cubes);
+        if spec.family.has_mxfp4_experts {
+            even("hidden_size", spec.hidden, 2 * pes, "since two weights of 4 bits share a byte")?;
+        }
+        let kinds = spec.kinds(work.context);
+        let of_kind = |spec, kind| Self::of_kind(spec, kind, work, [sips, cubes, pes]);
+        let mut this = of_kind(spec.clone(), kinds[0]);
+        let others = kinds[1..].iter().map(|&kind| of_kind(spec.of_kind(kind), kind));
+        this.others = others.collect();
+        let left = work.batch - this.sequences * this.rounds();
+        if left > 0 {
+            let rest = Self::new(spec, Workload { batch: left, ..work }, topology, sips)?;
+            this.rest = Some(Box::new(rest));
+        }
+        Ok(this)
+    }
+
+    /// Distributes the layers of a kind.
+    fn of_kind(
+        spec: ModelSpec,
+        kind: LayerKind,
+        work: Workload,
+        [sips, cubes, pes]: [u64; 3],
+    ) -> Self {
+        let heads = Heads::new(&spec, sips, cubes);
         let mut this = Self {
-            spec: spec.clone(),
+            spec,
+            layers: kind.layers,
+            window: kind.window,
+            others: Vec::new(),
             work,
             sips,
             cubes,
@@ -158,49 +212,80 @@ impl Cut {
             parts: 1,
             held: 1,
             room: 1,
+            stretch: 1,
             rest: None,
         };
         this.deal();
         this.route();
-        let left = work.batch - this.sequences * this.rounds();
-        if left > 0 {
-            let rest = Self::new(spec, Workload { batch: left, ..work }, topology, sips)?;
-            this.rest = Some(Box::new(rest));
-        }
-        Ok(this)
+        this
+    }
+
+    /// Returns the distributions of all kinds of layers, in the order of their first layer.
+    pub fn kinds(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.others)
     }
 
     /// Distributes sequences and tokens over the PEs of a group.
     fn deal(&mut self) {
         let (Workload { phase, batch, context, chunk, .. }, units) = (self.work, self.units());
-        self.parts = (units / batch).clamp(1, context);
-        self.room = context.div_ceil(self.parts);
         match phase {
             Phase::Decode => {
                 (self.sequences, self.each) = (batch, 1);
                 self.held = batch.div_ceil(units);
+                let seen = self.seen();
+                self.stretch = seen.div_ceil((units / batch).clamp(1, seen));
                 // A PE without tokens would have no weights to normalise.
-                self.parts = context.div_ceil(self.room);
+                self.parts = seen.div_ceil(self.stretch);
+                self.room = self.stretch.max(self.cached().div_ceil(self.parts));
             }
             Phase::Prefill => {
+                self.parts = (units / batch).clamp(1, context);
                 self.sequences = batch.min(units);
                 self.held = batch / self.sequences;
                 let most = (chunk / self.sequences / self.parts).max(1) * self.parts;
                 // Steps have equal length, a multiple of the number of parts.
                 let steps = context.div_ceil(most);
                 self.each = context.div_ceil(steps).next_multiple_of(self.parts);
+                self.room = self.cached().div_ceil(self.parts);
                 // A PE's tokens of a step are stored in one memory, never across the boundary of two.
                 if self.parts > 1 {
                     self.room = self.room.next_multiple_of(self.each / self.parts);
                 }
+                self.stretch = self.room;
             }
         }
+    }
+
+    /// Returns the number of tokens of a sequence to which its last token attends.
+    pub fn seen(&self) -> u64 {
+        self.window.map_or(self.work.context, |window| window.seen(self.work.context))
+    }
+
+    /// Returns the number of tokens of a sequence for which all PEs together need room.
+    pub fn cached(&self) -> u64 {
+        let ring = |window: Window| match self.work.phase {
+            Phase::Decode => window.tokens(),
+            Phase::Prefill => window.tokens() + self.each - 1,
+        };
+        self.window.map_or(self.work.context, |window| ring(window).min(self.work.context))
+    }
+
+    /// Returns the first position to which the token at a position attends.
+    pub fn first_seen(&self, position: u64) -> u64 {
+        self.window.map_or(0, |window| window.first(position))
+    }
+
+    /// Returns the number of tokens to which a PE attends in decode, of the given part of a sequence.
+    pub fn part_tokens(&self, part: u64) -> u64 {
+        self.stretch.min(self.seen().saturating_sub(part * self.stretch))
     }
 
     /// Distributes the tokens of a step over experts.
     fn route(&mut self) {
         let (tokens, machine) = (self.tokens(), [self.sips, self.cubes]);
-        let routing = |experts| Routing::new(experts, self.work.experts, tokens, machine);
+        let shared = self.spec.family.shared_experts;
+        let routing =
+            |experts| Routing::new(experts, self.work.experts, tokens, machine).with_shared(shared);
         self.routing = self.spec.family.experts.map(routing);
     }
 
@@ -209,9 +294,10 @@ impl Cut {
         self.routing.map_or(1, |routing| routing.experts.count)
     }
 
-    /// Returns the number of matrices that a PE holds per layer: one for each expert of its place.
+    /// Returns the number of matrices that a PE holds per layer: one for each expert of its place, and for each expert
+    /// that all tokens share.
     pub fn matrices(&self) -> u64 {
-        self.routing.map_or(1, |routing| routing.local)
+        self.routing.map_or(1, |routing| routing.local + routing.shared)
     }
 
     /// Returns the place of experts to which a cube belongs, counted over all SIPs.
@@ -317,14 +403,21 @@ impl Cut {
     /// Returns the number of columns of a panel of weights with `rows` rows. With many tokens per expert or in all,
     /// panels are wide: results are stored row by row, and short rows use few memory channels.
     pub fn panel(&self, rows: u64) -> u64 {
-        let columns = LOAD / (rows * self.work.weights.size()).max(1);
+        self.panel_of(rows, self.work.weights.size())
+    }
+
+    fn panel_of(&self, rows: u64, element: u64) -> u64 {
+        let columns = LOAD / (rows * element).max(1);
         let least = if self.shared_tokens() > 8 { 256 } else { 32 };
         (columns / 32 * 32).max(least).min(self.slice())
     }
 
     /// Returns the number of tokens that share weights of the feed-forward part: all tokens, or one expert's tokens.
     fn shared_tokens(&self) -> u64 {
-        let of_expert = |it: Routing| (it.tokens * it.experts.active).div_ceil(it.used);
+        let of_expert = |it: Routing| {
+            let choices = it.experts.active + it.shared;
+            (it.tokens * choices).div_ceil(it.used + it.shared)
+        };
         self.routing.map_or_else(|| self.tokens(), of_expert)
     }
 
@@ -359,8 +452,15 @@ impl Cut {
     pub fn label(&self) -> String {
         let Workload { batch, context, dtype, weights, .. } = self.work;
         let tokens = self.tokens();
-        let weights = if self.is_quantised() { format!(" x {weights}") } else { String::new() };
-        format!("{} {dtype}{weights} {tokens} of {batch}x{context}", self.spec.name)
+        let weights = match (self.is_packed(), self.is_quantised()) {
+            (true, _) => format!(" x {weights} and MXFP4"),
+            (false, true) => format!(" x {weights}"),
+            _ => String::new(),
+        };
+        let kv = self.work.kv.map_or_else(String::new, |kv| format!(" kv {kv}"));
+        let window = self.window.map_or_else(String::new, |it| format!(" in {}", it.text()));
+        let name = &self.spec.name;
+        format!("{name} {dtype}{weights} {tokens} of {batch}x{context}{kv}{window}")
     }
 }
 
@@ -380,6 +480,10 @@ fn check(
     let is_narrow = matches!(dtype, DType::F16 | DType::Bf16) && QUANTISED.contains(&weights);
     if weights != dtype && !is_narrow {
         return Err(ModelError::Weights { weights, dtype });
+    }
+    let is_narrow = matches!(dtype, DType::F16 | DType::Bf16) && CACHED.contains(&work.kv_type());
+    if work.kv_type() != dtype && !(is_narrow && rates.contains_key(work.kv_type().name())) {
+        return Err(ModelError::Caches { kv: work.kv_type(), dtype });
     }
     even("heads", spec.heads, spec.kv_heads, "as many for each head of K and V")?;
     even("head_dim", spec.head_dim, 2, "which turn together")

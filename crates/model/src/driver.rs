@@ -40,8 +40,10 @@ enum Begun {
 /// Launches the parts of a step.
 pub struct Driver<'a> {
     launcher: &'a Launcher,
-    cut: Rc<Cut>,
-    sips: &'a [SipTensors],
+    /// Distribution and tensors of each kind of layers.
+    kinds: Vec<(Rc<Cut>, &'a [SipTensors])>,
+    /// Kind of the layers whose parts are launched.
+    kind: usize,
     streams: Vec<Stream>,
     group: Group,
     /// Channels between the cubes that share a head and, once a layer is one launch, between the PEs of a cube. Their
@@ -51,27 +53,30 @@ pub struct Driver<'a> {
     /// Number of results added to the tokens so far: attention and feed-forward results in turn.
     added: Cell<u64>,
     /// Kernels of the parts run so far, kept so that their recordings are reused.
-    kernels: RefCell<BTreeMap<StepPart, Kernel>>,
+    kernels: RefCell<BTreeMap<(usize, StepPart), Kernel>>,
 }
 
 impl<'a> Driver<'a> {
-    /// Creates a driver, and connects the cubes by channels.
+    /// Creates a driver, and connects the cubes by channels. Parts belong to the first kind of layers, until
+    /// [`use_kind`](Self::use_kind) selects another.
     pub fn new(
         launcher: &'a Launcher,
         cut: &Rc<Cut>,
         tensors: &'a Tensors,
     ) -> Result<Self, ModelError> {
-        Self::over(launcher, cut, &tensors.sips)
+        Self::over(launcher, cut, &tensors.kinds(false))
     }
 
-    /// Creates a driver for the given tensors of each SIP, and connects the cubes by channels.
+    /// Creates a driver for the given tensors of each kind of layers and SIP, and connects the cubes by channels.
     pub(super) fn over(
         launcher: &'a Launcher,
         cut: &Rc<Cut>,
-        tensors: &'a [SipTensors],
+        tensors: &[&'a [SipTensors]],
     ) -> Result<Self, ModelError> {
         let context = launcher.context();
-        let sips: Vec<_> = tensors.iter().map(|of_sip| of_sip.sip).collect();
+        let others = cut.others.iter().map(|cut| Rc::new(cut.clone()));
+        let cuts = std::iter::once(Rc::clone(cut)).chain(others);
+        let sips: Vec<_> = tensors[0].iter().map(|of_sip| of_sip.sip).collect();
         let streams = sips.iter().map(|_| context.stream()).collect();
         let (algorithm, config) = all_reduce(context, cut, &sips)?;
         let number = launcher.new_group().ok_or(DistError::Exhausted)?;
@@ -79,8 +84,8 @@ impl<'a> Driver<'a> {
         let channels = context.connect(&channels(context, cut, &sips, number), &ring(cut))?;
         Ok(Self {
             launcher,
-            cut: Rc::clone(cut),
-            sips: tensors,
+            kinds: cuts.zip(tensors.iter().copied()).collect(),
+            kind: 0,
             streams,
             group,
             channels: vec![channels],
@@ -95,11 +100,31 @@ impl<'a> Driver<'a> {
         self.group.algorithm()
     }
 
+    /// Selects the kind of layers to which the following parts belong, as an index of [`Cut::kinds`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such kind.
+    pub fn use_kind(&mut self, kind: usize) {
+        assert!(kind < self.kinds.len(), "kind {kind} of {}", self.kinds.len());
+        self.kind = kind;
+    }
+
+    /// Returns the distribution of the selected kind of layers.
+    fn cut(&self) -> &Rc<Cut> {
+        &self.kinds[self.kind].0
+    }
+
+    /// Returns the tensors of the selected kind of layers on each SIP.
+    fn sips(&self) -> &'a [SipTensors] {
+        self.kinds[self.kind].1
+    }
+
     /// Launches a part on every SIP, after the earlier launches on that SIP. `layer` selects the weights, and
     /// `position` is the start of the step in its sequences.
     pub fn order(&mut self, part: StepPart, layer: u64, position: u64) -> Result<(), ModelError> {
         let begun = if part == StepPart::AllReduce {
-            let tensors = self.sips.iter().map(|sip| (&sip.buffers.partial, sip.sum()));
+            let tensors = self.sips().iter().map(|sip| (&sip.buffers.partial, sip.sum()));
             let tensors: Vec<_> = tensors.collect();
             let pending = self.group.begin_on(self.launcher, &self.streams, SUM, &tensors)?;
             Begun::Collective(pending)
@@ -120,11 +145,11 @@ impl<'a> Driver<'a> {
         position: u64,
     ) -> Result<Vec<LaunchHandle>, ModelError> {
         let mut kernels = self.kernels.borrow_mut();
-        let kernel = kernels.entry(part).or_insert_with(|| self.kernel(part)).clone();
+        let kernel = kernels.entry((self.kind, part)).or_insert_with(|| self.kernel(part)).clone();
         drop(kernels);
         self.launcher.use_group(self.group.number());
         let (mut handles, parts) = (Vec::new(), self.parts(part));
-        for (index, (sip, stream)) in self.sips.iter().zip(&self.streams).enumerate() {
+        for (index, (sip, stream)) in self.sips().iter().zip(&self.streams).enumerate() {
             let mut launch = Launch::new(sip.sip);
             let mut added = self.added.get();
             for &part in &parts {
@@ -152,19 +177,19 @@ impl<'a> Driver<'a> {
     /// Returns the parts that a launch consists of.
     fn parts(&self, part: StepPart) -> Vec<StepPart> {
         match part {
-            StepPart::Layer => StepPart::layer(&self.cut),
+            StepPart::Layer => StepPart::layer(self.cut()),
             part => vec![part],
         }
     }
 
     fn kernel(&self, part: StepPart) -> Kernel {
         if part != StepPart::Layer {
-            return kernels::kernel(part, &self.cut);
+            return kernels::kernel(part, self.cut());
         }
         let count = |part: StepPart| self.arguments(part, 0, [0; 3]).len();
         let counts = self.parts(part).into_iter().map(count).collect();
-        let all_reduce = self.group.part(SUM, self.cut.work.dtype);
-        kernels::layer(&self.cut, all_reduce, counts)
+        let all_reduce = self.group.part(SUM, self.cut().work.dtype);
+        kernels::layer(self.cut(), all_reduce, counts)
     }
 
     /// Returns the arguments of a part's kernel on a SIP.
@@ -174,18 +199,18 @@ impl<'a> Driver<'a> {
         sip: usize,
         [layer, position, norm]: [u64; 3],
     ) -> Vec<Argument<'_>> {
-        let of_sip = &self.sips[sip];
+        let of_sip = &self.sips()[sip];
         let (tensors, numbers) = if part == StepPart::AllReduce {
             let ranks = self.group.rank_numbers(sip).map(|number| number as u64);
             (vec![&of_sip.buffers.partial, of_sip.sum()], ranks.to_vec())
         } else {
-            let adds = u64::from(sip == 0 && !self.cut.spec.family.has_post_norms);
+            let adds = u64::from(sip == 0 && !self.cut().spec.family.has_post_norms);
             arguments(part, of_sip, [layer, position, adds, norm])
         };
         let numbers = numbers.into_iter().map(Argument::from);
         let extras = of_sip.extras(part).into_iter().map(Argument::Tensor);
         // The experts of a SIP depend on its number.
-        let has_experts = self.cut.routing.is_some();
+        let has_experts = self.cut().routing.is_some();
         let has_experts = has_experts && matches!(part, StepPart::GateUp | StepPart::Down);
         let number = has_experts.then_some(Argument::from(sip));
         let tensors = tensors.into_iter().map(Argument::Tensor);

@@ -54,6 +54,17 @@ pub enum ModelError {
         /// Type of the activations.
         dtype: DType,
     },
+    /// Caches of this type cannot be used with activations of type `dtype`. Change one of the two types.
+    #[error(
+        "kv_dtype={kv}: expected {dtype}, the type of activations{}",
+        if matches!(dtype, DType::F16 | DType::Bf16) { ", or fp8_e4m3 or fp8_e5m2" } else { "" }
+    )]
+    Caches {
+        /// Type of the caches.
+        kv: DType,
+        /// Type of the activations.
+        dtype: DType,
+    },
     /// A quantity is 0, but must be at least 1.
     #[error("{0}=0: expected at least 1")]
     Nothing(&'static str),

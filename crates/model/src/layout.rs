@@ -3,7 +3,7 @@
 use cubeyard_runtime::dtype::DType;
 use cubeyard_runtime::placement::Split;
 
-use super::cut::{Cut, Phase};
+use super::cut::{BLOCK, Cut, Phase};
 
 /// Tensor of a model. Weights and caches contain all layers: PE by PE, and within a PE layer by layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,10 @@ pub enum Held {
     GateUpScales,
     /// Scales of the columns of quantised weights of the down projection.
     DownScales,
+    /// Exponents of blocks of 32 weights of gate and up in MXFP4.
+    GateUpExponents,
+    /// Exponents of blocks of 32 weights of the down projection in MXFP4.
+    DownExponents,
     /// Keys of earlier tokens.
     Keys,
     /// Values of earlier tokens.
@@ -61,7 +65,7 @@ pub struct Origin {
 impl Cut {
     /// Returns the numbers of rows and columns of each matrix of a tensor, as defined by the model: without padding.
     pub fn matrix_shape(&self, held: Held) -> [u64; 2] {
-        let (spec, work) = (&self.spec, &self.work);
+        let spec = &self.spec;
         let (attended, kv) = (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim);
         match held {
             Held::Tokens => [self.tokens(), spec.hidden],
@@ -71,13 +75,15 @@ impl Cut {
             Held::GateUp => [spec.hidden, spec.ffn],
             Held::GateUpScales => [1, spec.ffn],
             Held::Down => [spec.ffn, spec.hidden],
+            Held::GateUpExponents => [spec.hidden.div_ceil(BLOCK), spec.ffn],
+            Held::DownExponents => [spec.ffn.div_ceil(BLOCK), spec.hidden],
             Held::OutputScales | Held::DownScales => [1, spec.hidden],
             Held::Head => [spec.hidden, spec.vocab],
             Held::Table => [spec.vocab, spec.hidden],
             Held::Router => [spec.hidden, self.experts()],
             Held::HeadNorms => [2, spec.head_dim],
             Held::PostNorms => [2, spec.hidden],
-            Held::Keys | Held::Values => [work.context, spec.head_dim],
+            Held::Keys | Held::Values => [self.cached(), spec.head_dim],
             Held::Angles => [self.each, spec.head_dim / 2],
         }
     }
@@ -91,9 +97,11 @@ impl Cut {
             Held::QkvBias | Held::QkvScales => [1, self.qkv()],
             Held::Output => [self.attended(), self.slice()],
             Held::OutputScales => [1, self.slice()],
-            Held::GateUp => [matrices * self.hidden(), 2 * self.inner()],
+            Held::GateUp => [matrices * self.hidden(), 2 * self.inner() / self.packed()],
+            Held::GateUpExponents => [matrices * self.gate_up_blocks(), 2 * self.inner()],
+            Held::DownExponents => [matrices * self.down_blocks(), self.slice()],
             Held::GateUpScales => [matrices, 2 * self.inner()],
-            Held::Down => [matrices * self.inner() * self.pes, self.slice()],
+            Held::Down => [matrices * self.inner() * self.pes, self.slice() / self.packed()],
             Held::DownScales => [matrices, self.slice()],
             Held::Head => [self.hidden(), self.words()],
             Held::Table => [self.words() * self.sips, self.hidden()],
@@ -107,6 +115,10 @@ impl Cut {
 
     /// Returns the number of bytes of a tensor that a PE holds, for all layers.
     pub(crate) fn bytes_of(&self, held: Held) -> u64 {
+        let is_absent = matches!(held, Held::GateUpExponents | Held::DownExponents);
+        if is_absent && !self.is_packed() {
+            return 0;
+        }
         let [rows, columns] = self.shape(held);
         self.layers_of(held) * rows * columns * self.dtype_of(held).size()
     }
@@ -117,18 +129,21 @@ impl Cut {
             Held::Tokens | Held::Angles => 1,
             Held::Table => u64::from(self.ends.has_embedding),
             Held::Head => u64::from(self.ends.has_head),
-            _ => self.spec.layers,
+            _ => self.layers,
         }
     }
 
     /// Returns the element type of a tensor.
     pub(crate) fn dtype_of(&self, held: Held) -> DType {
         match held {
+            Held::GateUp | Held::Down if self.is_packed() => DType::I8,
+            Held::GateUpExponents | Held::DownExponents => DType::U8,
             Held::Qkv | Held::Output | Held::GateUp | Held::Down => self.work.weights,
             Held::QkvScales | Held::OutputScales | Held::GateUpScales | Held::DownScales => {
                 DType::F32
             }
             Held::Angles => DType::F32,
+            Held::Keys | Held::Values => self.work.kv_type(),
             _ => self.work.dtype,
         }
     }
@@ -198,6 +213,8 @@ impl Cut {
                 of(expert, self.cube_of_place(cube) * depth + row, sliced(column))
             }
             Held::DownScales => of(self.expert_at(cube, row), 0, sliced(column)),
+            // Their contents are not simulated.
+            Held::GateUpExponents | Held::DownExponents => None,
             Held::Head => of(0, row, (cube * self.pes + pe) * columns + column),
             Held::Table => of(0, (cube % self.cubes * self.pes + pe) * rows + row, column),
         }
@@ -205,7 +222,11 @@ impl Cut {
 
     /// Returns the expert of one of the matrices of a cube.
     fn expert_at(&self, cube: u64, matrix: u64) -> u64 {
-        self.place_of(cube) * self.matrices() + matrix
+        let Some(routing) = self.routing else { return matrix };
+        match matrix.checked_sub(routing.local) {
+            Some(shared) => routing.experts.count + shared,
+            None => self.place_of(cube) * routing.local + matrix,
+        }
     }
 
     /// Returns the index of a cube among the cubes that share its experts.
@@ -269,6 +290,7 @@ impl Cut {
             (unit * self.held + turn, 0)
         };
         let head = self.heads.kv_head(slot).filter(|_| sequence < self.work.batch)?;
-        Some((head * self.work.batch + sequence, part * self.room + row % self.room))
+        let token = part * self.stretch + row % self.room;
+        (row % self.room < self.stretch).then_some((head * self.work.batch + sequence, token))
     }
 }

@@ -3,8 +3,8 @@
 //! Internal: programs use the crate `cubeyard`.
 //!
 //! A [`ModelSpec`] describes the model, and a [`Cut`] its distribution over the machine. [`measure`](fn@measure)
-//! allocates the whole model on a machine, runs one step in a single timeline with one of its identical layers, and
-//! reports the time of the step, part by part.
+//! allocates the whole model on a machine, runs one step in a single timeline with one of its identical layers (or one of
+//! each kind), and reports the time of the step, part by part.
 //!
 //! | module | contents |
 //! |---|---|
@@ -44,4 +44,4 @@ pub use part::StepPart;
 pub use plan::{Plan, PlanConfig, PlanError, PlanReport};
 pub use report::ModelReport;
 pub use spec::ModelSpec;
-pub use tensors::{Contents, SipTensors, Tensors};
+pub use tensors::{Contents, KindTensors, SipTensors, Tensors};

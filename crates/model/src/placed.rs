@@ -1,5 +1,7 @@
 //! Statements on the distribution of a model that do not follow from its dimensions alone.
 
+use std::collections::BTreeSet;
+
 use super::cut::{Cut, Phase, Workload};
 use super::layout::Held;
 use super::measure::MeasureConfig;
@@ -21,9 +23,19 @@ impl Cut {
     /// Returns the bytes of weights and caches per PE, excluding biases, scales, norms and routers.
     pub fn held_bytes(&self) -> u64 {
         let caches = |cut: &Self| cut.bytes_of(Held::Keys) + cut.bytes_of(Held::Values);
-        let weights = [Held::Qkv, Held::Output, Held::GateUp, Held::Down, Held::Head, Held::Table];
-        let weights: u64 = weights.into_iter().map(|held| self.bytes_of(held)).sum();
-        weights + caches(self) + self.rest.as_deref().map_or(0, caches)
+        let caches = |cut: &Self| cut.kinds().map(caches).sum::<u64>();
+        let weights = [
+            Held::Qkv,
+            Held::Output,
+            Held::GateUp,
+            Held::Down,
+            Held::GateUpExponents,
+            Held::DownExponents,
+        ];
+        let weights = |cut: &Self| weights.map(|held| cut.bytes_of(held)).iter().sum::<u64>();
+        let weights: u64 = self.kinds().map(weights).sum();
+        let tables = self.bytes_of(Held::Head) + self.bytes_of(Held::Table);
+        weights + tables + caches(self) + self.rest.as_deref().map_or(0, caches)
     }
 
     /// Returns a sentence for each dimension that is padded, replicated or divided unevenly.
@@ -35,17 +47,43 @@ impl Cut {
         };
         let mut notes = Vec::new();
         notes.extend(padded("vocabulary", spec.vocab, self.vocab(), all));
-        let sharers = self.sharers();
-        notes.extend(padded("inner features", spec.ffn, self.inner() * sharers, sharers));
+        for cut in self.kinds() {
+            let (ffn, sharers) = (cut.spec.ffn, cut.sharers());
+            notes.extend(padded("inner features", ffn, cut.inner() * sharers, sharers));
+        }
         notes.extend(padded("hidden features", spec.hidden, self.hidden(), self.pes));
         notes.extend(self.head_notes());
-        notes.extend(self.expert_notes());
+        notes.extend(self.kinds().flat_map(Self::expert_notes));
+        // Kinds of layers that differ in attention only have the same padding and experts.
+        let mut known = BTreeSet::new();
+        notes.retain(|note| known.insert(note.clone()));
+        notes.extend(self.kind_notes());
         notes.extend(self.step_notes());
         if spec.family.is_tied {
             let text = "tied embedding: stored as table and as head, which are divided differently";
             notes.push(text.to_owned());
         }
         notes
+    }
+
+    /// Returns the number of layers of each kind, if there are several or if attention has a window.
+    fn kind_notes(&self) -> Vec<String> {
+        let of_kind = |cut: &Self| {
+            let ffn = match &cut.routing {
+                Some(routing) => format!("{} experts", routing.experts.count),
+                None => format!("a feed-forward part of {} features", cut.spec.ffn),
+            };
+            let cached = cut.cached();
+            let attention = match cut.window {
+                Some(window) => {
+                    format!("{}; their caches hold {cached} of a sequence", window.text())
+                }
+                None => "attention to all earlier tokens".to_owned(),
+            };
+            format!("{} of {} layers: {ffn}, {attention}", cut.layers, self.spec.layers)
+        };
+        let is_plain = self.others.is_empty() && self.window.is_none();
+        if is_plain { Vec::new() } else { self.kinds().map(of_kind).collect() }
     }
 
     /// Returns the placement of experts, and the number of experts that the tokens of a step use.
@@ -60,13 +98,22 @@ impl Cut {
             }
         };
         let expected = routing.experts.expected(tokens);
-        vec![
+        let mut notes = vec![
             format!("experts: {count}, {place}; the router is on every PE"),
             format!(
                 "a step of {tokens} tokens uses {used} experts: E (1 − (1 − k/E)^T) = {expected:.2}, k = {}",
                 routing.experts.active
             ),
-        ]
+        ];
+        if self.is_packed() {
+            notes.push("weights of experts: MXFP4, 4.25 bits; the matrix engine reads them as they are stored, at the rate of the activations".to_owned());
+        }
+        let (shared, copies) = (routing.shared, routing.places);
+        notes.extend((shared > 0).then(|| match copies {
+            1 => format!("shared experts: {shared}, divided over all {} PEs", self.all()),
+            _ => format!("shared experts: {shared}, a copy at each of {copies} places, for its part of the tokens"),
+        }));
+        notes
     }
 
     /// Returns the division of the sequences of prefill into steps, if it is uneven or padded.

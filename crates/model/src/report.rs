@@ -185,7 +185,8 @@ impl ModelReport {
 
 impl Serialize for ModelReport {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Cut { spec, work, routing, sips, cubes, pes, .. } = &self.cut;
+        let Cut { spec, work, sips, cubes, pes, .. } = &self.cut;
+        let routing = self.cut.kinds().find_map(|cut| cut.routing);
         let report = json!({
             "model": spec.name,
             "parameters": spec.parameters(),
@@ -195,6 +196,7 @@ impl Serialize for ModelReport {
             "context": work.context,
             "dtype": work.dtype.name(),
             "weights": work.weights.name(),
+            "kv_dtype": work.kv_type().name(),
             "experts_used": routing.map(|routing| routing.used),
             "expert_places": routing.map(|routing| routing.places),
             "sips": sips,

@@ -1,20 +1,24 @@
 //! Dimensions of models, by name or from a file.
 
+mod kinds;
+
+pub use kinds::{LayerKind, Window};
+
 use cubeyard_yaml::{Document, InputError, nearest, text};
 
 use super::error::ModelError;
 
-/// Dimensions of a model: a decoder of identical layers with gated feed-forward parts, as in
-/// Llama and its descendants.
+/// Dimensions of a model: a decoder of layers with gated feed-forward parts, as in Llama and its descendants. Layers
+/// are identical, or of a few [kinds](LayerKind).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSpec {
     /// Name of the model.
     pub name: String,
-    /// Number of layers, all of equal shape.
+    /// Number of layers of all kinds.
     pub layers: u64,
     /// Number of features of a token between layers.
     pub hidden: u64,
-    /// Number of features of a token inside the feed-forward part, or inside each expert.
+    /// Number of features of a token inside the feed-forward part, or inside each expert, of the first layer.
     pub ffn: u64,
     /// Number of heads of Q.
     pub heads: u64,
@@ -24,8 +28,10 @@ pub struct ModelSpec {
     pub head_dim: u64,
     /// Number of words in the vocabulary.
     pub vocab: u64,
-    /// Differences of the architecture from Llama.
+    /// Differences of the architecture from Llama. Experts and window are those of the first layer.
     pub family: Family,
+    /// Layers that differ from the first, which are included in `layers`; empty if all layers are identical.
+    pub others: Vec<LayerKind>,
 }
 
 /// Properties in which model families differ from each other; the default is Llama.
@@ -44,6 +50,15 @@ pub struct Family {
     pub activation: Activation,
     /// Experts of the feed-forward part; `None` if it is dense.
     pub experts: Option<Experts>,
+    /// Number of experts that every token uses in addition to its own, each of the size of the others.
+    pub shared_experts: u64,
+    /// Range of attention; `None` if a token attends to all earlier tokens.
+    pub window: Option<Window>,
+    /// Whether attention output, router and experts have biases, and each head of Q has a sink, as in gpt-oss. They
+    /// count as parameters, but are not simulated.
+    pub has_other_biases: bool,
+    /// Whether the weights of experts are stored in MXFP4: 4 bits each, and 8 bits for the common exponent of 32.
+    pub has_mxfp4_experts: bool,
 }
 
 /// Activation function of the gate of a feed-forward part.
@@ -125,7 +140,8 @@ impl ModelSpec {
         let [layers, hidden, ffn, heads, kv_heads, head_dim, vocab] = numbers;
         let name = name.to_owned();
         let family = Family::default();
-        Ok(Self { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab, family })
+        let others = Vec::new();
+        Ok(Self { name, layers, hidden, ffn, heads, kv_heads, head_dim, vocab, family, others })
     }
 
     /// Returns the names of all known models.
@@ -156,36 +172,61 @@ impl ModelSpec {
             head_dim: number("head_dim")?,
             vocab: number("vocab")?,
             family: Family::default(),
+            others: Vec::new(),
         };
         let name = map.field("name").text("a name")?.to_owned();
         map.finish()?;
         Ok(Self { name, ..spec })
     }
 
-    /// Returns the number of weights of a layer: attention, feed-forward part and norms.
+    /// Returns the number of weights of the first layer: attention, feed-forward part and norms.
     pub fn layer_parameters(&self) -> u64 {
         let norms = if self.family.has_post_norms { 4 } else { 2 };
         self.attention_parameters() + self.ffn_parameters() + norms * self.hidden
     }
 
-    /// Returns the number of weights of attention: Q, K, V and output, biases, and head norms.
+    /// Returns the number of weights of attention: Q, K, V and output, biases and sinks, and head norms.
     fn attention_parameters(&self) -> u64 {
         let Self { hidden, heads, kv_heads, head_dim, family, .. } = *self;
         let biases = u64::from(family.has_qkv_bias) * (heads + 2 * kv_heads) * head_dim;
+        let biases = biases + u64::from(family.has_other_biases) * (hidden + heads);
         let norms = u64::from(family.has_qk_norm) * 2 * head_dim;
         hidden * head_dim * (2 * heads + 2 * kv_heads) + biases + norms
     }
 
-    /// Returns the number of weights of the feed-forward part: gate, up and down of each expert, and the router.
+    /// Returns the number of weights of the feed-forward part: gate, up and down of each expert, their biases, and the
+    /// router.
     fn ffn_parameters(&self) -> u64 {
-        let dense = 3 * self.hidden * self.ffn;
-        self.family.experts.map_or(dense, |experts| experts.count * (dense + self.hidden))
+        let Self { hidden, ffn, family, .. } = *self;
+        let has_biases = u64::from(family.has_other_biases);
+        let (dense, bias) = (3 * hidden * ffn, has_biases * (2 * ffn + hidden));
+        let Some(Experts { count, .. }) = family.experts else { return dense };
+        let router = count * (hidden + has_biases);
+        count * (dense + bias) + family.shared_experts * dense + router
     }
 
     /// Returns the total number of weights: layers, the embedding, the last norm, and the head, unless it is tied.
     pub fn parameters(&self) -> u64 {
         let tables = if self.family.is_tied { 1 } else { 2 };
-        self.layers * self.layer_parameters() + tables * self.vocab * self.hidden + self.hidden
+        let of_kind = |kind: LayerKind| kind.layers * self.of_kind(kind).layer_parameters();
+        let layers: u64 = self.kinds(u64::MAX).into_iter().map(of_kind).sum();
+        layers + tables * self.vocab * self.hidden + self.hidden
+    }
+
+    /// Returns the number of values that the token after `context` others adds to the caches of K and V: in all layers
+    /// but those whose window is full.
+    ///
+    /// ```
+    /// use cubeyard_model::ModelSpec;
+    ///
+    /// assert_eq!(2 * ModelSpec::named("llama-70b")?.cached_values(0), 327_680);
+    /// # Ok::<(), cubeyard_model::ModelError>(())
+    /// ```
+    pub fn cached_values(&self, context: u64) -> u64 {
+        let kinds = self.kinds(u64::MAX).into_iter();
+        let grows = |kind: &LayerKind| kind.window.is_none_or(|window| window.tokens() > context);
+        let layers: u64 = kinds.filter(grows).map(|kind| kind.layers).sum();
+        layers * 2 * self.kv_heads * self.head_dim
     }
 
     /// Returns the number of heads of Q that share one head of K and V.

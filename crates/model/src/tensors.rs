@@ -1,5 +1,8 @@
 //! Tensors of a model on a machine.
 
+mod meter;
+
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use cubeyard_memory::address::SipId;
@@ -10,8 +13,9 @@ use cubeyard_runtime::{Context, RuntimeError, Tensor};
 use super::cut::Cut;
 use super::error::ModelError;
 use super::layout::Held;
-use super::memory::{Memory, Use};
+use super::memory::Memory;
 use super::part::StepPart;
+use meter::Meter;
 
 /// Function that returns the initial contents of a tensor on a SIP, row by row; `None` for zeros. Without a
 /// function, nothing is written.
@@ -44,10 +48,12 @@ pub(super) struct Weights {
     pub(super) post_norms: Option<Tensor>,
     /// Scales of Q, K and V, output, gate and up, and down, if the weights are quantised.
     pub(super) scales: Option<[Tensor; 4]>,
+    /// Exponents of gate and up, and of down, if the weights of experts are in MXFP4.
+    pub(super) exponents: Option<[Tensor; 2]>,
 }
 
 /// Buffers between the parts of a layer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Buffers {
     pub(super) sums: Tensor,
     pub(super) angles: Tensor,
@@ -90,11 +96,12 @@ impl SipTensors {
     pub(super) fn extras(&self, part: StepPart) -> Vec<&Tensor> {
         let weights = &self.weights;
         let scales = |index: usize| weights.scales.as_ref().map(|scales| &scales[index]);
+        let exponents = |index: usize| weights.exponents.as_ref().map(|all| &all[index]);
         let (scales, more) = match part {
             StepPart::Qkv => (scales(0), weights.qkv_bias.as_ref()),
             StepPart::Output => (scales(1), None),
-            StepPart::GateUp => (scales(2), None),
-            StepPart::Down => (scales(3), None),
+            StepPart::GateUp => (exponents(0).or(scales(2)), None),
+            StepPart::Down => (exponents(1).or(scales(3)), None),
             StepPart::Append | StepPart::Attention => (None, weights.head_norms.as_ref()),
             _ => (None, None),
         };
@@ -109,8 +116,20 @@ pub struct Tensors {
     pub sips: Vec<SipTensors>,
     /// Tensors of each SIP for the remaining sequences, with the same weights; empty if no sequences remain.
     pub rest: Vec<SipTensors>,
+    /// Tensors for the layers of other kinds, in the order of [`Cut::others`]. Tokens, table and head are those of the
+    /// first kind, as are buffers of the same shape.
+    pub others: Vec<KindTensors>,
     /// Memory use per PE.
     pub memory: Memory,
+}
+
+/// Tensors for the layers of one kind.
+#[derive(Debug)]
+pub struct KindTensors {
+    /// Tensors of each SIP.
+    pub sips: Vec<SipTensors>,
+    /// Tensors of each SIP for the remaining sequences.
+    pub rest: Vec<SipTensors>,
 }
 
 #[derive(Clone, Copy)]
@@ -120,6 +139,23 @@ struct Maker<'a> {
     contents: Option<Contents<'a>>,
     sip: SipId,
     number: u64,
+    /// Whether the tensors are for the remaining sequences.
+    is_rest: bool,
+}
+
+/// Sequences and layers to which buffers belong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Slot {
+    number: u64,
+    is_rest: bool,
+    ffn: [u64; 4],
+}
+
+impl Slot {
+    /// Returns whether the buffers belong to the same sequences on the same SIP.
+    fn is_beside(&self, other: &Self) -> bool {
+        (self.number, self.is_rest) == (other.number, other.is_rest)
+    }
 }
 
 impl Tensors {
@@ -130,77 +166,50 @@ impl Tensors {
         sips: &[SipId],
         contents: Option<Contents<'_>>,
     ) -> Result<Self, ModelError> {
-        let of = |cut| {
-            let maker = move |(number, &sip)| Maker { context, cut, contents, sip, number };
+        let of = |cut, is_rest| {
+            let maker =
+                move |(number, &sip)| Maker { context, cut, contents, sip, number, is_rest };
             (0..).zip(sips).map(maker)
         };
-        let first: Vec<_> = of(cut).collect();
+        let first: Vec<_> = cut.kinds().flat_map(|cut| of(cut, false)).collect();
         // Remaining sequences have separate caches and buffers.
-        let rest = cut.rest.as_deref().into_iter().flat_map(of);
-        let all: Vec<_> = first.iter().copied().chain(rest).collect();
-        let mut meter = Meter { context, cut, used: Vec::new() };
-        let weights =
-            meter.metered("the weights", &first, |maker| Ok(Rc::new(maker.weights()?)))?;
-        let caches = meter.metered("the caches of K and V", &all, Maker::caches)?;
-        let buffers = meter.metered("the activations", &all, Maker::buffers)?;
-        let weights = weights.iter().cycle().zip(sips.iter().cycle());
-        let of_sip = |((weights, &sip), ((keys, values), (tokens, buffers)))| {
-            let weights = Rc::clone(weights);
-            SipTensors { sip, tokens, weights, keys, values, buffers }
+        let rests = cut.rest.as_deref().map(|rest| rest.kinds().collect::<Vec<_>>());
+        let rest_of = |kind: usize| rests.as_ref().map(|rests| rests[kind]);
+        let with_rest = |(kind, cut)| {
+            of(cut, false).chain(rest_of(kind).into_iter().flat_map(|rest| of(rest, true)))
         };
-        let tensors = weights.zip(caches.into_iter().zip(buffers)).map(of_sip);
-        let mut tensors: Vec<SipTensors> = tensors.collect();
-        let rest = tensors.split_off(sips.len());
-        Ok(Self { sips: tensors, rest, memory: meter.memory() })
-    }
-}
-
-/// Records the memory use of allocations.
-struct Meter<'a> {
-    context: &'a Context,
-    cut: &'a Cut,
-    /// Bytes in use by PE, after each kind of allocation.
-    used: Vec<Vec<u64>>,
-}
-
-impl Meter<'_> {
-    fn metered<'m, T>(
-        &mut self,
-        what: &'static str,
-        makers: &[Maker<'m>],
-        make: impl Fn(&Maker<'m>) -> Result<T, RuntimeError>,
-    ) -> Result<Vec<T>, ModelError> {
-        let all: Result<Vec<_>, _> = makers.iter().map(make).collect();
-        let stats = self.context.memory_stats();
-        self.used.push(stats.pes.iter().map(|pe| pe.used.get()).collect());
-        all.map_err(|source| match source {
-            RuntimeError::Allocate(_) => {
-                let (model, source) = (self.cut.spec.name.clone(), Box::new(source));
-                ModelError::DoesNotFit { model, what, source }
-            }
-            other => other.into(),
-        })
+        let all: Vec<_> = cut.kinds().enumerate().flat_map(with_rest).collect();
+        let mut meter = Meter { context, cut, used: Vec::new() };
+        let tables = RefCell::new(Vec::new());
+        let weights = meter.metered("the weights", &first, |maker| maker.weights(&tables))?;
+        let caches = meter.metered("the caches of K and V", &all, Maker::caches)?;
+        let known = RefCell::new(Vec::new());
+        let buffers =
+            meter.metered("the activations", &all, |maker| maker.shared_buffers(&known))?;
+        let mut made = caches.into_iter().zip(buffers);
+        let mut of_sips = |weights: &[Rc<Weights>]| -> Vec<SipTensors> {
+            let of_sip = |(weights, &sip)| {
+                let weights = Rc::clone(weights);
+                let ((keys, values), (tokens, buffers)) = made.next().expect("one for each SIP");
+                SipTensors { sip, tokens, weights, keys, values, buffers }
+            };
+            weights.iter().zip(sips).map(of_sip).collect()
+        };
+        let of_kind = |weights| {
+            let sips = of_sips(weights);
+            let rest = if cut.rest.is_some() { of_sips(weights) } else { Vec::new() };
+            KindTensors { sips, rest }
+        };
+        let mut others: Vec<_> = weights.chunks(sips.len().max(1)).map(of_kind).collect();
+        let KindTensors { sips, rest } = others.remove(0);
+        Ok(Self { sips, rest, others, memory: meter.memory() })
     }
 
-    /// Returns the memory use of each kind of allocation.
-    fn memory(&self) -> Memory {
-        let none = vec![0; self.used.last().map_or(0, Vec::len)];
-        let befores = std::iter::once(&none).chain(&self.used);
-        let uses: Vec<Use> = befores
-            .zip(&self.used)
-            .map(|(before, after)| {
-                Use::of(
-                    after
-                        .iter()
-                        .enumerate()
-                        .map(|(pe, used)| used - before.get(pe).copied().unwrap_or_default()),
-                )
-            })
-            .collect();
-        let stats = self.context.memory_stats();
-        let total = Use::of(stats.pes.iter().map(|pe| pe.used.get()));
-        let capacity = stats.pes.first().map_or(0, |pe| (pe.used + pe.free).get());
-        Memory { weights: uses[0], cache: uses[1], activations: uses[2], total, capacity }
+    /// Returns the tensors of all kinds of layers: of the first sequences, or of the remaining ones.
+    pub(super) fn kinds(&self, is_rest: bool) -> Vec<&[SipTensors]> {
+        let sequences = |(sips, rest)| if is_rest { rest } else { sips };
+        let others = self.others.iter().map(|kind| (&kind.sips[..], &kind.rest[..]));
+        std::iter::once((&self.sips[..], &self.rest[..])).chain(others).map(sequences).collect()
     }
 }
 
@@ -242,21 +251,48 @@ impl Maker<'_> {
         tensor.to(&over)
     }
 
-    fn weights(&self) -> Result<Weights, RuntimeError> {
+    /// Creates the weights of a kind of layers. Head and table are those of the first kind on the same SIP, which
+    /// `tables` collects.
+    fn weights(&self, tables: &RefCell<Vec<[Tensor; 2]>>) -> Result<Rc<Weights>, RuntimeError> {
+        let known = tables.borrow().get(self.index()).cloned();
+        let weights = self.weights_with(known)?;
+        if tables.borrow().len() == self.index() {
+            tables.borrow_mut().push([weights.head.clone(), weights.table.clone()]);
+        }
+        Ok(Rc::new(weights))
+    }
+
+    /// Returns the number of the SIP as an index.
+    fn index(&self) -> usize {
+        usize::try_from(self.number).expect("few SIPs")
+    }
+
+    fn weights_with(&self, known: Option<[Tensor; 2]>) -> Result<Weights, RuntimeError> {
         let (cut, family) = (self.cut, self.cut.spec.family);
         let optional = |has: bool, held| has.then(|| self.held(held)).transpose();
+        let [qkv, output, gate_up, down] = [
+            self.held(Held::Qkv)?,
+            self.held(Held::Output)?,
+            self.held(Held::GateUp)?,
+            self.held(Held::Down)?,
+        ];
+        let [head, table] = match known {
+            Some(known) => known,
+            None => [self.held(Held::Head)?, self.held(Held::Table)?],
+        };
         Ok(Weights {
-            qkv: self.held(Held::Qkv)?,
-            output: self.held(Held::Output)?,
-            gate_up: self.held(Held::GateUp)?,
-            down: self.held(Held::Down)?,
-            head: self.held(Held::Head)?,
-            table: self.held(Held::Table)?,
+            qkv,
+            output,
+            gate_up,
+            down,
+            head,
+            table,
             router: optional(cut.routing.is_some(), Held::Router)?,
             qkv_bias: optional(family.has_qkv_bias, Held::QkvBias)?,
             head_norms: optional(family.has_qk_norm, Held::HeadNorms)?,
             post_norms: optional(family.has_post_norms, Held::PostNorms)?,
             scales: cut.is_quantised().then(|| self.scales()).transpose()?,
+            exponents: cut.is_packed().then(|| self.exponents()).transpose()?,
         })
     }
 
@@ -270,8 +306,51 @@ impl Maker<'_> {
         ])
     }
 
+    /// Creates the exponents of blocks of weights in MXFP4.
+    fn exponents(&self) -> Result<[Tensor; 2], RuntimeError> {
+        Ok([self.held(Held::GateUpExponents)?, self.held(Held::DownExponents)?])
+    }
+
     fn caches(&self) -> Result<(Tensor, Tensor), RuntimeError> {
         Ok((self.held(Held::Keys)?, self.held(Held::Values)?))
+    }
+
+    /// Creates the buffers of a kind of layers. Those of the same shape are shared with the kinds in `known`.
+    fn shared_buffers(
+        &self,
+        known: &RefCell<Vec<(Slot, Tensor, Buffers)>>,
+    ) -> Result<(Tensor, Buffers), RuntimeError> {
+        let slot = Slot { number: self.number, is_rest: self.is_rest, ffn: self.ffn_shape() };
+        let found = known.borrow().iter().find(|(it, ..)| it.is_beside(&slot)).cloned();
+        let same = known.borrow().iter().find(|(it, ..)| *it == slot).cloned();
+        let (tokens, buffers) = match (same, found) {
+            (Some((_, tokens, buffers)), _) => return Ok((tokens, buffers)),
+            (None, Some((_, tokens, buffers))) => {
+                (tokens, Buffers { inner: self.inner()?, routes: self.routes()?, ..buffers })
+            }
+            (None, None) => self.buffers()?,
+        };
+        known.borrow_mut().push((slot, tokens.clone(), buffers.clone()));
+        Ok((tokens, buffers))
+    }
+
+    /// Returns the shapes of the buffers that kinds of layers may not share: rows and columns of inner features, and of
+    /// the weights of experts.
+    fn ffn_shape(&self) -> [u64; 4] {
+        let cut = self.cut;
+        let routes = cut.routing.map_or([0; 2], |_| [cut.routed(), cut.experts()]);
+        [cut.inner_rows(), cut.inner(), routes[0], routes[1]]
+    }
+
+    /// Creates the buffer of inner features.
+    fn inner(&self) -> Result<Tensor, RuntimeError> {
+        self.shared(self.cut.inner_rows(), self.cut.inner(), self.cut.work.dtype)
+    }
+
+    /// Creates the buffer of the experts' weights for each token, if there are experts.
+    fn routes(&self) -> Result<Option<Tensor>, RuntimeError> {
+        let [rows, columns] = [self.cut.routed(), self.cut.experts()];
+        self.cut.routing.is_some().then(|| self.shared(rows, columns, DType::F32)).transpose()
     }
 
     fn buffers(&self) -> Result<(Tensor, Buffers), RuntimeError> {
@@ -286,15 +365,13 @@ impl Maker<'_> {
             qkv: shared(group * tokens, cut.qkv())?,
             attended: shared(units, cut.attended())?,
             logarithms: wide(units, cut.heads.share)?,
-            inner: shared(cut.inner_rows(), cut.inner())?,
+            inner: self.inner()?,
             partial: shared(tokens, cut.slice())?,
             post_sums: (cut.spec.family.has_post_norms).then(|| wide(tokens, 1)).transpose()?,
             reduced: (cut.spec.family.has_post_norms)
                 .then(|| shared(tokens, cut.slice()))
                 .transpose()?,
-            routes: (cut.routing.is_some())
-                .then(|| wide(cut.routed(), cut.experts()))
-                .transpose()?,
+            routes: self.routes()?,
             logits: self.sharded(cut.logit_rows(), cut.words())?,
         };
         Ok((self.held(Held::Tokens)?, buffers))

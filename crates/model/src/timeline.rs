@@ -1,30 +1,39 @@
 //! Timeline of a step as seen by the first SIP.
 
+use std::ops::Range;
+
 use cubeyard_sim::{Span, Time};
 
 use super::cut::{Cut, Ends};
 use super::driver::PartRun;
 use super::part::StepPart;
 
-/// Step with some of its identical layers. SIPs wait for each other in every all-reduce, so the time of one
-/// SIP is the time of all.
+/// Step with some of the layers of each kind, which are identical. SIPs wait for each other in every all-reduce, so the
+/// time of one SIP is the time of all.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     /// Parts with their start and end.
     ran: Vec<(StepPart, Time, Time)>,
-    layers: u64,
+    /// Parts of the layers of each kind, and their number of layers.
+    kinds: Vec<(Range<usize>, u64)>,
     ends: Ends,
 }
 
 impl Timeline {
-    /// Creates the timeline of an embedding, `layers` layers, a norm and a head. Without a head, the norm only marks
-    /// the start of what follows the layers.
-    pub(super) fn new(ran: &[PartRun], layers: u64, ends: Ends) -> Self {
+    /// Creates the timeline of an embedding, layers, a norm and a head. `layers` has the number of layers of each
+    /// kind, and of the parts of one of them. Without a head, the norm only marks the start of what follows the layers.
+    pub(super) fn new(ran: &[PartRun], layers: &[(u64, usize)], ends: Ends) -> Self {
         let of_first = |ran: &PartRun| {
             let launch = &ran.launches[0];
             (ran.part, launch.started, launch.started + launch.max())
         };
-        Self { ran: ran.iter().map(of_first).collect(), layers, ends }
+        let mut start = usize::from(ends.has_embedding);
+        let mut of_kind = |&(layers, parts): &(u64, usize)| {
+            let end = start + usize::try_from(layers).expect("they ran") * parts;
+            (std::mem::replace(&mut start, end)..end, layers)
+        };
+        let kinds = layers.iter().map(&mut of_kind).collect();
+        Self { ran: ran.iter().map(of_first).collect(), kinds, ends }
     }
 
     /// Returns the index of the first part of the layers.
@@ -42,10 +51,11 @@ impl Timeline {
         self.ran[self.first_of_layers()].1 - self.ran[0].1
     }
 
-    /// Returns the time from the start of a layer to the start of the next part.
-    pub(super) fn layer(&self) -> Span {
-        let all = self.ran[self.last_norm()].1 - self.ran[self.first_of_layers()].1;
-        Span::from_ps(all.ps() / self.layers)
+    /// Returns the time from the start of a layer of a kind to the start of the next part.
+    pub(super) fn layer(&self, kind: usize) -> Span {
+        let (parts, layers) = &self.kinds[kind];
+        let all = self.ran[parts.end].1 - self.ran[parts.start].1;
+        Span::from_ps(all.ps() / layers)
     }
 
     /// Returns the time after the layers; zero without a head.
@@ -56,13 +66,13 @@ impl Timeline {
         self.ran[self.ran.len() - 1].2 - self.ran[self.last_norm()].1
     }
 
-    /// Returns the total time of a kind of part per layer.
-    pub(super) fn in_layer(&self, part: StepPart) -> Span {
-        let of_layers = &self.ran[self.first_of_layers()..self.last_norm()];
-        Span::from_ps(sum(of_layers, part).ps() / self.layers)
+    /// Returns the total time of a part per layer of a kind.
+    pub(super) fn in_layer(&self, kind: usize, part: StepPart) -> Span {
+        let (parts, layers) = &self.kinds[kind];
+        Span::from_ps(sum(&self.ran[parts.clone()], part).ps() / layers)
     }
 
-    /// Returns the total time of a kind of part outside the layers.
+    /// Returns the total time of a part outside the layers.
     pub(super) fn outside(&self, part: StepPart) -> Span {
         let behind = if self.ends.has_head { &self.ran[self.last_norm()..] } else { &[] };
         sum(&self.ran[..self.first_of_layers()], part) + sum(behind, part)
@@ -73,7 +83,7 @@ fn sum(ran: &[(StepPart, Time, Time)], part: StepPart) -> Span {
     ran.iter().filter(|(kind, ..)| *kind == part).map(|&(_, began, ended)| ended - began).sum()
 }
 
-/// Returns the number of runs of a kind of part per layer.
+/// Returns the number of runs of a part per layer.
 pub(super) fn per_layer(part: StepPart, cut: &Cut) -> u64 {
     StepPart::layer(cut).into_iter().filter(|kind| *kind == part).count() as u64
 }
@@ -97,6 +107,20 @@ pub(super) fn sum_between(known: &[(u64, Span)]) -> Span {
     Span::from_ps(u64::try_from(first + between.sum::<i128>()).expect("times are positive"))
 }
 
+/// Returns the time at a position, interpolated linearly between known ones, which begin at 0. Beyond the last it is that
+/// of the last. Positions are fractions with the denominator `each`.
+pub(super) fn between(known: &[(u64, Span)], position: u64, each: u64) -> Span {
+    let after = known.iter().position(|(at, _)| at * each > position);
+    let Some(after) = after.filter(|after| *after > 0) else {
+        return known.last().map_or(Span::ZERO, |(_, span)| *span);
+    };
+    let [(from, low), (to, high)] = [known[after - 1], known[after]];
+    let [done, all] = [position - from * each, (to - from) * each].map(i128::from);
+    let [low, high] = [low, high].map(|span| i128::from(span.ps()));
+    let time = low + (high - low) * done / all;
+    Span::from_ps(u64::try_from(time).expect("it is between two times"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +137,12 @@ mod tests {
             }
         }
         assert_eq!(positions(128, 9), [0, 15, 31, 47, 63, 79, 95, 111, 127]);
+    }
+
+    #[test]
+    fn times_between_positions_are_interpolated() {
+        let known = [(0, Span::from_ps(100)), (2, Span::from_ps(300))];
+        let at = |position| between(&known, position, 10).ps();
+        assert_eq!([0, 5, 10, 20, 25].map(at), [100, 150, 200, 300, 300]);
     }
 }

@@ -30,6 +30,7 @@ struct StepArguments {
     layers: u64,
     dtype: Option<String>,
     weights: Option<String>,
+    kv_dtype: Option<String>,
     hf: Given,
     experts: String,
     positions: Option<u64>,
@@ -40,14 +41,14 @@ impl StepArguments {
         let phase = if self.prefill { Phase::Prefill } else { Phase::Decode };
         let given = self.dtype.as_deref().map(|name| named("dtype", name)).transpose()?;
         let weights = self.weights.as_deref().map(weight_type).transpose()?;
-        let HfModel { spec, dtype, notes } = model(&self.model, self.file, self.hf)?;
-        let dtype = given.or(dtype).unwrap_or(DType::F16);
-        let weights = weights.unwrap_or(dtype);
+        let kv = self.kv_dtype.as_deref().map(|name| cache_type(name)).transpose()?;
+        let model = model(&self.model, self.file, self.hf)?;
+        let (HfModel { spec, notes, .. }, [dtype, weights]) = model.with_types(given, weights);
         let experts = expert_placement(&self.experts)?;
         let Self { batch, context, chunk, layers, positions, .. } = self;
         Ok(MeasureConfig {
             spec,
-            work: Workload { phase, batch, context, chunk, dtype, weights, experts },
+            work: Workload { phase, batch, context, chunk, dtype, weights, experts, kv },
             topology: topology.topology.clone(),
             layers,
             positions,
@@ -88,7 +89,7 @@ fn step(
 fn model(name: &str, file: Given, hf: Given) -> PyResult<HfModel> {
     match hf {
         Some((name, text)) => HfModel::read_bytes(&name, text.as_bytes()).or_raise(),
-        None => Ok(HfModel { spec: spec(name, file)?, dtype: None, notes: Vec::new() }),
+        None => Ok(HfModel::from(spec(name, file)?)),
     }
 }
 
@@ -103,6 +104,12 @@ fn expert_placement(name: &str) -> PyResult<ExpertPlacement> {
 fn weight_type(name: &str) -> PyResult<DType> {
     let found = cubeyard_model::cut::weight_type(name);
     found.map_err(|error| Kind::Input.error(format!("weights={name:?}: {error}")))
+}
+
+/// Parses an element type of caches.
+fn cache_type(name: &str) -> PyResult<DType> {
+    let found = cubeyard_model::cut::weight_type(name);
+    found.map_err(|error| Kind::Input.error(format!("kv_dtype={name:?}: {error}")))
 }
 
 fn spec(model: &str, file: Given) -> PyResult<ModelSpec> {

@@ -141,6 +141,8 @@ impl Numbers {
             Held::Angles => self.angle(self.position + row, column).sin(),
             // Neither the head nor the embedding is run.
             Held::Head | Held::Table => 0.0,
+            // There are no weights of 4 bits.
+            Held::GateUpExponents | Held::DownExponents => 0.0,
         }
     }
 

@@ -55,8 +55,9 @@ fn head(report: &ModelReport, colours: bool) -> String {
 /// Returns the work, and the model with its machine.
 pub(super) fn summary(report: &ModelReport) -> [String; 2] {
     let cut = &report.cut;
-    let Workload { phase, batch, context, dtype, weights, .. } = cut.work;
+    let Workload { phase, batch, context, dtype, weights, kv, .. } = cut.work;
     let weights = if cut.is_quantised() { format!(", weights {weights}") } else { String::new() };
+    let kv = kv.filter(|kv| *kv != dtype).map_or_else(String::new, |kv| format!(", caches {kv}"));
     let phase = match phase {
         Phase::Decode => "decode",
         Phase::Prefill => "prefill",
@@ -64,7 +65,7 @@ pub(super) fn summary(report: &ModelReport) -> [String; 2] {
     let billions = significant(cut.spec.parameters() as f64 / 1e9);
     let machine = format!("{} SIPs × {} cubes × {} PEs", cut.sips, cut.cubes, cut.pes);
     [
-        format!("{phase}, batch {batch}, context {context}, {dtype}{weights}"),
+        format!("{phase}, batch {batch}, context {context}, {dtype}{weights}{kv}"),
         format!("{billions} billion weights, {} layers; {machine}", cut.spec.layers),
     ]
 }

@@ -35,6 +35,7 @@ impl Cut {
     #[must_use]
     pub fn with_ends(mut self, ends: Ends) -> Self {
         self.ends = ends;
+        self.others.iter_mut().for_each(|other| other.ends = ends);
         self.rest = self.rest.map(|rest| Box::new(rest.with_ends(ends)));
         self
     }

@@ -26,6 +26,8 @@ impl ExpertPlacement {
 /// number, rounded; they are spread evenly over all experts. Each choice of the tokens has separate experts, which
 /// divide all tokens evenly, in order; one choice may have one expert more than another.
 ///
+/// Experts that all tokens share are at every place, and each place processes its part of the tokens.
+///
 /// ```
 /// use cubeyard_model::cut::{ExpertPlacement, Routing};
 /// use cubeyard_model::spec::Experts;
@@ -57,12 +59,14 @@ pub struct Routing {
     pub used: u64,
     /// Number of tokens per step.
     pub tokens: u64,
+    /// Number of experts that all tokens share.
+    pub shared: u64,
 }
 
 /// Expert used by a range of consecutive tokens of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Index of the expert in the model.
+    /// Index of the expert in the model; shared experts follow all others.
     pub expert: u64,
     /// Index of the expert at its place.
     pub matrix: u64,
@@ -92,7 +96,28 @@ impl Routing {
             |places: &u64| most.is_multiple_of(*places) && experts.count.is_multiple_of(*places);
         let places = (1..=most).rev().find(fits).unwrap_or(1);
         let used = experts.used(tokens);
-        Self { experts, places, local: experts.count / places, used, tokens }
+        Self { experts, places, local: experts.count / places, used, tokens, shared: 0 }
+    }
+
+    /// Adds experts that all tokens share.
+    ///
+    /// ```
+    /// use cubeyard_model::cut::{ExpertPlacement, Routing};
+    /// use cubeyard_model::spec::Experts;
+    ///
+    /// // One token, 2 of 8 experts and a shared one, which follows them.
+    /// let experts = Experts { count: 8, active: 2 };
+    /// let routing = |place, tokens| Routing::new(experts, place, tokens, [2, 16]).with_shared(1);
+    /// let used: Vec<_> = routing(ExpertPlacement::Split, 1).hits(0).iter().map(|hit| hit.expert).collect();
+    /// assert_eq!(used, [0, 4, 8]);
+    /// // Each of two places has 4 experts and a copy of the shared one, which processes half of the tokens.
+    /// let hits = routing(ExpertPlacement::Sip, 6).hits(1);
+    /// let last = hits.last().unwrap();
+    /// assert_eq!((last.expert, last.matrix, last.first, last.count), (8, 4, 3, 3));
+    /// ```
+    #[must_use]
+    pub const fn with_shared(self, shared: u64) -> Self {
+        Self { shared, ..self }
     }
 
     /// Returns the experts of a place that are used by tokens.
@@ -105,6 +130,13 @@ impl Routing {
                 let row = hits.last().map_or(0, |last| last.row + last.count);
                 hits.push(Hit { expert, matrix: expert % self.local, first, count, row });
             }
+        }
+        let own = |place: u64| place * self.tokens / self.places;
+        let (first, count) = (own(place), own(place + 1) - own(place));
+        for index in (0..self.shared).filter(|_| count > 0) {
+            let row = hits.last().map_or(0, |last| last.row + last.count);
+            let (expert, matrix) = (self.experts.count + index, self.local + index);
+            hits.push(Hit { expert, matrix, first, count, row });
         }
         hits
     }

@@ -68,6 +68,14 @@ pub enum PlanError {
         /// Number of SIPs of a machine.
         sips: u64,
     },
+    /// The model has layers of several kinds, whose order over stages is not known. Use one stage.
+    #[error("pp={pp}: expected 1, since {model} has layers of several kinds")]
+    Kinds {
+        /// Number of stages.
+        pp: u64,
+        /// Name of the model.
+        model: String,
+    },
     /// There are more stages than layers. Use fewer stages.
     #[error("plan: pp={pp}: expected at most {layers} stages, the layers of the model")]
     Stages {

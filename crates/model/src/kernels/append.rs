@@ -17,7 +17,7 @@ pub(super) fn append(here: &Here) {
         let key = here.turned(&here.key_norm(&key), &angles);
         for (position, tile) in [(1, key), (2, value)] {
             let cache = here.args.tensor(position).whole();
-            here.keep(&cache, [sequence, slot], first, &tile);
+            here.keep(&cache, [sequence, slot], first, &here.cached(&tile));
         }
     }
 }
@@ -30,14 +30,22 @@ impl Here {
         (unit / parts < self.cut.sequences).then_some((unit / parts, unit % parts))
     }
 
-    /// Returns the row of a token in a slot's cache for the layer, and the number of rows left from there.
+    /// Converts Q, K or V to the type of the caches.
+    #[track_caller]
+    pub(super) fn cached(&self, tile: &Tile) -> Tile {
+        self.cast(tile, self.cut.work.kv_type())
+    }
+
+    /// Returns the row of a token in a slot's cache for the layer, and the number of rows left from there. The cache of
+    /// a layer with a window is a ring.
     pub(super) fn place(&self, [sequence, slot]: [u64; 2], token: u64) -> (u64, u64) {
         let cut = &self.cut;
+        let token = token % (cut.parts * cut.room);
         let (part, rest) = (token / cut.room, token % cut.room);
         let unit = sequence * cut.parts + part;
         let (pe, cube) = (unit / cut.group_cubes, unit % cut.group_cubes);
         let pe = (self.group * cut.group_cubes + cube) * cut.pes + pe;
-        let layer = (pe * cut.spec.layers + self.args.whole(6)) * cut.held;
+        let layer = (pe * cut.layers + self.args.whole(6)) * cut.held;
         let row = (layer * cut.heads.slots + slot) * cut.room;
         (row + rest, cut.room - rest)
     }

@@ -26,6 +26,8 @@ struct Columns {
     width: u64,
     /// Whether the weights have scales.
     is_scaled: bool,
+    /// Number of products with the same bytes: 2 if each has the weights of two columns, else 1.
+    packed: u64,
 }
 
 /// Tokens of a product, loaded before it begins.
@@ -48,8 +50,8 @@ pub(super) fn qkv(here: &Here) {
         out.block(&[start, 0], &[rows.end - rows.start, cut.qkv()])
     };
     let bias = here.bias();
-    here.columns(&here.all_tokens(cut.qkv()), None, |rows, product, scale| {
-        let mut own = product.lazy() * scale;
+    here.columns(&here.all_tokens(cut.qkv()), None, |rows, products, scale| {
+        let mut own = products[0].lazy() * scale;
         if let Some(bias) = &bias {
             own = own + &bias.lazy().cast(DType::F32);
         }
@@ -67,7 +69,11 @@ pub(super) fn qkv(here: &Here) {
 /// Computes up · activation(gate). A PE's weights have the columns of gate, then the columns of up. Arguments: as
 /// [`qkv`], with an output for this PE alone.
 pub(super) fn gate_up(here: &Here) {
-    let (cut, all) = (&here.cut, here.all_tokens(2 * here.cut.inner()));
+    let (cut, mut all) = (&here.cut, here.all_tokens(2 * here.cut.inner()));
+    if cut.is_packed() {
+        // A byte has a weight of gate and one of up.
+        (all.width, all.packed, all.is_scaled) = (cut.inner(), 2, false);
+    }
     if cut.routing.is_none() {
         return here.gate_up(&all, 0, None);
     }
@@ -91,10 +97,10 @@ pub(super) fn head(here: &Here) {
     let (cut, out) = (&here.cut, here.args.tensor(3).local());
     let (count, width) = (cut.sequences, cut.words());
     let pick = Pick { first: cut.each - 1, step: cut.each };
-    let product = Columns { pick, count, matrix: 0, width, is_scaled: false };
-    here.columns(&product, None, |rows, product, scale| {
+    let product = Columns { pick, count, matrix: 0, width, is_scaled: false, packed: 1 };
+    here.columns(&product, None, |rows, products, scale| {
         let shape = [rows.end - rows.start, cut.words()];
-        let logits = here.narrow(&(product.lazy() * scale));
+        let logits = here.narrow(&(products[0].lazy() * scale));
         here.tl.store(&out.block(&[rows.start, 0], &shape), &logits);
     });
 }
@@ -103,12 +109,13 @@ impl Here {
     /// Returns the product of all tokens with the matrix of the layer.
     fn all_tokens(&self, width: u64) -> Columns {
         let (count, matrix) = (self.cut.tokens(), self.args.whole(4));
-        Columns { pick: Pick::ALL, count, matrix, width, is_scaled: self.cut.is_quantised() }
+        let is_scaled = self.cut.is_quantised();
+        Columns { pick: Pick::ALL, count, matrix, width, is_scaled, packed: 1 }
     }
 
     /// Returns the experts whose gates this PE multiplies.
     pub(super) fn gate_up_hits(&self) -> Vec<Hit> {
-        self.hits(SCALES + usize::from(self.cut.is_quantised()))
+        self.hits(SCALES + usize::from(self.cut.is_quantised() || self.cut.is_packed()))
     }
 
     /// Loads the biases of this PE's columns of Q, K and V, if there are any.
@@ -121,11 +128,21 @@ impl Here {
 
     /// Computes the inner features of a product, and stores them, starting at row `first` of the output.
     fn gate_up(&self, product: &Columns, first: u64, early: Option<EarlyTokens>) {
-        let (tl, out, width) = (&self.tl, self.args.tensor(3).local(), product.width / 2);
-        self.columns(product, early, |rows, product, scale| {
+        let (tl, out, width) = (&self.tl, self.args.tensor(3).local(), self.cut.inner());
+        if product.packed == 2 {
+            self.exponents(
+                SCALES,
+                product.matrix * self.cut.gate_up_blocks(),
+                self.cut.gate_up_blocks(),
+            );
+        }
+        self.columns(product, early, |rows, products, scale| {
             let shape = [rows.end - rows.start, width];
-            let part = |first| tl.slice(product, &[0, first], &shape).lazy() * scale;
-            let [gate, up] = [0, width].map(part);
+            let part = |first| tl.slice(&products[0], &[0, first], &shape).lazy() * scale;
+            let [gate, up] = match products {
+                [gate, up] => [gate, up].map(|product| product.lazy() * scale),
+                _ => [0, width].map(part),
+            };
             let inner = self.activated(&gate) * &up;
             tl.store(&out.block(&[first + rows.start, 0], &shape), &self.narrow(&inner));
         });
@@ -152,20 +169,20 @@ impl Here {
         EarlyTokens { features: depths.iter().map(load).collect(), scale: self.scale(pick, &rows) }
     }
 
-    /// Multiplies tokens by this PE's columns, one block of rows at a time, and passes the product and the norm factor
-    /// of each row to `take`. `early` contains all tokens of the product, if they were loaded early.
+    /// Multiplies tokens by this PE's columns, one block of rows at a time, and passes the product (two if weights are
+    /// packed) and the norm factor of each row to `take`. `early` contains all tokens of the product, if they were loaded early.
     fn columns(
         &self,
         product: &Columns,
         early: Option<EarlyTokens>,
-        take: impl Fn(&Range<u64>, &Tile, &Tile),
+        take: impl Fn(&Range<u64>, &[Tile], &Tile),
     ) {
-        let &Columns { pick, count, width, .. } = product;
+        let &Columns { pick, count, width, packed, .. } = product;
         let scales = product.is_scaled.then(|| self.scales(SCALES, product.matrix * width, width));
         let (mut features, scale) =
             early.map_or_else(Default::default, |early| (early.features, Some(early.scale)));
         for rows in self.row_blocks(count) {
-            let mut sum: Option<Tile> = None;
+            let mut sums: Vec<Tile> = Vec::new();
             let depths = self.depths(width);
             // Tokens are loaded before all weights: a short read waits behind long reads in the PE that holds the
             // data. With several blocks of rows, tokens and weights alternate, so that one block is multiplied
@@ -180,10 +197,14 @@ impl Here {
             for at in depths {
                 let x = features.pop_front().unwrap_or_else(|| load(&at));
                 let weights = self.taken(&self.weights_at(&at, product.matrix, width));
-                sum = Some(self.product(&x, &weights, scales.as_ref(), sum.as_ref()));
+                let add = |of: u64| {
+                    let sum = sums.get(usize::try_from(of).expect("at most two"));
+                    self.packed_product(&x, &weights, scales.as_ref(), sum, packed == 2)
+                };
+                sums = (0..packed).map(add).collect();
             }
-            if let Some(sum) = sum {
-                take(&rows, &sum, &scale.unwrap_or_else(|| self.scale(&pick, &rows)));
+            if !sums.is_empty() {
+                take(&rows, &sums, &scale.unwrap_or_else(|| self.scale(&pick, &rows)));
             }
         }
     }

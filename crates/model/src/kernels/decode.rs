@@ -38,9 +38,7 @@ impl Here {
         let row = self.args.whole(6) * cut.held * cut.heads.slots * cut.room;
         let first =
             |position: usize| self.args.tensor(position).local().at(row * size, &[BLOCK, size]);
-        let tokens = self
-            .sequence(self.unit(), 0)
-            .map(|(_, part)| cut.room.min(cut.work.context.saturating_sub(part * cut.room)));
+        let tokens = self.sequence(self.unit(), 0).map(|(_, part)| cut.part_tokens(part));
         tokens
             .filter(|tokens| *tokens > BLOCK)
             .map(|_| vec![first(1), first(2)])
@@ -72,14 +70,15 @@ impl Here {
         let (tl, cut) = (&self.tl, &self.cut);
         let (group, size) = (cut.heads.queries, cut.spec.head_dim);
         let cache = [1, 2].map(|position| self.args.tensor(position).local());
-        let tokens = cut.room.min(cut.work.context.saturating_sub(part * cut.room));
-        if part * cut.room + tokens == cut.work.context {
+        let tokens = cut.part_tokens(part);
+        if part * cut.stretch + tokens == cut.seen() {
             let last = (row + tokens - 1) * size;
             let key = self.turned(&self.key_norm(key), angles);
+            let [key, value] = [&key, value].map(|tile| self.cached(tile));
             tl.store(&cache[0].at(last, &[1, 1, size]), &key);
-            tl.store(&cache[1].at(last, &[1, 1, size]), value);
+            tl.store(&cache[1].at(last, &[1, 1, size]), &value);
         }
-        let query = self.turned(&self.query_norm(query), angles);
+        let query = self.cached(&self.turned(&self.query_norm(query), angles));
         let query = tl.trans(&tl.reshape(&query, &[group, size]));
         let mut sum = SoftmaxSum::new(tl, group, size);
         for start in (0..tokens).step_by(usize::try_from(BLOCK).expect("it is small")) {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use cubeyard_runtime::dtype::DType;
 
+use super::rows::SCALES;
 use super::{Here, Pick};
 use crate::cut::Hit;
 use cubeyard_tl::{Lazy, Ref, Tile};
@@ -16,8 +17,18 @@ struct ExpertRows {
     row: u64,
     /// Inner features of the tokens.
     left: Tile,
-    /// Weight of the expert for each token.
-    shares: Tile,
+    /// Weight of the expert for each token; `None` if all tokens share the expert.
+    shares: Option<Tile>,
+}
+
+impl ExpertRows {
+    /// Returns the product of each token times the weight of the expert.
+    fn weighted(&self, product: &Tile) -> Lazy {
+        match &self.shares {
+            Some(shares) => product.lazy() * shares,
+            None => product.lazy(),
+        }
+    }
 }
 
 /// Computes the weights of all experts for each token: a softmax of the logits. Each PE of a cube processes some
@@ -68,25 +79,46 @@ impl Here {
         let (depth, out) = (cut.inner() * cut.pes, self.args.tensor(4).local());
         for rows in self.row_blocks(cut.tokens()) {
             let (experts, count) = (self.experts_of(hits, &rows), rows.end - rows.start);
-            let panels = |of: &ExpertRows| self.panels(depth, first + of.matrix);
+            let panels = |of: &ExpertRows| self.down_panels(depth, first + of.matrix);
             let panels: Vec<_> = experts.iter().map(panels).collect();
+            for of in experts.iter().filter(|_| cut.is_packed()) {
+                let blocks = cut.down_blocks();
+                self.exponents(SCALES, (first + of.matrix) * blocks, blocks);
+            }
             let mut start = 0;
-            for (index, panel) in self.panels(depth, first).iter().enumerate() {
+            for (index, panel) in self.down_panels(depth, first).iter().enumerate() {
                 let width = panel.dim(1);
-                let place = |whole: &Ref| whole.block(&[rows.start, start], &[count, width]);
-                let mut sum = match self.residual(place) {
+                // A byte has weights of two columns, half of the columns apart.
+                let starts: Vec<u64> =
+                    (0..cut.packed()).map(|half| half * cut.slice() / 2 + start).collect();
+                let place =
+                    |whole: &Ref, start: u64| whole.block(&[rows.start, start], &[count, width]);
+                let before = |&start: &u64| match self.residual(|whole| place(whole, start)) {
                     Some(before) => self.cast(&before, DType::F32),
                     None => tl.zeros(&[count, width], DType::F32),
                 };
+                let mut sums: Vec<Tile> = starts.iter().map(before).collect();
                 for (of, panels) in experts.iter().zip(&panels) {
                     let panel = tl.load(&panels[index]);
-                    let product = self.panel_product(&of.left, &panel, first + of.matrix, start);
-                    sum = self.added(&sum, of.row, &(product.lazy() * &of.shares));
+                    for sum in &mut sums {
+                        let product = self.expert_product(of, &panel, first, start);
+                        *sum = self.added(sum, of.row, &of.weighted(&product));
+                    }
                 }
-                tl.store(&place(&out), &self.cast(&sum, cut.work.dtype));
+                for (sum, at) in sums.iter().zip(starts) {
+                    tl.store(&place(&out, at), &self.cast(sum, cut.work.dtype));
+                }
                 start += width;
             }
         }
+    }
+
+    /// Multiplies the rows of an expert by a panel of its down projection.
+    fn expert_product(&self, of: &ExpertRows, panel: &Tile, first: u64, start: u64) -> Tile {
+        if self.cut.is_packed() {
+            return self.packed_product(&of.left, panel, None, None, true);
+        }
+        self.panel_product(&of.left, panel, first + of.matrix, start)
     }
 
     /// Loads the inner features of the experts of some tokens, and their weights.
@@ -97,7 +129,8 @@ impl Here {
             if !tokens.is_empty() {
                 let first = hit.row + tokens.start - hit.first;
                 let left = self.inner(&(first..first + tokens.end - tokens.start));
-                let shares = self.shares(hit.expert, &tokens);
+                let is_shared = hit.expert >= self.cut.experts();
+                let shares = (!is_shared).then(|| self.shares(hit.expert, &tokens));
                 let row = tokens.start - rows.start;
                 all.push(ExpertRows { matrix: hit.matrix, row, left, shares });
             }

@@ -104,7 +104,8 @@ impl Here {
             let hits = self.gate_up_hits();
             hits.first().map(|hit| layer * cut.matrices() + hit.matrix)
         };
-        first.map_or_else(Vec::new, |matrix| self.column_weights(matrix, 2 * cut.inner()))
+        let width = 2 * cut.inner() / cut.packed();
+        first.map_or_else(Vec::new, |matrix| self.column_weights(matrix, width))
     }
 
     /// Loads a tile, unless it was loaded ahead.

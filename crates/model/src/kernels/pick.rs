@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use cubeyard_runtime::dtype::DType;
+
 use super::Here;
 use cubeyard_kernels::rms_factor;
 use cubeyard_tl::{Dot, Tile};
@@ -61,5 +63,27 @@ impl Here {
         accumulator: Option<&Tile>,
     ) -> Tile {
         self.tl.dot_with(x, weights, Dot { accumulator, scales: [None, scales], out: None })
+    }
+
+    /// Multiplies activations by weights, of which each byte may hold two, and adds the result to a sum. The engine
+    /// selects one of the two, and applies the exponents of blocks.
+    pub(super) fn packed_product(
+        &self,
+        x: &Tile,
+        weights: &Tile,
+        scales: Option<&Tile>,
+        accumulator: Option<&Tile>,
+        is_packed: bool,
+    ) -> Tile {
+        let one = is_packed.then(|| self.tl.full(&[1, 1], 1.0, DType::F32));
+        self.product(x, weights, scales.or(one.as_ref()), accumulator)
+    }
+
+    /// Loads rows of exponents of blocks of packed weights from argument `position`. They reach the engine beside the
+    /// weights.
+    pub(super) fn exponents(&self, position: usize, first: u64, rows: u64) {
+        let all = self.args.tensor(position).local();
+        let columns = all.dim(1);
+        drop(self.tl.load(&all.at(first * columns, &[rows, columns])));
     }
 }

@@ -1,8 +1,11 @@
 //! Attention of many new tokens of each sequence over a cache that the PEs of a group share.
 
+use std::ops::Range;
+
 use cubeyard_runtime::dtype::DType;
 
 use super::Here;
+use crate::spec::Window;
 use cubeyard_kernels::{NEVER, SoftmaxSum, ahead};
 use cubeyard_tl::{Lazy, Tile};
 
@@ -28,7 +31,7 @@ impl Here {
         let angles = self.angles(3, part * count, count);
         let of_slot = |slot| {
             let [query, ..] = self.slot_heads(&new, slot);
-            let query = self.turned(&self.query_norm(&query), &angles);
+            let query = self.cached(&self.turned(&self.query_norm(&query), &angles));
             self.look_back_in(&query, [sequence, slot], part)
         };
         self.concat((0..self.cut.heads.slots).map(of_slot).collect())
@@ -42,7 +45,9 @@ impl Here {
         let first = self.args.whole(7) + part * count;
         let seen = (first + count).min(cut.work.context);
         let mut sum = SoftmaxSum::new(tl, count * group, size);
-        let blocks = self.blocks(of, seen).into_iter().map(|(token, tokens)| {
+        // Padding begins after the last token, and attends to it.
+        let start = cut.first_seen(first).min(seen - 1);
+        let blocks = self.blocks(of, start..seen).into_iter().map(|(token, tokens)| {
             let row = self.place(of, token).0;
             let load = |position: usize| {
                 let cache = self.args.tensor(position).whole();
@@ -57,13 +62,13 @@ impl Here {
         tl.reshape(&sum.result(tl, cut.work.dtype), &[count, group, size])
     }
 
-    /// Returns the first token and the length of each block of a sequence; each block is in one PE's memory. PEs begin
-    /// at different blocks, so that not all of them read from one PE.
-    fn blocks(&self, of: [u64; 2], tokens: u64) -> Vec<(u64, u64)> {
+    /// Returns the first token and the length of each block of some tokens of a sequence; each block is in one PE's
+    /// memory. PEs begin at different blocks, so that not all of them read from one PE.
+    fn blocks(&self, of: [u64; 2], tokens: Range<u64>) -> Vec<(u64, u64)> {
         let mut blocks = Vec::new();
-        let mut token = 0;
-        while token < tokens {
-            let count = self.place(of, token).1.min(BLOCK).min(tokens - token);
+        let mut token = tokens.start;
+        while token < tokens.end {
+            let count = self.place(of, token).1.min(BLOCK).min(tokens.end - token);
             blocks.push((token, count));
             token += count;
         }
@@ -72,16 +77,37 @@ impl Here {
         blocks
     }
 
-    /// Masks the scores of later tokens; each row is one head of one token.
+    /// Masks the scores of later tokens, and of tokens before the window; each row is one head of one token.
     fn hide(&self, scores: &Tile, query: u64, key: u64) -> Lazy {
         let (tl, group) = (&self.tl, self.cut.heads.queries);
         let [rows, columns] = [scores.dim(0), scores.dim(1)];
-        if key + columns <= query + 1 {
+        let is_before = key + columns <= query + 1;
+        let is_in_window = self.cut.first_seen(query + rows / group - 1) <= key;
+        if is_before && is_in_window {
             return scores.lazy();
         }
         let tokens = tl.floor(&(&tl.arange(0.5, rows, DType::F32) * (1.0 / group as f64)));
         let tokens = tl.reshape(&(&tokens + query as f64), &[rows, 1]);
         let keys = tl.reshape(&tl.arange(key, columns, DType::F32), &[1, columns]);
-        tokens.lazy().ge(&keys).select(scores, NEVER)
+        let mut hidden = scores.lazy();
+        if !is_before {
+            hidden = tokens.lazy().ge(&keys).select(scores, NEVER);
+        }
+        if let Some(window) = self.cut.window.filter(|_| !is_in_window) {
+            hidden = keys.lazy().ge(&self.first_keys(&tokens, window)).select(&hidden, NEVER);
+        }
+        hidden
+    }
+
+    /// Returns the first position to which each token attends.
+    fn first_keys(&self, tokens: &Tile, window: Window) -> Tile {
+        match window {
+            Window::Sliding(count) => tokens - (count as f64 - 1.0),
+            Window::Chunked(count) => {
+                // The middle of a token is never at the boundary of a chunk, whichever way its product is rounded.
+                let chunks = &(tokens + 0.5) * (1.0 / count as f64);
+                &self.tl.floor(&chunks) * count as f64
+            }
+        }
     }
 }

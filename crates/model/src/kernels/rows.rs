@@ -8,7 +8,7 @@ use super::Here;
 use cubeyard_tl::{Ref, Tile};
 
 /// Position of the scales of quantised weights among the arguments.
-const SCALES: usize = 7;
+pub(super) const SCALES: usize = 7;
 
 /// Projects the attention output. If several PEs had parts of a sequence, their outputs are combined first,
 /// weighted by part. Arguments: the parts of attention and their weights, the weights of the product by panels, the
@@ -27,7 +27,7 @@ pub(super) fn down(here: &Here) {
     if cut.routing.is_none() {
         return here.rows(cut.inner() * cut.pes, |rows| here.inner(rows));
     }
-    let hits = here.hits(SCALES + usize::from(cut.is_quantised()));
+    let hits = here.hits(SCALES + usize::from(cut.is_quantised() || cut.is_packed()));
     here.expert_rows(&hits, here.args.whole(5) * cut.matrices());
 }
 
@@ -56,12 +56,21 @@ impl Here {
 
     /// Returns the panels of a matrix of this PE, with `depth` features.
     pub(super) fn panels(&self, depth: u64, matrix: u64) -> Vec<Ref> {
-        let (weights, cut) = (self.args.tensor(2).local(), &self.cut);
-        let (first, width) = (matrix * depth * cut.slice(), cut.panel(depth));
-        let starts = (0..cut.slice().div_ceil(width)).map(|panel| panel * width);
-        let panel = |start: u64| {
-            weights.at(first + start * depth, &[depth, width.min(cut.slice() - start)])
-        };
+        self.panels_of(depth, matrix, [self.cut.slice(), self.cut.panel(depth)])
+    }
+
+    /// Returns the panels of a down projection of this PE, in whose elements weights may be packed.
+    pub(super) fn down_panels(&self, depth: u64, matrix: u64) -> Vec<Ref> {
+        let columns = self.cut.slice() / self.cut.packed();
+        self.panels_of(depth, matrix, [columns, self.cut.down_panel(depth)])
+    }
+
+    /// Returns the panels of a matrix of this PE, of `columns` columns in panels of `width`.
+    fn panels_of(&self, depth: u64, matrix: u64, [columns, width]: [u64; 2]) -> Vec<Ref> {
+        let (weights, first) = (self.args.tensor(2).local(), matrix * depth * columns);
+        let starts = (0..columns.div_ceil(width)).map(|panel| panel * width);
+        let panel =
+            |start: u64| weights.at(first + start * depth, &[depth, width.min(columns - start)]);
         starts.map(panel).collect()
     }
 

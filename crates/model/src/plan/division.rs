@@ -88,6 +88,10 @@ impl PlanConfig {
         if plan.pp > layers {
             return Err(PlanError::Stages { pp: plan.pp, layers });
         }
+        if plan.pp > 1 && !self.measure.spec.others.is_empty() {
+            let model = self.measure.spec.name.clone();
+            return Err(PlanError::Kinds { pp: plan.pp, model });
+        }
         if plan.dp > batch.max(1) {
             return Err(PlanError::Replicas { dp: plan.dp, batch });
         }

@@ -210,6 +210,7 @@ mod tests {
             dtype: DType::F16,
             weights: DType::F16,
             experts: ExpertPlacement::Split,
+            kv: None,
         };
         let text = b"{name: tiny, layers: 2, hidden: 256, ffn: 512, heads: 8, kv_heads: 2, head_dim: 32, vocab: 64}";
         let spec = ModelSpec::read_bytes("tiny", text).unwrap();

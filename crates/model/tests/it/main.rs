@@ -1,9 +1,11 @@
 //! Steps of models through the public interface: relations between the times of different workloads.
 
 mod grid;
+mod kinds;
 mod layout;
 #[path = "../../../../testdata/long_tests.rs"]
 mod long_tests;
+mod masks;
 mod plans;
 mod rounds;
 mod steps;
@@ -37,6 +39,7 @@ fn work(phase: Phase, batch: u64, context: u64) -> Workload {
         dtype: DType::F16,
         weights: DType::F16,
         experts: ExpertPlacement::Split,
+        kv: None,
     }
 }
 

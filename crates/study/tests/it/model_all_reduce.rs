@@ -53,6 +53,7 @@ fn an_all_reduce_takes_as_long_as_the_one_that_ccl_chooses() {
                 dtype: DType::F16,
                 weights: DType::F16,
                 experts: ExpertPlacement::Split,
+                kv: None,
             },
             topology: topology.clone(),
             layers: 1,
