@@ -178,6 +178,7 @@ def test_a_step_of_a_model_is_that_of_the_command(command, tmp_path, small_file)
         ({"model": {"heads": 3}}, "expected a multiple of"),
         ({"weights": "int4"}, "weights=.int4.: expected one of"),
         ({"weights": "f32"}, "weights=f32: expected f16, the type of activations"),
+        ({"kv_dtype": "i8"}, "kv_dtype=i8: expected f16, the type of activations"),
         ({"experts": "pe"}, "experts=.pe.: expected split, sip or cube"),
         ({"hf": {"model_type": "bert"}}, "hf:1: model_type: expected one of llama, mistral"),
         ({"hf": "missing.json"}, "hf: missing.json"),

@@ -137,9 +137,9 @@ fn a_configuration_of_hugging_face_is_measured_and_says_what_is_padded_and_what_
         let hf = ["model", "--topology", "small.yaml", "--hf", "config.json", "--context", "64"];
         sandbox.run(&hf.iter().chain(more).copied().collect::<Vec<_>>())
     };
-    let table = run(&["--weights", "fp8"]).result();
+    let table = run(&["--weights", "fp8", "--kv-dtype", "fp8"]).result();
     for words in [
-        "decode, batch 1, context 64, bf16, weights fp8_e4m3",
+        "decode, batch 1, context 64, bf16, weights fp8_e4m3, caches fp8_e4m3",
         "vocabulary: 61 padded to 64, a multiple of 8 PEs",
         "inner features: 500 padded to 504, a multiple of 8 PEs",
         "output of heads of Q: 3/2 of a head for each cube",
@@ -166,6 +166,7 @@ fn a_configuration_of_hugging_face_is_measured_and_says_what_is_padded_and_what_
     for (more, words) in [
         (["--weights", "f32"], "weights=f32: expected bf16, the type of activations, or fp8_e4m3"),
         (["--weights", "int4"], "int4"),
+        (["--kv-dtype", "i8"], "kv_dtype=i8: expected bf16, the type of activations, or fp8_e4m3"),
         (["--experts", "pe"], "expected split, sip or cube"),
         (["--spec", "tiny.yaml"], "cannot be used with"),
         (["--report", "config.json"], "cannot be written: --hf is read from this file"),
@@ -180,4 +181,30 @@ fn a_configuration_of_hugging_face_is_measured_and_says_what_is_padded_and_what_
     );
     let words = "config.json:2: num_attention_heads: expected a multiple of num_key_value_heads=2, found 25";
     assert!(run(&[]).stderr.contains(words), "{}", run(&[]).stderr);
+}
+
+const WINDOWS: &str = r#"{"model_type": "gpt_oss", "hidden_size": 256, "intermediate_size": 128,
+"num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 64,
+"num_local_experts": 4, "num_experts_per_tok": 2, "quantization_config": {"quant_method": "mxfp4"}}
+"#;
+
+#[test]
+fn layers_of_two_kinds_and_experts_of_4_bits_are_measured_and_stated() {
+    let sandbox = sandbox("model-kinds");
+    sandbox.write("config.json", WINDOWS);
+    let run = |context: &str| {
+        let hf = ["model", "--topology", "small.yaml", "--hf", "config.json", "--context", context];
+        sandbox.run(&hf).result().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let table = run("256");
+    for words in [
+        "2 of 4 layers: 4 experts, a window of 128 tokens; their caches hold 128 of a sequence",
+        "2 of 4 layers: 4 experts, attention to all earlier tokens",
+        "weights of experts: MXFP4, 4.25 bits",
+        "sinks of heads are counted, but are not part of the softmax",
+    ] {
+        assert!(table.contains(words), "{words} is not in: {table}");
+    }
+    // A window that contains the whole context makes no difference between layers.
+    assert!(!run("128").contains("window"));
 }
