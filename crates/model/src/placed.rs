@@ -20,10 +20,14 @@ impl MeasureConfig {
 impl Cut {
     /// Returns the bytes of weights and caches per PE, excluding biases, scales, norms and routers.
     pub fn held_bytes(&self) -> u64 {
-        let caches = |cut: &Self| cut.bytes_of(Held::Keys) + cut.bytes_of(Held::Values);
         let weights = [Held::Qkv, Held::Output, Held::GateUp, Held::Down, Held::Head, Held::Table];
         let weights: u64 = weights.into_iter().map(|held| self.bytes_of(held)).sum();
-        weights + caches(self) + self.rest.as_deref().map_or(0, caches)
+        weights + self.cache_bytes() + self.rest.as_deref().map_or(0, Self::cache_bytes)
+    }
+
+    /// Returns the bytes of the caches of K and V per PE, for all layers.
+    pub fn cache_bytes(&self) -> u64 {
+        self.bytes_of(Held::Keys) + self.bytes_of(Held::Values)
     }
 
     /// Returns a sentence for each dimension that is padded, replicated or divided unevenly.
