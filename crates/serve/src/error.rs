@@ -49,7 +49,9 @@ pub enum ServeError {
         file: String,
     },
     /// The weights leave no memory for a block of the KV cache. Use a larger machine or a smaller model.
-    #[error("{left} bytes of a PE are left beside the weights of {model}: expected at least {block}, a block of the KV cache")]
+    #[error(
+        "{left} bytes of a PE are left beside the weights of {model}: expected at least {block}, a block of the KV cache"
+    )]
     NoRoom {
         /// Name of the model.
         model: String,

@@ -68,7 +68,8 @@ impl Lengths {
     /// ```
     pub fn parse(text: &str) -> Option<Self> {
         let length = |text: &str| text.parse().ok().filter(|it| (1..=MOST_TOKENS).contains(it));
-        let positive = |text: &str| text.parse().ok().filter(|it: &f64| it.is_finite() && *it > 0.0);
+        let positive =
+            |text: &str| text.parse().ok().filter(|it: &f64| it.is_finite() && *it > 0.0);
         if let Some((mean, variation)) =
             text.strip_prefix("lognormal:").and_then(|rest| rest.split_once(':'))
         {
@@ -149,7 +150,8 @@ impl Load {
             .collect();
         let all = ends.last().copied().unwrap_or_default().max(f64::MIN_POSITIVE);
         let last = count as f64 / rate;
-        let arrivals = ends.iter().map(|end| Time::from_ps(whole(end / all * last * 1e12, Time::FAR)));
+        let arrivals =
+            ends.iter().map(|end| Time::from_ps(whole(end / all * last * 1e12, Time::FAR)));
         Self::at(arrivals.collect(), prompt, output, rng)
     }
 
@@ -227,11 +229,8 @@ fn normal(rng: &mut Rng) -> f64 {
 /// Draws from the gamma distribution with mean 1 and the given shape (Marsaglia and Tsang 2000).
 fn gamma(rng: &mut Rng, shape: f64) -> f64 {
     // A shape below 1 is reached from one above 1 by a power of a uniform number.
-    let (above, boost) = if shape < 1.0 {
-        (shape + 1.0, (1.0 - rng.f64()).powf(1.0 / shape))
-    } else {
-        (shape, 1.0)
-    };
+    let (above, boost) =
+        if shape < 1.0 { (shape + 1.0, (1.0 - rng.f64()).powf(1.0 / shape)) } else { (shape, 1.0) };
     let d = above - 1.0 / 3.0;
     let c = 1.0 / (9.0 * d).sqrt();
     loop {
@@ -276,7 +275,10 @@ mod tests {
         let lengths = Lengths::LogNormal { mean: 800.0, variation: 0.5 };
         let drawn: Vec<_> = (0..50_000).map(|_| lengths.draw(&mut rng) as f64).collect();
         let (mean, variation) = moments(&drawn);
-        assert!((mean - 800.0).abs() < 8.0 && (variation - 0.25).abs() < 0.02, "{mean} {variation}");
+        assert!(
+            (mean - 800.0).abs() < 8.0 && (variation - 0.25).abs() < 0.02,
+            "{mean} {variation}"
+        );
         let uniform = Lengths::Uniform(3, 5);
         let all: std::collections::BTreeSet<_> = (0..99).map(|_| uniform.draw(&mut rng)).collect();
         assert_eq!(all.into_iter().collect::<Vec<_>>(), [3, 4, 5]);
@@ -288,7 +290,10 @@ mod tests {
         let error = |count, rate, burstiness| {
             Load::drawn(count, rate, burstiness, fixed, fixed, 0).unwrap_err().to_string()
         };
-        assert_eq!(error(0, 1.0, 1.0), "requests=0: expected a number of requests from 1 to 10000000");
+        assert_eq!(
+            error(0, 1.0, 1.0),
+            "requests=0: expected a number of requests from 1 to 10000000"
+        );
         assert_eq!(error(1, 0.0, 1.0), "rate=0: expected a positive number of requests a second");
         assert_eq!(error(1, 1.0, -1.0), "burstiness=-1: expected a positive number");
         assert!(error(1, 1e-9, 1.0).contains("26 days"));

@@ -95,7 +95,12 @@ impl StepCheck {
 impl<'a> MachineTimes<'a> {
     /// Creates times that are interpolated between simulated ones. `told` is called before each simulation.
     pub fn interpolated(model: &'a ServedModel, told: impl FnMut(&str) + 'a) -> Self {
-        Self { runs: Runs::new(model), grid: Grid::Steps, known: BTreeMap::new(), told: Box::new(told) }
+        Self {
+            runs: Runs::new(model),
+            grid: Grid::Steps,
+            known: BTreeMap::new(),
+            told: Box::new(told),
+        }
     }
 
     /// Creates times of which each is simulated. `told` is called before each simulation.
@@ -232,7 +237,8 @@ impl StepTimes for MachineTimes<'_> {
         if !shape.chunks.is_empty() {
             rest = rest.max(self.piece(Piece::Prefill(shape.tokens()))?);
         }
-        let head = if shape.sampled > 0 { self.piece(Piece::Head(shape.sampled))? } else { Span::ZERO };
+        let head =
+            if shape.sampled > 0 { self.piece(Piece::Head(shape.sampled))? } else { Span::ZERO };
         let layers = self.runs.layers();
         // Each further launch of attention follows the one before it like any other launch.
         let gaps = self.runs.gap() * launches.saturating_sub(1);
@@ -247,7 +253,9 @@ impl Piece {
             Self::Decode(count) | Self::Head(count) => format!("decode of {count}"),
             Self::Prefill(tokens) => format!("prefill of {tokens}"),
             Self::DecodeAttention(count, context) => format!("attention of {count} × {context}"),
-            Self::ChunkAttention(tokens, position) => format!("attention of {tokens} after {position}"),
+            Self::ChunkAttention(tokens, position) => {
+                format!("attention of {tokens} after {position}")
+            }
         }
     }
 }

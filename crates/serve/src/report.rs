@@ -36,7 +36,9 @@ impl Limits {
         let mut all = Self::default();
         for text in limits {
             let expected = || {
-                format!("`{text}`: expected ttft:MS, tpot:MS or e2el:MS with a positive number of milliseconds")
+                format!(
+                    "`{text}`: expected ttft:MS, tpot:MS or e2el:MS with a positive number of milliseconds"
+                )
             };
             let (name, limit) = text.split_once([':', '=']).ok_or_else(expected)?;
             let limit = limit.parse().ok().filter(|it: &f64| it.is_finite() && *it > 0.0);
@@ -225,7 +227,8 @@ pub fn latencies<'a>(
     outcome: &'a Outcome,
     load: &'a Load,
 ) -> impl Iterator<Item = RequestLatency> + 'a {
-    let latency = |served: &Served| RequestLatency::new(served, load.requests[served.request].output);
+    let latency =
+        |served: &Served| RequestLatency::new(served, load.requests[served.request].output);
     outcome.served.iter().map(latency)
 }
 

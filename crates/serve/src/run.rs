@@ -144,7 +144,11 @@ fn searched(
         }
         Rates::Highest(share) => {
             if limits.is_empty() {
-                return Err(ServeError::value("find-rate", "without limits", "--goodput with limits"));
+                return Err(ServeError::value(
+                    "find-rate",
+                    "without limits",
+                    "--goodput with limits",
+                ));
             }
             let start = config.source.rate().unwrap_or(1.0);
             let found = highest_rate(start, *share, &load, service, limits, times)?;
@@ -218,7 +222,8 @@ mod tests {
     fn kept_batches_are_spread_over_all_steps() {
         for (steps, most) in [(3, 4), (100, 4), (1000, 3), (7, 1), (5, 0)] {
             let mut shapes = Shapes::new(most);
-            (1..=steps).for_each(|decodes| shapes.see(&StepShape { decodes, ..StepShape::default() }));
+            (1..=steps)
+                .for_each(|decodes| shapes.see(&StepShape { decodes, ..StepShape::default() }));
             let kept: Vec<_> = shapes.kept.iter().map(|shape| shape.decodes).collect();
             assert!(kept.len() <= 2 * most && kept.len() >= most.min(3), "{kept:?}");
             let even = kept.windows(2).all(|pair| pair[1] - pair[0] == shapes.every);

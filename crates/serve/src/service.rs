@@ -216,6 +216,11 @@ impl<'a> Service<'a> {
         watch: &mut dyn FnMut(&StepRecord<'_>),
     ) -> Result<(), ServeError> {
         let plan = self.scheduler.schedule();
+        self.outcome.preemptions += plan.preempted.len() as u64;
+        if plan.scheduled.is_empty() {
+            // A request has preempted itself. It or another one runs next.
+            return Ok(());
+        }
         let shape = self.shape(&plan);
         let span = times.span(&shape)?;
         let start = self.now + self.config.step_overhead;
@@ -262,7 +267,6 @@ impl<'a> Service<'a> {
         outcome.steps += 1;
         outcome.computed += shape.tokens();
         outcome.busy += span;
-        outcome.preemptions += plan.preempted.len() as u64;
         outcome.peak_blocks = outcome.peak_blocks.max(blocks);
         outcome.used_blocks += u128::from(blocks) * length;
         outcome.unanswered += u128::from(self.unanswered) * length + late;

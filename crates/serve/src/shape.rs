@@ -79,8 +79,7 @@ mod tests {
         for (tokens, position) in [(1, 7), (1, 0), (3, 4), (1, 8)] {
             shape.add(tokens, position);
         }
-        let chunks =
-            vec![Chunk { tokens: 1, position: 0 }, Chunk { tokens: 3, position: 4 }];
+        let chunks = vec![Chunk { tokens: 1, position: 0 }, Chunk { tokens: 3, position: 4 }];
         assert_eq!(shape, StepShape { decodes: 2, context: 17, chunks, sampled: 0 });
         assert_eq!((shape.tokens(), shape.mean_context()), (6, 9));
     }

@@ -50,7 +50,11 @@ impl MachineTimes<'_> {
         }
         let StepMemory { weights, activations, capacity } = self.prefill(tokens)?;
         let model = self.runs.model();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of it")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of it"
+        )]
         let usable = (capacity as f64 * share) as u64;
         let left = usable.saturating_sub(weights + activations);
         let (token, pes) = token_bytes(model)?;

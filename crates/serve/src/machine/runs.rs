@@ -29,7 +29,8 @@ pub(super) struct Base {
 
 impl Base {
     fn of(report: &ModelReport) -> Self {
-        let part = |part| report.parts.iter().find(|it| it.part == part).map_or(Span::ZERO, |it| it.total);
+        let part =
+            |part| report.parts.iter().find(|it| it.part == part).map_or(Span::ZERO, |it| it.total);
         let (attention, head) = (part(StepPart::Attention), part(StepPart::Head));
         let gap = Span::from_ps(report.launching.ps() / report.launches.max(1));
         let layers = report.cut.spec.layers.max(1);

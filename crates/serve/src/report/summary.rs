@@ -33,14 +33,7 @@ impl Latency {
     /// Returns the statistics with their names.
     pub fn statistics(self) -> [(&'static str, f64); 6] {
         let Self { mean, std, median, p90, p99, max } = self;
-        [
-            ("mean", mean),
-            ("std", std),
-            ("median", median),
-            ("p90", p90),
-            ("p99", p99),
-            ("max", max),
-        ]
+        [("mean", mean), ("std", std), ("median", median), ("p90", p90), ("p99", p99), ("max", max)]
     }
 }
 

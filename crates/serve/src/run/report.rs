@@ -11,7 +11,10 @@ use crate::report::{Limits, ServiceReport, reason_text};
 impl ServiceRun {
     /// Returns the largest relative error of interpolated times; `None` if none was compared.
     pub fn largest_error(&self) -> Option<f64> {
-        self.checks.iter().map(StepCheck::error).max_by(|one, other| one.abs().total_cmp(&other.abs()))
+        self.checks
+            .iter()
+            .map(StepCheck::error)
+            .max_by(|one, other| one.abs().total_cmp(&other.abs()))
     }
 
     /// Returns the mean latency of a request in milliseconds, divided into its time in the queue, to its first token, and
@@ -37,7 +40,11 @@ impl ServiceRun {
 
     fn search_verdict(&self) -> Option<String> {
         let Rates::Highest(share) = self.config.rates else { return None };
-        let within = format!("{} of the requests are within {}", percent(share), limits_text(&self.config.limits));
+        let within = format!(
+            "{} of the requests are within {}",
+            percent(share),
+            limits_text(&self.config.limits)
+        );
         Some(match self.highest? {
             [None, beyond] => {
                 let lowest = significant(beyond.unwrap_or_default());
@@ -78,7 +85,10 @@ fn waiting_verdict(report: &ServiceReport) -> String {
         Some((reason, share)) => {
             let wait = significant(report.queued.mean);
             let reason = reason_text(reason);
-            format!("A request waits {wait} ms in the mean, mostly ({}) because {reason}; {cache}.", percent(share))
+            format!(
+                "A request waits {wait} ms in the mean, mostly ({}) because {reason}; {cache}.",
+                percent(share)
+            )
         }
     }
 }
@@ -86,7 +96,8 @@ fn waiting_verdict(report: &ServiceReport) -> String {
 /// Returns the limits for people.
 pub(super) fn limits_text(limits: &Limits) -> String {
     let limits = [("TTFT", limits.ttft_ms), ("TPOT", limits.tpot_ms), ("E2EL", limits.e2el_ms)];
-    let text = |(name, limit): (&str, Option<f64>)| Some(format!("{name} ≤ {} ms", significant(limit?)));
+    let text =
+        |(name, limit): (&str, Option<f64>)| Some(format!("{name} ≤ {} ms", significant(limit?)));
     limits.into_iter().filter_map(text).collect::<Vec<_>>().join(", ")
 }
 
@@ -94,11 +105,15 @@ impl Serialize for ServiceRun {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Self { config, cache, service, report, .. } = self;
         let mut all = serde_json::to_value(report).expect("a report has text keys");
-        let points: Vec<_> = self.points.iter().map(|point| {
-            let mut row = serde_json::to_value(&point.report).expect("a report has text keys");
-            row["rate"] = json!(point.rate);
-            row
-        }).collect();
+        let points: Vec<_> = self
+            .points
+            .iter()
+            .map(|point| {
+                let mut row = serde_json::to_value(&point.report).expect("a report has text keys");
+                row["rate"] = json!(point.rate);
+                row
+            })
+            .collect();
         let errors = self.checks.iter().map(|check| check.error().abs());
         let model = &config.model;
         for (key, value) in [
@@ -112,20 +127,26 @@ impl Serialize for ServiceRun {
             ("step_overhead_ns", json!(service.step_overhead.ns())),
             ("max_concurrency", json!(service.max_concurrency)),
             ("limits", json!(config.limits)),
-            ("memory_per_pe", json!({
-                "capacity_bytes": cache.capacity.get(),
-                "weights_bytes": cache.weights.get(),
-                "activations_bytes": cache.activations.get(),
-                "share": config.memory_share,
-            })),
-            ("step_times", json!({
-                "exact": config.is_exact,
-                "simulations": self.simulated,
-                "checked": self.checks.len(),
-                "largest_error": self.largest_error(),
-                "mean_error": (!self.checks.is_empty())
-                    .then(|| errors.sum::<f64>() / self.checks.len() as f64),
-            })),
+            (
+                "memory_per_pe",
+                json!({
+                    "capacity_bytes": cache.capacity.get(),
+                    "weights_bytes": cache.weights.get(),
+                    "activations_bytes": cache.activations.get(),
+                    "share": config.memory_share,
+                }),
+            ),
+            (
+                "step_times",
+                json!({
+                    "exact": config.is_exact,
+                    "simulations": self.simulated,
+                    "checked": self.checks.len(),
+                    "largest_error": self.largest_error(),
+                    "mean_error": (!self.checks.is_empty())
+                        .then(|| errors.sum::<f64>() / self.checks.len() as f64),
+                }),
+            ),
             ("rates", json!(points)),
             ("highest_rate", json!(self.highest.and_then(|[best, _]| best))),
             ("lowest_rate_beyond", json!(self.highest.and_then(|[_, beyond]| beyond))),

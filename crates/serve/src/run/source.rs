@@ -78,7 +78,9 @@ impl LoadSource {
                     shape if shape.is_infinite() => "regular arrivals".to_owned(),
                     shape => format!("gamma arrivals of burstiness {shape}"),
                 };
-                format!("{count} requests, {arrivals}, prompts of {prompt}, answers of {output} tokens")
+                format!(
+                    "{count} requests, {arrivals}, prompts of {prompt}, answers of {output} tokens"
+                )
             }
         }
     }

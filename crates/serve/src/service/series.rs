@@ -71,7 +71,8 @@ impl Series {
     /// Joins each pair of neighbours.
     fn halve(&mut self) {
         let pairs = self.samples.chunks(2);
-        let joined = |pair: &[Sample]| pair[1..].iter().fold(pair[0], |all, next| all.joined(*next));
+        let joined =
+            |pair: &[Sample]| pair[1..].iter().fold(pair[0], |all, next| all.joined(*next));
         self.samples = pairs.map(joined).collect();
         self.level += 1;
     }

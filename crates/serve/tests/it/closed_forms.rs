@@ -1,7 +1,8 @@
 //! Services beside formulas of queueing theory and of arithmetic.
 
 use cubeyard_serve::{
-    Lengths, Limits, Load, Outcome, SchedulerConfig, ServiceConfig, ServiceReport, StepTimes, simulate,
+    Lengths, Limits, Load, Outcome, SchedulerConfig, ServiceConfig, ServiceReport, StepTimes,
+    simulate,
 };
 use cubeyard_units::Span;
 
@@ -62,7 +63,9 @@ fn regular_arrivals_do_not_wait_before_a_fast_enough_server() {
 
 #[test]
 fn one_request_takes_as_many_steps_as_its_chunks_and_tokens() {
-    for (prompt, output, budget) in [(1, 1, 1), (100, 1, 64), (100, 7, 64), (64, 3, 64), (65, 40, 64)] {
+    for (prompt, output, budget) in
+        [(1, 1, 1), (100, 1, 64), (100, 7, 64), (64, 3, 64), (65, 40, 64)]
+    {
         let scheduler = SchedulerConfig { max_num_batched_tokens: budget, ..ALONE };
         let config = service(scheduler, 64);
         let load = load(&[(3, prompt, output)]);
@@ -77,7 +80,8 @@ fn one_request_takes_as_many_steps_as_its_chunks_and_tokens() {
 
 #[test]
 fn a_run_is_its_steps_and_its_idle_time() {
-    let load = Load::drawn(300, 20.0, 0.5, Lengths::Uniform(1, 200), Lengths::Uniform(1, 30), 9).unwrap();
+    let load =
+        Load::drawn(300, 20.0, 0.5, Lengths::Uniform(1, 200), Lengths::Uniform(1, 30), 9).unwrap();
     let config = service(SchedulerConfig::default(), 4000);
     let mut times = linear(2, 0);
     times.per_token = Span::from_ps(30_000_000);
@@ -117,7 +121,8 @@ fn requests_that_can_never_be_served_are_rejected_and_the_others_are_served() {
     let load = load(&[(0, 100, 1), (0, 16, 2), (0, 64, 1)]);
     let outcome = run(&load, &service(ALONE, 4), &mut linear(1, 0));
     assert_eq!((outcome.rejected, outcome.served.len()), (vec![0], 2));
-    let whole = SchedulerConfig { enable_chunked_prefill: false, max_num_batched_tokens: 63, ..ALONE };
+    let whole =
+        SchedulerConfig { enable_chunked_prefill: false, max_num_batched_tokens: 63, ..ALONE };
     let outcome = run(&load, &service(whole, 100), &mut linear(1, 0));
     assert_eq!((outcome.rejected, outcome.served.len()), (vec![0, 2], 1));
 }

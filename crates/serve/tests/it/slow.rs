@@ -163,6 +163,9 @@ impl<'a> Slow<'a> {
             self.admit_waiting();
         }
         let (batch, preempted) = (mem::take(&mut self.batch), mem::take(&mut self.preempted));
+        if batch.is_empty() {
+            return start;
+        }
         let tokens: u64 = batch.iter().map(|(_, _, tokens)| *tokens).sum();
         let end = start + (ms(FIXED_MS) + ms(PER_TOKEN_MS) * tokens);
         for &(id, _, tokens) in &batch {
