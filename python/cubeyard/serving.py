@@ -204,7 +204,7 @@ def serve(
         enable_prefix_caching: Whether requests reuse the blocks of equal prefixes.
         enable_chunked_prefill: Whether a prompt may be computed in several steps.
         policy: Order in which waiting requests are admitted.
-        kv_blocks: Number of blocks of the KV cache; as many as the memory holds if None.
+        kv_blocks: Number of blocks of the KV cache, at most as many as the memory holds, which is the default.
         memory_share: Share of the memory of a PE that weights, activations and cache may use.
         step_overhead_us: Time of the host before each step, in microseconds.
         max_concurrency: Maximum number of unanswered requests.

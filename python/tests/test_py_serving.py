@@ -94,6 +94,7 @@ def test_traces_of_azure_burstgpt_and_mooncake_are_read(tmp_path):
         ({"find_rate": 2.0}, "find_rate=2.0: expected a share"),
         ({"policy": "lifo"}, "policy='lifo': expected 'fcfs' or 'priority'"),
         ({"memory_share": 1.2}, "memory-share=1.2: expected a number above 0"),
+        ({"kv_blocks": 1 << 31}, "kv-blocks=2147483648: expected at most"),
         ({"block_size": 0}, "block_size"),
         ({"requests": 0}, "requests"),
     ],

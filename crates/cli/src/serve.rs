@@ -126,7 +126,7 @@ struct SchedulerOptions {
     /// Order in which waiting requests are admitted
     #[arg(long, value_enum, default_value_t = PolicyName::Fcfs)]
     policy: PolicyName,
-    /// Number of blocks of the KV cache; as many as the memory holds if omitted
+    /// Number of blocks of the KV cache, at most as many as the memory holds, which is the default
     #[arg(long, value_name = "N")]
     kv_blocks: Option<u64>,
     /// Share of the memory of a PE that weights, activations and cache may use

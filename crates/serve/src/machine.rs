@@ -59,9 +59,9 @@ enum Piece {
     Prefill(u64),
     /// Head of sequences.
     Head(u64),
-    /// Attention of one layer for sequences that decode, with their context.
+    /// Attention of all layers for sequences that decode, with their context.
     DecodeAttention(u64, u64),
-    /// Attention of one layer for a part of a prompt, with its position.
+    /// Attention of all layers for a part of a prompt, with its position.
     ChunkAttention(u64, u64),
 }
 
@@ -242,7 +242,7 @@ impl StepTimes for MachineTimes<'_> {
         let layers = self.runs.layers();
         // Each further launch of attention follows the one before it like any other launch.
         let gaps = self.runs.gap() * launches.saturating_sub(1);
-        Ok(rest + (attention + gaps) * layers + head)
+        Ok(rest + attention + gaps * layers + head)
     }
 }
 

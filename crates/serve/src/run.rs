@@ -92,9 +92,14 @@ pub fn run(config: RunConfig, told: &mut dyn FnMut(&str)) -> Result<ServiceRun, 
     let scheduler = config.scheduler;
     let tokens = scheduler.max_num_batched_tokens;
     let cache = times.cache_size(scheduler.block_size, tokens, config.memory_share)?;
+    let blocks = config.kv_blocks.unwrap_or(cache.blocks);
+    if blocks > cache.blocks {
+        let expected = format!("at most {}, which the memory holds", cache.blocks);
+        return Err(ServeError::value("kv-blocks", blocks, expected));
+    }
     let service = ServiceConfig {
         scheduler,
-        blocks: config.kv_blocks.unwrap_or(cache.blocks),
+        blocks,
         block_bytes: cache.block_bytes,
         step_overhead: config.step_overhead,
         max_concurrency: config.max_concurrency,

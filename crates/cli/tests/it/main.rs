@@ -22,6 +22,7 @@ mod probe;
 mod replay;
 mod replay_holders;
 mod run;
+mod serve;
 mod shell;
 mod topology;
 mod validate;

@@ -19,7 +19,7 @@ const CONTEXT: u64 = 2048;
 pub(super) struct Base {
     /// Time of all parts but attention and head, with the launches between them.
     pub(super) rest: Span,
-    /// Time of attention in one layer.
+    /// Time of attention in all layers.
     pub(super) attention: Span,
     /// Time of the head.
     pub(super) head: Span,
@@ -33,13 +33,7 @@ impl Base {
             |part| report.parts.iter().find(|it| it.part == part).map_or(Span::ZERO, |it| it.total);
         let (attention, head) = (part(StepPart::Attention), part(StepPart::Head));
         let gap = Span::from_ps(report.launching.ps() / report.launches.max(1));
-        let layers = report.cut.spec.layers.max(1);
-        Self {
-            rest: report.total - attention - head,
-            attention: Span::from_ps(attention.ps() / layers),
-            head,
-            gap,
-        }
+        Self { rest: report.total - attention - head, attention, head, gap }
     }
 }
 
@@ -101,7 +95,7 @@ impl<'a> Runs<'a> {
         Ok(report)
     }
 
-    /// Simulates attention of one layer: of `count` sequences with `length` tokens each, or of `count` tokens of a prompt
+    /// Simulates attention of one layer, and returns its time in all layers: of `count` sequences with `length` tokens each, or of `count` tokens of a prompt
     /// after `length` others.
     pub(super) fn attention(
         &mut self,
@@ -128,6 +122,6 @@ impl<'a> Runs<'a> {
         driver.order(StepPart::Attention, 0, position)?;
         let ran = driver.finish()?;
         self.count += 1;
-        Ok(ran[0].launches[0].max())
+        Ok(ran[0].launches[0].max() * self.layers())
     }
 }
