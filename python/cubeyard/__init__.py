@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cubeyard.machine.probe import PatternResult, ProbeResult, probe, probe_cases
     from cubeyard.machine.topology import Topology
     from cubeyard.machine.validate import Validation, validate
+    from cubeyard.serving import Service, serve
     from cubeyard.study.bench import Bench, bench
     from cubeyard.study.compare import RunComparison, compare
     from cubeyard.study.levers import Lever, Levers, levers
@@ -41,6 +42,7 @@ __all__ = [
     "Record",
     "Run",
     "RunComparison",
+    "Service",
     "Sweep",
     "Tensor",
     "Topology",
@@ -59,6 +61,7 @@ __all__ = [
     "probe_cases",
     "replay",
     "run",
+    "serve",
     "sweep",
     "validate",
 ]
@@ -74,6 +77,7 @@ if not TYPE_CHECKING:
         "machine.probe": ("PatternResult", "ProbeResult", "probe", "probe_cases"),
         "machine.topology": ("Topology",),
         "machine.validate": ("Validation", "validate"),
+        "serving": ("Service", "serve"),
         "study.bench": ("Bench", "bench"),
         "study.compare": ("RunComparison", "compare"),
         "study.levers": ("Lever", "Levers", "levers"),

@@ -185,7 +185,7 @@ def step(
     known, file = (model, None) if isinstance(model, str) else ("", text_of("model", model))
     arguments = {"model": known, "file": file, "prefill": phase == "prefill", "positions": positions, **numbers}
     arguments["experts"] = str(experts)
-    arguments["hf"] = None if hf is None else _configuration(hf)
+    arguments["hf"] = None if hf is None else configuration_of(hf)
     arguments["dtype"] = None if dtype is None else dtypes.name_of(dtype)
     arguments["weights"] = weights if weights is None or isinstance(weights, str) else dtypes.name_of(weights)
     arguments["kv_dtype"] = kv_dtype if kv_dtype is None or isinstance(kv_dtype, str) else dtypes.name_of(kv_dtype)
@@ -220,7 +220,7 @@ class Configuration:
     """Keys whose effect is not simulated."""
 
 
-def _configuration(hf: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, str]:
+def configuration_of(hf: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, str]:
     """Returns the name and JSON text of a configuration, from its file or from a dictionary."""
     if not isinstance(hf, Mapping):
         return text_of("hf", hf)
@@ -245,7 +245,7 @@ def read(hf: str | os.PathLike[str] | Mapping[str, Any]) -> Configuration:
     Raises:
         InputError: A key is missing or has an invalid value.
     """
-    return build(Configuration, native.model_read(_configuration(hf)))
+    return build(Configuration, native.model_read(configuration_of(hf)))
 
 
 def names() -> list[str]:

@@ -5,7 +5,7 @@ use clap::CommandFactory as _;
 use crate::Cli;
 
 /// Subcommands, each with an example and its page in the documentation.
-const EXAMPLES: [(&str, &str, &str); 14] = [
+const EXAMPLES: [(&str, &str, &str); 15] = [
     ("ccl", "cubeyard ccl --sizes 1K:1M --sips 4", "collectives.md"),
     (
         "compare",
@@ -28,6 +28,7 @@ const EXAMPLES: [(&str, &str, &str); 14] = [
     ("probe", "cubeyard probe --report probe.html", "machine.md"),
     ("replay", "cubeyard replay snapshot.pickle --report memory.html", "replay.md"),
     ("run", "cubeyard run flash-attention --explain --report run.html", "benches.md"),
+    ("serve", "cubeyard serve --rate 40 --goodput ttft:500 --report service.html", "serving.md"),
     ("sweep", "cubeyard sweep grid.yaml --out records.jsonl", "compare.md"),
     ("topology", "cubeyard topology --topology machine.yaml --report machine.html", "topology.md"),
     ("validate", "cubeyard validate", "validation.md"),

@@ -29,6 +29,7 @@ mod record;
 mod replay;
 pub mod results;
 mod run;
+mod serve;
 mod shell;
 mod simulating;
 mod sweep;
@@ -82,6 +83,7 @@ enum Command {
     Probe(probe::Arguments),
     Replay(replay::Arguments),
     Run(run::Arguments),
+    Serve(serve::Arguments),
     Sweep(SweepRequest),
     Topology(topology::Arguments),
     Validate(validate::Arguments),
@@ -151,6 +153,7 @@ fn alone(command: Command, front: &dyn OwnBenches) -> Result<Code> {
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments).map(|()| Code::Done),
         Command::Run(arguments) => run::run(&arguments, front),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Sweep(request) => front.sweep(&request).map_err(|error| anyhow!(error)),
         Command::Topology(arguments) => topology::run(&arguments).map(|()| Code::Done),
         Command::Validate(arguments) => validate::run(&arguments),

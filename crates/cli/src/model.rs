@@ -1,13 +1,12 @@
 //! `cubeyard model`: measures a step of a language model, part by part.
 
 mod chart;
+pub(crate) mod choice;
 pub(crate) mod page;
 mod plan;
 pub(crate) mod table;
 
 use crate::code::{Code, Exhausted};
-use std::path::{Path, PathBuf};
-
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use cubeyard_bench::compare::Measured;
@@ -15,8 +14,7 @@ use cubeyard_bench::record::Record;
 use cubeyard_bench::report::Answer;
 use cubeyard_model::cut::ExpertPlacement;
 use cubeyard_model::report::{ModelReport, PartReport};
-use cubeyard_model::{HfModel, MeasureConfig, ModelError, ModelSpec, Phase, Workload, measure};
-use cubeyard_runtime::dtype::DType;
+use cubeyard_model::{HfModel, MeasureConfig, ModelError, Phase, Workload, measure};
 use cubeyard_sim::Span;
 use serde_json::json;
 
@@ -25,10 +23,8 @@ use crate::page::PageOptions;
 use crate::progress::Progress;
 use crate::record::{self, Drawing, LeverOptions, Recorded, StudyOptions, stamped};
 use crate::terminal::OutputOptions;
-use crate::{input, memory, output};
-
-/// Largest number of bytes read from a file; the library's own limit is lower.
-const LIMIT: u64 = 1 << 20;
+use crate::{memory, output};
+use choice::ModelChoice;
 
 /// Measure a step of a language model: time, tokens per second, memory of each PE
 ///
@@ -37,18 +33,8 @@ const LIMIT: u64 = 1 << 20;
 /// and the allocator's report if the model does not fit.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// Model: llama-8b or llama-70b
-    #[arg(long, value_name = "NAME", default_value = "llama-8b", conflicts_with_all = ["spec", "hf"])]
-    llm: String,
-    /// Model of your own in YAML, with the keys name, layers, hidden, ffn, heads, `kv_heads`, `head_dim` and
-    /// vocab; omitted keys are as in llama-8b
-    #[arg(long, value_name = "FILE")]
-    #[arg(conflicts_with = "hf")]
-    spec: Option<PathBuf>,
-    /// Configuration of Hugging Face, `config.json`, with the `model_type` llama, mistral, mixtral, qwen2, qwen3,
-    /// `qwen3_moe`, gemma2, gemma3, phi3, granite, `gpt_oss` or llama4
-    #[arg(long, value_name = "FILE")]
-    hf: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) choice: ModelChoice,
     /// Number of sequences
     #[arg(long, value_name = "N", default_value_t = 1)]
     batch: u64,
@@ -61,20 +47,6 @@ pub(crate) struct Arguments {
     /// Number of tokens in a step of prefill, over all sequences
     #[arg(long, value_name = "N", default_value_t = 512)]
     chunk: u64,
-    /// Element type of activations, weights and, without --kv-dtype, caches; f16 or the type in the file of --hf if omitted
-    #[arg(long, value_name = "NAME")]
-    dtype: Option<DType>,
-    /// Element type of the weights of layers, with a scale for each column: `fp8` (`fp8_e4m3`), `fp8_e5m2`, `int8`
-    /// (`i8`), or the type of activations; as in the file of --hf if omitted
-    #[arg(long, value_name = "NAME", value_parser = weight_type)]
-    weights: Option<DType>,
-    /// Element type of the caches of K and V: `fp8` (`fp8_e4m3`), `fp8_e5m2`, or the type of activations
-    #[arg(long, value_name = "NAME", value_parser = weight_type)]
-    kv_dtype: Option<DType>,
-    /// Placement of experts: each expert divided over all PEs (split), or whole experts per SIP (sip) or per cube or
-    /// group of cubes (cube)
-    #[arg(long, value_name = "PLACE", default_value = "split", value_parser = expert_placement)]
-    experts: ExpertPlacement,
     /// Number of layers of each kind to simulate, one after the other
     #[arg(long, value_name = "N", default_value_t = 1)]
     layers: u64,
@@ -105,7 +77,8 @@ enum ModelPhase {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Code> {
-    let Arguments { spec, hf, machine, page, study, .. } = arguments;
+    let Arguments { choice, machine, page, study, .. } = arguments;
+    let [spec, hf] = choice.files();
     let inputs = [("--spec", spec), ("--hf", hf), ("--topology", &machine.topology)];
     let inputs = output::named(inputs);
     let outputs = [("--report", &page.report), ("--save", &study.save)];
@@ -229,10 +202,9 @@ fn config(arguments: &Arguments) -> Result<MeasureConfig> {
         ModelPhase::Decode => Phase::Decode,
         ModelPhase::Prefill => Phase::Prefill,
     };
-    let Arguments { batch, context, chunk, dtype, weights, experts, layers, positions, .. } =
-        *arguments;
-    let kv = arguments.kv_dtype;
-    let (model, [dtype, weights]) = model(arguments)?.with_types(dtype, weights);
+    let Arguments { batch, context, chunk, layers, positions, ref choice, .. } = *arguments;
+    let (model, [dtype, weights]) = choice.read()?;
+    let (experts, kv) = (choice.experts, choice.kv_dtype);
     let HfModel { spec, notes, .. } = model;
     Ok(MeasureConfig {
         spec,
@@ -242,36 +214,6 @@ fn config(arguments: &Arguments) -> Result<MeasureConfig> {
         positions,
         notes,
     })
-}
-
-/// Returns the model from a Hugging Face configuration, from a model file, or by name.
-fn model(arguments: &Arguments) -> Result<HfModel> {
-    if let Some(file) = &arguments.hf {
-        let (name, bytes) = input::named_bytes(file, LIMIT)?;
-        return Ok(HfModel::read_bytes(&name, &bytes)?);
-    }
-    Ok(HfModel::from(spec(arguments.spec.as_deref(), &arguments.llm)?))
-}
-
-fn spec(file: Option<&Path>, name: &str) -> Result<ModelSpec> {
-    let Some(file) = file else {
-        return ModelSpec::named(name).map_err(|error| {
-            anyhow!("--llm: {error}\n  help: --spec FILE or --hf FILE takes a model of your own")
-        });
-    };
-    let (name, bytes) = input::named_bytes(file, LIMIT)?;
-    Ok(ModelSpec::read_bytes(&name, &bytes)?)
-}
-
-/// Parses an element type of weights, given by its name or by the short name of an 8-bit type.
-fn weight_type(text: &str) -> Result<DType, String> {
-    cubeyard_model::cut::weight_type(text).map_err(|error| error.to_string())
-}
-
-/// Parses a placement of experts.
-fn expert_placement(text: &str) -> Result<ExpertPlacement, String> {
-    let found = ExpertPlacement::NAMES.into_iter().find(|(name, _)| *name == text);
-    found.map(|(_, placement)| placement).ok_or_else(|| "expected split, sip or cube".to_owned())
 }
 
 /// Adds help to an error. Ends with code 3 if simulated memory or time ran out.

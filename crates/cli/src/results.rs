@@ -11,11 +11,12 @@ use cubeyard_device::probe::{PatternReport, ProbeReport};
 use cubeyard_device::topology::Topology;
 use cubeyard_memory::Bytes;
 use cubeyard_model::report::ModelReport;
+use cubeyard_serve::run::ServiceRun;
 use cubeyard_study::collectives::Sweep;
 use cubeyard_study::levers::Levers;
 use cubeyard_validate::Row;
 
-use crate::{ccl, levers, memory, model, probe, topology, validate};
+use crate::{ccl, levers, memory, model, probe, serve, topology, validate};
 
 pub use crate::compare::{ComparedRecords, read_record};
 
@@ -42,6 +43,16 @@ pub fn validate_text(rows: &[Row]) -> String {
 /// Returns the tables of `cubeyard model`.
 pub fn model_text(report: &ModelReport) -> String {
     model::table::render(report, false)
+}
+
+/// Returns the tables of `cubeyard serve`.
+pub fn service_text(found: &ServiceRun) -> String {
+    serve::table::render(found, false)
+}
+
+/// Returns the page of `cubeyard serve`.
+pub fn service_page(found: &ServiceRun) -> String {
+    serve::page::page_of(found, None)
 }
 
 /// Returns the tables of `cubeyard ccl`.

@@ -12,10 +12,10 @@ use crate::own::OwnBenches;
 use crate::page::PageOptions;
 use crate::record::{Drawing, Recorded, StudyOptions};
 use crate::terminal::OutputOptions;
-use crate::{Cli, Command, ccl, model, probe, run, validate};
+use crate::{Cli, Command, ccl, model, probe, run, serve, validate};
 
 /// Commands that produce records.
-const RECORDED: [&str; 5] = ["run", "ccl", "model", "probe", "validate"];
+const RECORDED: [&str; 6] = ["run", "ccl", "model", "serve", "probe", "validate"];
 
 /// Options common to all commands that simulate.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,7 @@ impl<'a> Simulation<'a> {
             Command::Run(it) => ("run", &it.machine, &it.study, it.output),
             Command::Ccl(it) => ("ccl", &it.machine, &it.study, it.output),
             Command::Model(it) => ("model", &it.machine, &it.study, it.output),
+            Command::Serve(it) => ("serve", &it.machine, &it.study, it.output),
             Command::Probe(it) => ("probe", &it.machine, &it.study, it.output),
             Command::Validate(it) => ("validate", &it.machine, &it.study, it.output),
             _ => return None,
@@ -46,12 +47,14 @@ impl<'a> Simulation<'a> {
             Command::Run(it) => it.levers.levers,
             Command::Ccl(it) => it.levers.levers,
             Command::Model(it) => it.levers.levers,
+            Command::Serve(it) => it.levers.levers,
             _ => false,
         };
         let page = match command {
             Command::Run(it) => Some(&it.page),
             Command::Ccl(it) => Some(&it.page),
             Command::Model(it) => Some(&it.page),
+            Command::Serve(it) => Some(&it.page),
             Command::Probe(it) => Some(&it.page),
             _ => None,
         };
@@ -74,6 +77,7 @@ fn recorded(command: &Command, front: &dyn OwnBenches, has_ops: bool) -> Result<
         Command::Run(it) => run::recorded(it, front, has_ops),
         Command::Ccl(it) => ccl::recorded(it),
         Command::Model(it) => model::recorded(it),
+        Command::Serve(it) => serve::recorded(it),
         Command::Probe(it) => probe::recorded(it),
         Command::Validate(it) => validate::recorded(it),
         _ => bail!("expected a command that simulates: {}", RECORDED.join(", ")),
@@ -85,7 +89,8 @@ pub(crate) fn drawn(command: &Command, front: &dyn OwnBenches) -> Result<(Record
     match command {
         Command::Run(it) => run::drawn(it, front),
         Command::Model(it) => model::drawn(it),
-        _ => bail!("--report: expected run or model"),
+        Command::Serve(it) => serve::drawn(it),
+        _ => bail!("--report: expected run, model or serve"),
     }
 }
 
@@ -150,8 +155,18 @@ pub(crate) fn beyond_one_record(command: &Command) -> Option<&'static str> {
 
 /// Checks that a command has an option with this name that takes a value and can be varied.
 fn check_option(name: &str, key: &str) -> Result<()> {
-    const FIXED: [&str; 11] = [
-        "cost", "save", "vary", "threads", "csv", "chart", "format", "plot", "trace", "report",
+    const FIXED: [&str; 12] = [
+        "requests-csv",
+        "cost",
+        "save",
+        "vary",
+        "threads",
+        "csv",
+        "chart",
+        "format",
+        "plot",
+        "trace",
+        "report",
         "with",
     ];
     let program = Cli::command();

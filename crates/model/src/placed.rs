@@ -22,8 +22,6 @@ impl MeasureConfig {
 impl Cut {
     /// Returns the bytes of weights and caches per PE, excluding biases, scales, norms and routers.
     pub fn held_bytes(&self) -> u64 {
-        let caches = |cut: &Self| cut.bytes_of(Held::Keys) + cut.bytes_of(Held::Values);
-        let caches = |cut: &Self| cut.kinds().map(caches).sum::<u64>();
         let weights = [
             Held::Qkv,
             Held::Output,
@@ -35,7 +33,14 @@ impl Cut {
         let weights = |cut: &Self| weights.map(|held| cut.bytes_of(held)).iter().sum::<u64>();
         let weights: u64 = self.kinds().map(weights).sum();
         let tables = self.bytes_of(Held::Head) + self.bytes_of(Held::Table);
-        weights + tables + caches(self) + self.rest.as_deref().map_or(0, caches)
+        let rest = self.rest.as_deref().map_or(0, Self::cache_bytes);
+        weights + tables + self.cache_bytes() + rest
+    }
+
+    /// Returns the bytes of the caches of K and V per PE, for all layers.
+    pub fn cache_bytes(&self) -> u64 {
+        let caches = |cut: &Self| cut.bytes_of(Held::Keys) + cut.bytes_of(Held::Values);
+        self.kinds().map(caches).sum()
     }
 
     /// Returns a sentence for each dimension that is padded, replicated or divided unevenly.

@@ -15,7 +15,7 @@
 //! | [`command`] | the `cubeyard` command |
 //! | [`table`] | tables of results, as Arrow streams and as pages |
 //! | [`plain`] | dictionaries, lists, numbers and text, in and out |
-//! | [`probe`], [`study`] | measurements of the fabric, of models and of collectives |
+//! | [`probe`], [`study`], [`serving`] | measurements of the fabric, of models, of collectives and of services |
 //! | [`licences`] | the licences of linked libraries |
 //! | [`memory`] | the Flex allocator |
 //! | [`operators`] | simulated times of tensor operators |
@@ -47,6 +47,7 @@ mod raised;
 mod record;
 mod replay;
 mod scalar;
+mod serving;
 mod session;
 mod signals;
 mod study;
@@ -80,6 +81,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     topology::register(module)?;
     kernel::register(module)?;
     probe::register(module)?;
+    serving::register(module)?;
     study::register(module)?;
     memory::register(module)?;
     operators::register(module)?;

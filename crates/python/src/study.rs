@@ -15,7 +15,7 @@ use crate::topology::Topology;
 use crate::{plain, signals};
 
 /// File used instead of a named model or the default ccl.yaml: its name in error messages, and its text.
-type Given = Option<(String, String)>;
+pub(crate) type Given = Option<(String, String)>;
 
 /// Parameters of a step, as given by Python.
 #[derive(FromPyObject)]
@@ -86,7 +86,7 @@ fn step(
 }
 
 /// Returns the model from a Hugging Face configuration, from a file, or by name.
-fn model(name: &str, file: Given, hf: Given) -> PyResult<HfModel> {
+pub(crate) fn model(name: &str, file: Given, hf: Given) -> PyResult<HfModel> {
     match hf {
         Some((name, text)) => HfModel::read_bytes(&name, text.as_bytes()).or_raise(),
         None => Ok(HfModel::from(spec(name, file)?)),
@@ -94,20 +94,20 @@ fn model(name: &str, file: Given, hf: Given) -> PyResult<HfModel> {
 }
 
 /// Parses a placement of experts.
-fn expert_placement(name: &str) -> PyResult<ExpertPlacement> {
+pub(crate) fn expert_placement(name: &str) -> PyResult<ExpertPlacement> {
     let found = ExpertPlacement::NAMES.into_iter().find(|(known, _)| *known == name);
     let text = || Kind::Input.error(format!("experts={name:?}: expected split, sip or cube"));
     found.map(|(_, placement)| placement).ok_or_else(text)
 }
 
 /// Parses an element type of weights.
-fn weight_type(name: &str) -> PyResult<DType> {
+pub(crate) fn weight_type(name: &str) -> PyResult<DType> {
     let found = cubeyard_model::cut::weight_type(name);
     found.map_err(|error| Kind::Input.error(format!("weights={name:?}: {error}")))
 }
 
 /// Parses an element type of caches.
-fn cache_type(name: &str) -> PyResult<DType> {
+pub(crate) fn cache_type(name: &str) -> PyResult<DType> {
     let found = cubeyard_model::cut::weight_type(name);
     found.map_err(|error| Kind::Input.error(format!("kv_dtype={name:?}: {error}")))
 }
@@ -136,7 +136,10 @@ fn model_names() -> Vec<&'static str> {
 }
 
 /// Parses a name; `argument` is its name in error messages.
-fn named<T: std::str::FromStr<Err: std::fmt::Display>>(argument: &str, text: &str) -> PyResult<T> {
+pub(crate) fn named<T: std::str::FromStr<Err: std::fmt::Display>>(
+    argument: &str,
+    text: &str,
+) -> PyResult<T> {
     text.parse().map_err(|error| Kind::Input.error(format!("{argument}={text:?}: {error}")))
 }
 

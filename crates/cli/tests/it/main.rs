@@ -23,6 +23,7 @@ mod probe;
 mod replay;
 mod replay_holders;
 mod run;
+mod serve;
 mod shell;
 mod topology;
 mod validate;
