@@ -25,7 +25,7 @@ pub(crate) fn page_of(found: &ServiceRun, answer: Option<&Answer>) -> String {
         String::new()
     };
     let main = [
-        header(&format!("{name} as a service"), &table::summary(found), &verdict),
+        header(&format!("{name} as a service"), &table::summary(found).join("; "), &verdict),
         summary(found),
         answer.map(|answer| answer.section.clone()).unwrap_or_default(),
         rates,

@@ -11,8 +11,9 @@ use crate::grid::{BOLD, Grid, bytes, paint, wrapped};
 
 pub(crate) fn render(found: &ServiceRun, colours: bool) -> String {
     let name = paint(&found.config.model.spec.name, BOLD, colours);
-    let mut text = format!("{name}: {}\n", summary(found));
-    text += &format!("\n{}\n", wrapped(&found.verdict(), [2, 2]));
+    let [load, machine] = summary(found);
+    let mut text = format!("{name}: {load}\n  {machine}\n");
+    let _ = writeln!(text, "\n{}", wrapped(&found.verdict(), [2, 2]));
     if !found.points.is_empty() {
         text += &rates(found).text(colours);
         text.push('\n');
@@ -20,7 +21,7 @@ pub(crate) fn render(found: &ServiceRun, colours: bool) -> String {
     text += &latencies(&found.report).text(colours);
     text.push('\n');
     for (name, figure) in figures(found) {
-        let _ = writeln!(text, "  {name:<20}{figure}");
+        text += &wrapped(&format!("{name:<20}{figure}"), [2, 22]);
     }
     for note in &found.config.notes {
         text += &wrapped(&format!("not simulated: {note}"), [2, 4]);
@@ -28,16 +29,17 @@ pub(crate) fn render(found: &ServiceRun, colours: bool) -> String {
     text
 }
 
-/// Returns the load and the machine.
-pub(super) fn summary(found: &ServiceRun) -> String {
+/// Returns the load, and its rate with the machine.
+pub(super) fn summary(found: &ServiceRun) -> [String; 2] {
     let topology = &found.config.model.topology;
     let [sips, cubes, pes] =
         [topology.sips().count(), topology.cubes().count(), topology.pes().count()];
-    let rate = found
-        .load
-        .rate()
-        .map_or_else(String::new, |rate| format!(", {} a second", significant(rate)));
-    format!("{}{rate}; {sips} SIPs × {cubes} cubes × {pes} PEs", found.config.source.describe())
+    let machine = format!("{sips} SIPs × {cubes} cubes × {pes} PEs");
+    let machine = match found.load.rate() {
+        Some(rate) => format!("{} requests a second; {machine}", significant(rate)),
+        None => machine,
+    };
+    [found.config.source.describe(), machine]
 }
 
 /// Returns a row for each kind of latency.

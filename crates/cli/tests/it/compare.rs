@@ -289,7 +289,7 @@ fn what_the_command_would_refuse_is_refused() {
     refused(
         &run(&["--with", "sips.count=1", "--", "topology"]),
         &expect![[r#"
-            error: expected a command that simulates after `--`: run, ccl, model, probe, validate
+            error: expected a command that simulates after `--`: run, ccl, model, serve, probe, validate
         "#]],
     );
     for (option, value) in

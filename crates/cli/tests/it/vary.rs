@@ -159,7 +159,7 @@ fn keys_and_values_that_cannot_be_are_refused_before_any_run() {
         &run(&["model", "--vary", "bach=1,2"]),
         &expect![[r#"
             error: --vary bach: expected an option of model or a topology key with a dot; the nearest is `batch`
-              help: options are llm, spec, hf, batch, context, phase, chunk, dtype, weights, experts, layers, positions, topology
+              help: options are llm, spec, hf, dtype, weights, kv-dtype, experts, batch, context, phase, chunk, layers, positions, plan, objective, microbatches, nodes, network, topology
         "#]],
     );
     refused(

@@ -141,7 +141,7 @@ impl Serialize for ServiceRun {
                 json!({
                     "exact": config.is_exact,
                     "simulations": self.simulated,
-                    "checked": self.checks.len(),
+                    "checked": self.checks.iter().map(checked).collect::<Vec<_>>(),
                     "largest_error": self.largest_error(),
                     "mean_error": (!self.checks.is_empty())
                         .then(|| errors.sum::<f64>() / self.checks.len() as f64),
@@ -157,4 +157,16 @@ impl Serialize for ServiceRun {
         }
         all.serialize(to)
     }
+}
+
+/// Returns a compared batch as JSON.
+fn checked(check: &StepCheck) -> serde_json::Value {
+    let chunks = check.shape.chunks.iter().map(|it| json!([it.tokens, it.position]));
+    json!({
+        "decodes": check.shape.decodes,
+        "mean_context": check.shape.mean_context(),
+        "chunks": chunks.collect::<Vec<_>>(),
+        "interpolated_ns": check.interpolated.ns(),
+        "simulated_ns": check.simulated.ns(),
+    })
 }
