@@ -5,6 +5,7 @@
 //! receive a token. Each is simulated at points of a grid when a step first needs it, and interpolated linearly between
 //! them. With [`MachineTimes::exact`] each is simulated at the very numbers that occur.
 //!
+//! The tokens of a batch with parts of prompts, and of each part, are padded to a multiple of the PEs that share a prompt.
 //! The cache of the sequences that decode is dealt evenly over the PEs of a group, so their attention takes as long as
 //! that of as many sequences with their mean context.
 
@@ -22,7 +23,7 @@ use cubeyard_units::Span;
 
 use crate::error::ServeError;
 use crate::shape::{Chunk, StepShape, StepTimes};
-use grid::{Axis, Grid};
+use grid::{Around, Axis, Grid};
 pub use memory::CacheSize;
 use memory::StepMemory;
 use runs::Runs;
@@ -131,40 +132,50 @@ impl<'a> MachineTimes<'a> {
     fn piece(&mut self, piece: Piece) -> Result<Span, ServeError> {
         match piece {
             Piece::Decode(tokens) => self.along(tokens, Piece::Decode),
-            Piece::Prefill(tokens) => self.along(tokens, Piece::Prefill),
+            Piece::Prefill(tokens) => {
+                let around = self.tokens_around(tokens)?;
+                self.between(around, Piece::Prefill)
+            }
             Piece::Head(rows) => self.along(rows, Piece::Head),
             Piece::DecodeAttention(count, context) => {
-                let lengths = self.grid.around(context, Axis::Length);
-                self.over(self.grid.around(count, Axis::Count), lengths, Piece::DecodeAttention)
+                let (counts, lengths) =
+                    (self.grid.around(count, Axis::Count), self.grid.around(context, Axis::Length));
+                let mut at =
+                    |count| self.between(lengths, |length| Piece::DecodeAttention(count, length));
+                let [low, high] = [at(counts.low)?, at(counts.high)?];
+                Ok(counts.between(low, high))
             }
             Piece::ChunkAttention(tokens, position) => {
-                let lengths = self.grid.around(position, Axis::Position);
-                self.over(self.grid.around(tokens, Axis::Count), lengths, Piece::ChunkAttention)
+                let (counts, grid) = (self.tokens_around(tokens)?, self.grid);
+                let mut at = |count| {
+                    let positions = grid.around_multiples(position, count, Axis::Parts);
+                    self.between(positions, |position| Piece::ChunkAttention(count, position))
+                };
+                let [low, high] = [at(counts.low)?, at(counts.high)?];
+                Ok(counts.between(low, high))
             }
         }
     }
 
-    /// Interpolates along one axis.
+    /// Interpolates along the numbers of sequences.
     fn along(&mut self, at: u64, piece: fn(u64) -> Piece) -> Result<Span, ServeError> {
-        let around = self.grid.around(at, Axis::Count);
-        let [low, high] = [self.run(piece(around.low))?, self.run(piece(around.high))?];
-        Ok(around.between(low, high))
+        self.between(self.grid.around(at, Axis::Count), piece)
     }
 
-    /// Interpolates along two axes.
-    fn over(
+    /// Interpolates between the times of two pieces.
+    fn between(
         &mut self,
-        first: grid::Around,
-        second: grid::Around,
-        piece: fn(u64, u64) -> Piece,
+        around: Around,
+        piece: impl Fn(u64) -> Piece,
     ) -> Result<Span, ServeError> {
-        let mut at = |count| -> Result<Span, ServeError> {
-            let low = self.run(piece(count, second.low))?;
-            let high = self.run(piece(count, second.high))?;
-            Ok(second.between(low, high))
-        };
-        let [low, high] = [at(first.low)?, at(first.high)?];
-        Ok(first.between(low, high))
+        let [low, high] = [around.low, around.high].map(|at| self.run(piece(at)));
+        Ok(around.between(low?, high?))
+    }
+
+    /// Returns the points around a number of tokens, which is padded to a multiple of the PEs that share a prompt.
+    fn tokens_around(&mut self, tokens: u64) -> Result<Around, ServeError> {
+        let unit = self.runs.unit()?;
+        Ok(self.grid.around_multiples(tokens.next_multiple_of(unit), unit, Axis::Count))
     }
 
     /// Simulates a piece, unless its time is known.

@@ -14,12 +14,12 @@ pub(super) enum Grid {
 /// Quantity along which times are interpolated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axis {
-    /// Number of tokens or sequences: powers of two, and up to 256 one and a half times these.
+    /// Number of sequences, or of units of tokens: powers of two, and up to 256 one and a half times these.
     Count,
     /// Context of sequences, at least 1: powers of four.
     Length,
-    /// Number of tokens before a part of a prompt: 0, and powers of four from 256.
-    Position,
+    /// Number of parts of a prompt before another: 0, and powers of two.
+    Parts,
 }
 
 /// Neighbouring points of a number, and its place between them.
@@ -44,13 +44,21 @@ impl Grid {
         let low = if high == at { at } else { low };
         Around { low, high, at }
     }
+
+    /// Returns the neighbouring points of a number among the multiples of `unit`, which are simulated at the points of
+    /// the axis.
+    pub(super) fn around_multiples(self, at: u64, unit: u64, axis: Axis) -> Around {
+        let low = self.around(at / unit, axis).low;
+        let high = self.around(at.div_ceil(unit), axis).high;
+        Around { low: low * unit, high: high * unit, at }
+    }
 }
 
 impl Axis {
     fn first(self) -> u64 {
         match self {
             Self::Count | Self::Length => 1,
-            Self::Position => 0,
+            Self::Parts => 0,
         }
     }
 
@@ -60,7 +68,7 @@ impl Axis {
             Self::Count if point.is_power_of_two() => point + (point / 2).max(1),
             Self::Count => point / 3 * 4,
             Self::Length => point * 4,
-            Self::Position => (point * 4).max(256),
+            Self::Parts => (point * 2).max(1),
         }
     }
 }
@@ -91,8 +99,8 @@ mod tests {
         assert_eq!(points(Axis::Count, 33), [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]);
         assert_eq!(points(Axis::Count, 1100)[14..], [192, 256, 512, 1024]);
         assert_eq!(points(Axis::Length, 300), [1, 4, 16, 64, 256]);
-        assert_eq!(points(Axis::Position, 5000), [0, 256, 1024, 4096]);
-        for axis in [Axis::Count, Axis::Length, Axis::Position] {
+        assert_eq!(points(Axis::Parts, 9), [0, 1, 2, 4, 8]);
+        for axis in [Axis::Count, Axis::Length, Axis::Parts] {
             let known = points(axis, 5000);
             for at in axis.first()..3000 {
                 let around = Grid::Steps.around(at, axis);
@@ -101,6 +109,22 @@ mod tests {
                 assert!(known.contains(&around.low) && known.contains(&around.high));
             }
         }
+    }
+
+    #[test]
+    fn multiples_around_a_number_are_points_of_the_axis() {
+        let around = |grid: Grid, at| {
+            let Around { low, high, .. } = grid.around_multiples(at, 96, Axis::Parts);
+            [low / 96, high / 96]
+        };
+        assert_eq!(
+            [0, 1, 96, 100, 500].map(|at| around(Grid::Steps, at)),
+            [[0, 0], [0, 1], [1, 1], [1, 2], [4, 8]]
+        );
+        assert_eq!(
+            [0, 1, 96, 100, 500].map(|at| around(Grid::Each, at)),
+            [[0, 0], [0, 1], [1, 1], [1, 2], [5, 6]]
+        );
     }
 
     #[test]

@@ -48,8 +48,9 @@ impl MachineTimes<'_> {
         if !(share > 0.0 && share <= 1.0) {
             return Err(ServeError::value("memory-share", share, "a number above 0 and up to 1"));
         }
+        let tokens = tokens.next_multiple_of(self.runs.unit()?);
         let StepMemory { weights, activations, capacity } = self.prefill(tokens)?;
-        let model = self.runs.model();
+        let (model, unit) = (self.runs.model(), self.runs.unit()?);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -57,7 +58,7 @@ impl MachineTimes<'_> {
         )]
         let usable = (capacity as f64 * share) as u64;
         let left = usable.saturating_sub(weights + activations);
-        let (token, pes) = token_bytes(model)?;
+        let (token, pes) = token_bytes(model, unit)?;
         let block = token * block_size;
         let blocks = u64::try_from(u128::from(left) * u128::from(pes) / u128::from(block.max(1)));
         let blocks = blocks.unwrap_or(u64::MAX).min(u64::from(u32::MAX));
@@ -71,11 +72,10 @@ impl MachineTimes<'_> {
 }
 
 /// Returns the bytes of the cache of one token on all PEs together, and the number of PEs.
-fn token_bytes(model: &ServedModel) -> Result<(u64, u64), ServeError> {
+fn token_bytes(model: &ServedModel, unit: u64) -> Result<(u64, u64), ServeError> {
     let sips = model.topology.sips().count() as u64;
-    let one = Cut::new(&model.spec, model.work(Phase::Decode, 1, 1), &model.topology, sips)?;
     // One token of a sequence for each PE of a group: each PE has the cache of one token for the heads of its group.
-    let work = model.work(Phase::Decode, one.units(), 1);
+    let work = model.work(Phase::Decode, unit, 1);
     let cut = Cut::new(&model.spec, work, &model.topology, sips)?;
-    Ok((cut.cache_bytes() * (cut.all() / cut.units()), cut.all()))
+    Ok((cut.cache_bytes() * (cut.all() / unit), cut.all()))
 }

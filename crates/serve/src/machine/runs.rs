@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use cubeyard_model::report::ModelReport;
 use cubeyard_model::spec::LayerKind;
-use cubeyard_model::{Cut, Driver, MeasureConfig, ModelError, Phase, StepPart, Tensors, measure};
+use cubeyard_model::{
+    Cut, Driver, MeasureConfig, ModelError, Phase, StepPart, Tensors, Workload, measure,
+};
 use cubeyard_runtime::{Context, ContextConfig};
 use cubeyard_tl::launch::Launcher;
 use cubeyard_units::Span;
@@ -43,11 +45,13 @@ pub(super) struct Runs<'a> {
     model: &'a ServedModel,
     count: u64,
     gap: Span,
+    /// Number of PEs that share a prompt, or 0 before it is known.
+    unit: u64,
 }
 
 impl<'a> Runs<'a> {
     pub(super) fn new(model: &'a ServedModel) -> Self {
-        Self { model, count: 0, gap: Span::ZERO }
+        Self { model, count: 0, gap: Span::ZERO, unit: 0 }
     }
 
     /// Returns the model.
@@ -65,6 +69,17 @@ impl<'a> Runs<'a> {
         self.model.spec.layers
     }
 
+    /// Returns the number of PEs that share a prompt. The tokens of a part of a prompt are padded to a multiple of it.
+    pub(super) fn unit(&mut self) -> Result<u64, ModelError> {
+        if self.unit == 0 {
+            let model = self.model;
+            let sips = model.topology.sips().count() as u64;
+            let work = model.work(Phase::Decode, 1, 1);
+            self.unit = Cut::new(&model.spec, work, &model.topology, sips)?.units();
+        }
+        Ok(self.unit)
+    }
+
     /// Returns the time between the end of a part and the start of the next.
     pub(super) fn gap(&self) -> Span {
         self.gap
@@ -72,19 +87,19 @@ impl<'a> Runs<'a> {
 
     /// Simulates a decode step.
     pub(super) fn decode(&mut self, batch: u64) -> Result<Base, ModelError> {
-        self.step(Phase::Decode, batch, CONTEXT).map(|report| Base::of(&report))
+        self.step(self.model.work(Phase::Decode, batch, CONTEXT)).map(|report| Base::of(&report))
     }
 
-    /// Simulates a step with the beginning of a prompt; returns the memory that it uses as well.
+    /// Simulates a step with the beginning of a prompt, whose tokens are a multiple of [`unit`](Self::unit); returns the memory that it uses as well.
     pub(super) fn prefill(&mut self, tokens: u64) -> Result<(Base, StepMemory), ModelError> {
-        let report = self.step(Phase::Prefill, 1, tokens)?;
+        let report = self.step(self.model.work(Phase::Prefill, 1, tokens))?;
         Ok((Base::of(&report), StepMemory::of(&report.memory)))
     }
 
-    fn step(&mut self, phase: Phase, batch: u64, context: u64) -> Result<ModelReport, ModelError> {
+    fn step(&mut self, work: Workload) -> Result<ModelReport, ModelError> {
         let config = MeasureConfig {
             spec: self.model.spec.clone(),
-            work: self.model.work(phase, batch, context),
+            work,
             topology: self.model.topology.clone(),
             layers: 1,
             positions: None,
@@ -96,8 +111,8 @@ impl<'a> Runs<'a> {
         Ok(report)
     }
 
-    /// Simulates attention of one layer of each kind, and returns its time in all layers: of `count` sequences with `length` tokens each, or of `count` tokens of a prompt
-    /// after `length` others.
+    /// Simulates attention of one layer of each kind, and returns its time in all layers: of `count` sequences with
+    /// `length` tokens each, or of `count` tokens of a prompt after `length` others, which are a multiple of `count`.
     pub(super) fn attention(
         &mut self,
         phase: Phase,
@@ -107,9 +122,8 @@ impl<'a> Runs<'a> {
         let (work, position) = match phase {
             Phase::Decode => (self.model.work(phase, count, length), 0),
             Phase::Prefill => {
-                let mut work = self.model.work(phase, 1, length + count);
-                work.chunk = count;
-                (work, length)
+                let work = self.model.work(phase, 1, length + count);
+                (Workload { chunk: count, ..work }, length)
             }
         };
         let topology = self.model.topology.clone();

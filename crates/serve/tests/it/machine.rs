@@ -57,8 +57,10 @@ fn a_batch_of_equal_sequences_takes_as_long_as_a_step_of_the_model() {
         let step = measured(&model, Phase::Decode, count, context).total;
         assert_eq!(times.span(&decodes(count, context)).unwrap(), step, "{count} × {context}");
     }
-    for tokens in [1, 7, 64, 100] {
+    // Two PEs share a prompt.
+    for tokens in [2, 8, 64, 100] {
         let step = without_head(&measured(&model, Phase::Prefill, 1, tokens));
+        assert_eq!(times.span(&chunk(tokens - 1, 0)).unwrap(), step, "{tokens}");
         assert_eq!(times.span(&chunk(tokens, 0)).unwrap(), step, "{tokens}");
     }
 }
