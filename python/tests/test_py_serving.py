@@ -57,10 +57,20 @@ def test_more_requests_a_second_never_shorten_the_wait():
 
 
 def test_the_highest_rate_is_within_the_limits_and_the_next_is_not():
-    service = serve(find_rate=0.9, limits={"ttft": 0.3})
+    service = serve(find_rate=0.9, limits={"ttft": 0.05}, requests=200)
     assert service.highest_rate < service.lowest_rate_beyond <= 1.02 * service.highest_rate
     share = {row["rate"]: row["good"] / row["completed"] for row in service.rates}
     assert share[service.highest_rate] >= 0.9 > share[service.lowest_rate_beyond]
+    assert "fewer are" in service.verdict
+
+
+def test_a_rate_that_is_answered_too_slowly_is_beyond_the_limits():
+    # The limit is so wide that a short load never exceeds it.
+    service = serve(find_rate=0.9, limits={"ttft": 1e6})
+    answered = {row["rate"]: row["request_throughput"] for row in service.rates}
+    assert answered[service.highest_rate] >= 0.8 * service.highest_rate
+    assert answered[service.lowest_rate_beyond] < 0.8 * service.lowest_rate_beyond
+    assert "faster than they are answered" in service.verdict
 
 
 def test_a_faster_machine_serves_no_slower():
@@ -88,9 +98,9 @@ def test_traces_of_azure_burstgpt_and_mooncake_are_read(tmp_path):
     ("options", "text"),
     [
         ({"rate": -1}, "rate=-1: expected a positive number"),
-        ({"prompt": "9-3"}, "prompt='9-3': expected a number of tokens"),
+        ({"prompt": "9-3"}, 'prompt="9-3": expected a number of tokens'),
         ({"limits": {"ttl": 3}}, "limits: `ttl:3`: expected ttft:MS"),
-        ({"find_rate": 0.9}, "find-rate=without limits: expected --goodput with limits"),
+        ({"find_rate": 0.9}, "find-rate=0.9: expected limits on latencies"),
         ({"find_rate": 2.0}, "find_rate=2.0: expected a share"),
         ({"policy": "lifo"}, "policy='lifo': expected 'fcfs' or 'priority'"),
         ({"memory_share": 1.2}, "memory-share=1.2: expected a number above 0"),

@@ -149,11 +149,7 @@ fn searched(
         }
         Rates::Highest(share) => {
             if limits.is_empty() {
-                return Err(ServeError::value(
-                    "find-rate",
-                    "without limits",
-                    "--goodput with limits",
-                ));
+                return Err(ServeError::value("find-rate", share, "limits on latencies beside it"));
             }
             let start = config.source.rate().unwrap_or(1.0);
             let found = highest_rate(start, *share, &load, service, limits, times)?;

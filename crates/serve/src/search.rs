@@ -18,6 +18,19 @@ pub struct RatePoint {
     pub report: ServiceReport,
 }
 
+impl RatePoint {
+    /// Returns whether requests are answered about as fast as they arrive, at 80 % of the rate or more. At a higher rate the
+    /// queue grows as long as the load lasts, so latencies depend on the number of requests alone.
+    pub fn is_sustained(&self) -> bool {
+        self.report.request_throughput() >= 0.8 * self.rate
+    }
+
+    /// Returns whether a share of the requests is within the limits.
+    pub fn is_good(&self, share: f64) -> bool {
+        self.report.good_share().is_none_or(|good| good >= share)
+    }
+}
+
 /// Result of a search.
 #[derive(Clone, Debug)]
 pub struct RateSearch {
@@ -52,7 +65,8 @@ fn point(
     Ok(RatePoint { rate, report: ServiceReport::new(&outcome, &load, config, limits) })
 }
 
-/// Searches the highest rate at which a share `share` of the requests is within the limits: from `start`, the rate is
+/// Searches the highest [sustained](RatePoint::is_sustained) rate at which a share `share` of the requests is within the
+/// limits: from `start`, the rate is
 /// doubled or halved until one rate is within the limits and another is not; then the interval between them is halved
 /// until it is at most 2 % wide.
 pub fn highest_rate(
@@ -73,7 +87,7 @@ pub fn highest_rate(
             }
             found => found?,
         };
-        let is_within = found.report.good_share().is_none_or(|good| good >= share);
+        let is_within = found.is_good(share) && found.is_sustained();
         search.points.push(found);
         let slot = if is_within { &mut search.best } else { &mut search.beyond };
         *slot = Some(rate);

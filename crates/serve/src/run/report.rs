@@ -55,8 +55,15 @@ impl ServiceRun {
                 format!("Up to {best} requests/s, the highest rate that was tried, {within}.")
             }
             [Some(best), Some(beyond)] => {
+                let found = self.points.iter().find(|point| point.rate == beyond);
+                let why = match found {
+                    Some(point) if point.is_good(share) => {
+                        "they arrive faster than they are answered"
+                    }
+                    _ => "fewer are",
+                };
                 let [best, beyond] = [best, beyond].map(significant);
-                format!("Up to {best} requests/s {within}; at {beyond} fewer are.")
+                format!("Up to {best} requests/s {within}; at {beyond} {why}.")
             }
         })
     }
