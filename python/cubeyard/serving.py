@@ -178,7 +178,7 @@ def serve(
     max_concurrency: int | None = None,
     hash_tokens: int = 512,
     steps: Literal["interpolated", "exact"] = "interpolated",
-    check_steps: int = 4,
+    check_steps: int = 2,
     topology: TopologyLike = None,
 ) -> Service:
     """Simulates a service of a language model, as `cubeyard serve` does; docs/serving.md has its rules.

@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t = StepMode::Interpolated)]
     steps: StepMode,
     /// Number of batches whose interpolated times are compared with simulated ones
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 2)]
     check_steps: usize,
     /// Write a row for each answered request as CSV
     #[arg(long, value_name = "FILE")]

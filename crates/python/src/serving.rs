@@ -15,6 +15,7 @@ use crate::{plain, signals};
 /// Parameters of a service, as given by Python.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an argument of its own")]
 struct ServiceArguments {
     model: String,
     file: Given,

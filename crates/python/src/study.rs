@@ -41,7 +41,7 @@ impl StepArguments {
         let phase = if self.prefill { Phase::Prefill } else { Phase::Decode };
         let given = self.dtype.as_deref().map(|name| named("dtype", name)).transpose()?;
         let weights = self.weights.as_deref().map(weight_type).transpose()?;
-        let kv = self.kv_dtype.as_deref().map(|name| cache_type(name)).transpose()?;
+        let kv = self.kv_dtype.as_deref().map(cache_type).transpose()?;
         let model = model(&self.model, self.file, self.hf)?;
         let (HfModel { spec, notes, .. }, [dtype, weights]) = model.with_types(given, weights);
         let experts = expert_placement(&self.experts)?;

@@ -72,7 +72,7 @@ impl ServeError {
     /// Creates the error of an impossible value.
     pub(crate) fn value(
         key: &'static str,
-        value: impl ToString,
+        value: impl std::fmt::Display + Copy,
         expected: impl Into<String>,
     ) -> Self {
         Self::Value { key, value: value.to_string(), expected: expected.into() }

@@ -25,8 +25,10 @@ use crate::error::ServeError;
 use crate::shape::{Chunk, StepShape, StepTimes};
 use grid::{Around, Axis, Grid};
 pub use memory::CacheSize;
-use memory::StepMemory;
 use runs::Runs;
+
+/// Number of tokens above which the time of all parts but attention grows linearly, in interpolated times.
+const LINEAR: u64 = 512;
 
 /// Model that is served, with its machine.
 #[derive(Clone, Debug)]
@@ -73,6 +75,8 @@ pub struct MachineTimes<'a> {
     runs: Runs<'a>,
     grid: Grid,
     known: BTreeMap<Piece, Span>,
+    /// Time between the end of a part and the start of the next, in a decode step of one sequence.
+    gap: Span,
     /// Function that is called before each simulation, with a description of it.
     told: Box<dyn FnMut(&str) + 'a>,
 }
@@ -102,6 +106,7 @@ impl<'a> MachineTimes<'a> {
             runs: Runs::new(model),
             grid: Grid::Steps,
             known: BTreeMap::new(),
+            gap: Span::ZERO,
             told: Box::new(told),
         }
     }
@@ -172,10 +177,31 @@ impl<'a> MachineTimes<'a> {
         Ok(around.between(low?, high?))
     }
 
-    /// Returns the points around a number of tokens, which is padded to a multiple of the PEs that share a prompt.
+    /// Returns the points around a number of tokens, which is padded to a multiple of the PEs that share a prompt. Beyond
+    /// [`LINEAR`] tokens the line through the last two points goes on.
     fn tokens_around(&mut self, tokens: u64) -> Result<Around, ServeError> {
         let unit = self.runs.unit()?;
-        Ok(self.grid.around_multiples(tokens.next_multiple_of(unit), unit, Axis::Count))
+        let tokens = tokens.next_multiple_of(unit);
+        let [low, high] = [LINEAR / 2, LINEAR].map(|most| most.next_multiple_of(unit));
+        if self.grid == Grid::Steps && tokens > high && low < high {
+            return Ok(Around { low, high, at: tokens });
+        }
+        Ok(self.grid.around_multiples(tokens, unit, Axis::Count))
+    }
+
+    /// Returns the parts in which the attention of a part of a prompt is simulated: at most [`LINEAR`] tokens at once,
+    /// unless every number is simulated. Together they have the same pairs of tokens.
+    fn attention_parts(&mut self, chunk: Chunk) -> Result<Vec<Chunk>, ServeError> {
+        let most = match self.grid {
+            Grid::Each => chunk.tokens,
+            Grid::Steps => LINEAR.next_multiple_of(self.runs.unit()?),
+        };
+        let Chunk { tokens, position } = chunk;
+        let part = |start| Chunk { tokens: most.min(tokens - start), position: position + start };
+        Ok((0..tokens)
+            .step_by(usize::try_from(most.max(1)).unwrap_or(usize::MAX))
+            .map(part)
+            .collect())
     }
 
     /// Simulates a piece, unless its time is known.
@@ -185,11 +211,17 @@ impl<'a> MachineTimes<'a> {
         }
         match piece {
             Piece::Prefill(tokens) | Piece::ChunkAttention(tokens, 0) => {
-                self.prefill(tokens)?;
+                (self.told)(&Piece::Prefill(tokens).text());
+                let base = self.runs.prefill(tokens)?;
+                self.known.insert(Piece::Prefill(tokens), base.rest);
+                self.known.insert(Piece::ChunkAttention(tokens, 0), base.attention);
             }
             Piece::Decode(count) | Piece::Head(count) => {
                 (self.told)(&piece.text());
                 let base = self.runs.decode(count)?;
+                if count == 1 {
+                    self.gap = base.gap;
+                }
                 self.known.insert(Piece::Decode(count), base.rest);
                 self.known.insert(Piece::Head(count), base.head);
             }
@@ -201,15 +233,6 @@ impl<'a> MachineTimes<'a> {
             }
         }
         Ok(self.known[&piece])
-    }
-
-    /// Simulates a step with the beginning of a prompt, and returns the memory that it uses.
-    fn prefill(&mut self, tokens: u64) -> Result<StepMemory, ServeError> {
-        (self.told)(&Piece::Prefill(tokens).text());
-        let (base, memory) = self.runs.prefill(tokens)?;
-        self.known.insert(Piece::Prefill(tokens), base.rest);
-        self.known.insert(Piece::ChunkAttention(tokens, 0), base.attention);
-        Ok(memory)
     }
 
     /// Simulates attention alone.
@@ -232,8 +255,10 @@ impl<'a> MachineTimes<'a> {
             span += self.piece(Piece::DecodeAttention(shape.decodes, shape.mean_context()))?;
             launches += 1;
         }
-        for &Chunk { tokens, position } in &shape.chunks {
-            span += self.piece(Piece::ChunkAttention(tokens, position))?;
+        for &chunk in &shape.chunks {
+            for Chunk { tokens, position } in self.attention_parts(chunk)? {
+                span += self.piece(Piece::ChunkAttention(tokens, position))?;
+            }
             launches += 1;
         }
         Ok((span, launches))
@@ -254,7 +279,10 @@ impl StepTimes for MachineTimes<'_> {
             if shape.sampled > 0 { self.piece(Piece::Head(shape.sampled))? } else { Span::ZERO };
         let layers = self.runs.layers();
         // Each further launch of attention follows the one before it like any other launch.
-        let gaps = self.runs.gap() * launches.saturating_sub(1);
+        if launches > 1 {
+            self.run(Piece::Decode(1))?;
+        }
+        let gaps = self.gap * launches.saturating_sub(1);
         Ok(rest + attention + gaps * layers + head)
     }
 }

@@ -210,7 +210,7 @@ impl RunConfig {
             max_concurrency: None,
             limits: Limits::default(),
             is_exact: false,
-            check_steps: 4,
+            check_steps: 2,
         }
     }
 }

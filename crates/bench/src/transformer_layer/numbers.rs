@@ -140,9 +140,8 @@ impl Numbers {
             Held::Angles if matrix == 0 => self.angle(self.position + row, column).cos(),
             Held::Angles => self.angle(self.position + row, column).sin(),
             // Neither the head nor the embedding is run.
-            Held::Head | Held::Table => 0.0,
-            // There are no weights of 4 bits.
-            Held::GateUpExponents | Held::DownExponents => 0.0,
+            // A layer has neither table nor head, and no weights of 4 bits.
+            Held::Head | Held::Table | Held::GateUpExponents | Held::DownExponents => 0.0,
         }
     }
 

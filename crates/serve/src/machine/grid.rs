@@ -27,7 +27,7 @@ pub(super) enum Axis {
 pub(super) struct Around {
     pub(super) low: u64,
     pub(super) high: u64,
-    at: u64,
+    pub(super) at: u64,
 }
 
 impl Grid {
@@ -74,7 +74,7 @@ impl Axis {
 }
 
 impl Around {
-    /// Interpolates between the times at the neighbouring points.
+    /// Interpolates between the times at the neighbouring points; beyond them the same line goes on.
     pub(super) fn between(self, low: Span, high: Span) -> Span {
         if self.low == self.high {
             return low;

@@ -6,21 +6,6 @@ use cubeyard_model::{Cut, Phase};
 use super::{MachineTimes, ServedModel};
 use crate::error::ServeError;
 
-/// Memory use of a step on the PE with the highest use, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StepMemory {
-    weights: u64,
-    activations: u64,
-    capacity: u64,
-}
-
-impl StepMemory {
-    pub(super) fn of(memory: &cubeyard_model::report::Memory) -> Self {
-        let (weights, activations) = (memory.weights.most, memory.activations.most);
-        Self { weights, activations, capacity: memory.capacity }
-    }
-}
-
 /// Size of the KV cache of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSize {
@@ -49,7 +34,9 @@ impl MachineTimes<'_> {
             return Err(ServeError::value("memory-share", share, "a number above 0 and up to 1"));
         }
         let tokens = tokens.next_multiple_of(self.runs.unit()?);
-        let StepMemory { weights, activations, capacity } = self.prefill(tokens)?;
+        let memory = self.runs.memory(tokens)?;
+        let (weights, activations) = (memory.weights.most, memory.activations.most);
+        let capacity = memory.capacity;
         let (model, unit) = (self.runs.model(), self.runs.unit()?);
         #[expect(
             clippy::cast_possible_truncation,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use cubeyard_model::report::ModelReport;
+use cubeyard_model::report::{Memory, ModelReport};
 use cubeyard_model::spec::LayerKind;
 use cubeyard_model::{
     Cut, Driver, MeasureConfig, ModelError, Phase, StepPart, Tensors, Workload, measure,
@@ -12,7 +12,6 @@ use cubeyard_tl::launch::Launcher;
 use cubeyard_units::Span;
 
 use super::ServedModel;
-use super::memory::StepMemory;
 
 /// Context with which the parts of a decode step are simulated that do not depend on it.
 const CONTEXT: u64 = 2048;
@@ -27,7 +26,7 @@ pub(super) struct Base {
     /// Time of the head.
     pub(super) head: Span,
     /// Mean time between the end of a part and the start of the next.
-    gap: Span,
+    pub(super) gap: Span,
 }
 
 impl Base {
@@ -44,14 +43,13 @@ impl Base {
 pub(super) struct Runs<'a> {
     model: &'a ServedModel,
     count: u64,
-    gap: Span,
     /// Number of PEs that share a prompt, or 0 before it is known.
     unit: u64,
 }
 
 impl<'a> Runs<'a> {
     pub(super) fn new(model: &'a ServedModel) -> Self {
-        Self { model, count: 0, gap: Span::ZERO, unit: 0 }
+        Self { model, count: 0, unit: 0 }
     }
 
     /// Returns the model.
@@ -80,20 +78,25 @@ impl<'a> Runs<'a> {
         Ok(self.unit)
     }
 
-    /// Returns the time between the end of a part and the start of the next.
-    pub(super) fn gap(&self) -> Span {
-        self.gap
-    }
-
     /// Simulates a decode step.
     pub(super) fn decode(&mut self, batch: u64) -> Result<Base, ModelError> {
         self.step(self.model.work(Phase::Decode, batch, CONTEXT)).map(|report| Base::of(&report))
     }
 
-    /// Simulates a step with the beginning of a prompt, whose tokens are a multiple of [`unit`](Self::unit); returns the memory that it uses as well.
-    pub(super) fn prefill(&mut self, tokens: u64) -> Result<(Base, StepMemory), ModelError> {
+    /// Simulates a step with the beginning of a prompt, whose tokens are a multiple of [`unit`](Self::unit).
+    pub(super) fn prefill(&mut self, tokens: u64) -> Result<Base, ModelError> {
         let report = self.step(self.model.work(Phase::Prefill, 1, tokens))?;
-        Ok((Base::of(&report), StepMemory::of(&report.memory)))
+        Ok(Base::of(&report))
+    }
+
+    /// Allocates the model for a step with this many tokens of a prompt, and returns its memory use.
+    pub(super) fn memory(&self, tokens: u64) -> Result<Memory, ModelError> {
+        let topology = self.model.topology.clone();
+        let sips: Vec<_> = topology.sips().collect();
+        let work = self.model.work(Phase::Prefill, 1, tokens);
+        let cut = Cut::new(&self.model.spec, work, &topology, sips.len() as u64)?;
+        let context = Context::new(ContextConfig { topology, ..ContextConfig::default() });
+        Ok(Tensors::new(&context, &cut, &sips, None)?.memory)
     }
 
     fn step(&mut self, work: Workload) -> Result<ModelReport, ModelError> {
@@ -106,9 +109,7 @@ impl<'a> Runs<'a> {
             notes: Vec::new(),
         };
         self.count += 1;
-        let report = measure(&config, &mut |_, _| ())?;
-        self.gap = Base::of(&report).gap;
-        Ok(report)
+        measure(&config, &mut |_, _| ())
     }
 
     /// Simulates attention of one layer of each kind, and returns its time in all layers: of `count` sequences with

@@ -55,7 +55,7 @@ impl ServiceRun {
                 format!("Up to {best} requests/s, the highest rate that was tried, {within}.")
             }
             [Some(best), Some(beyond)] => {
-                let found = self.points.iter().find(|point| point.rate == beyond);
+                let found = self.points.iter().find(|point| point.rate.total_cmp(&beyond).is_eq());
                 let why = match found {
                     Some(point) if point.is_good(share) => {
                         "they arrive faster than they are answered"

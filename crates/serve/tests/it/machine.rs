@@ -91,11 +91,32 @@ fn steps_never_become_faster_with_more_work() {
 fn interpolated_times_are_compared_with_simulated_ones() {
     let model = tiny();
     let mut times = MachineTimes::interpolated(&model, |_| ());
-    let checks = times.check(&[decodes(5, 700), decodes(4, 1024), chunk(40, 300)]).unwrap();
+    let long = [chunk(700, 0), chunk(1300, 900)];
+    let shapes = [decodes(5, 700), decodes(4, 1024), chunk(40, 300)].into_iter().chain(long);
+    let checks = times.check(&shapes.collect::<Vec<_>>()).unwrap();
     assert!(checks.iter().all(|it| it.error().abs() < 0.25), "{checks:?}");
     assert_eq!(checks[1].interpolated, checks[1].simulated, "it is a point of the grid");
     let again = times.span(&decodes(5, 700)).unwrap();
     assert_eq!(again, checks[0].interpolated, "a check changes nothing");
+}
+
+/// Gaps between launches, which batches with several launches of attention have, are those of one decode step.
+#[test]
+fn the_time_of_a_step_depends_on_its_shape_alone() {
+    let mut model = tiny();
+    let slow = cubeyard_device::topology::Topology::read(
+        "machine.yaml",
+        "sips: {count: 1}\ncubes: {w: 2, h: 1}\npe: {routers: [r0c0, r0c1]}\nhost: {launch_ns: 500}\n",
+    );
+    model.topology = slow.unwrap();
+    let mixed = StepShape { chunks: vec![Chunk { tokens: 16, position: 8 }; 2], ..decodes(3, 90) };
+    let shapes = [mixed, decodes(1, 40), chunk(33, 12), decodes(7, 500), chunk(600, 64)];
+    let mut forth = MachineTimes::interpolated(&model, |_| ());
+    let mut back = MachineTimes::interpolated(&model, |_| ());
+    let first = shapes.each_ref().map(|shape| forth.span(shape).unwrap());
+    let mut second: Vec<_> = shapes.iter().rev().map(|shape| back.span(shape).unwrap()).collect();
+    second.reverse();
+    assert_eq!(first.to_vec(), second);
 }
 
 /// 2 layers × K and V × 2 heads × 16 features × 2 bytes are 256 bytes a token.
