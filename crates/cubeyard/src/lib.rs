@@ -82,6 +82,7 @@
 //! | [`kernels`] | the kernel language, launches, ready-made kernels | `docs/kernels.md` |
 //! | [`collectives`] | ranks and their collectives | `docs/collectives.md` |
 //! | [`model`] | the time of a step of a language model | `docs/model.md` |
+//! | [`serve`] | a service of a language model: requests, batches, latencies | `docs/serving.md` |
 //! | [`bench`](mod@bench) | benches, with bounds and reports | `docs/own-bench.md` |
 //! | [`replay`] | recorded allocations under allocator policies | `docs/replay.md` |
 //! | [`command`] | the command `cubeyard`, with benches of your own | `docs/own-bench.md` |
@@ -147,6 +148,17 @@ pub mod collectives {
     pub use cubeyard_collectives::collective::{Operation, ReduceOp};
     pub use cubeyard_collectives::distributed::{
         CclConfig, CollectiveReport, DistError, Distributed, Ranks, Worker,
+    };
+}
+
+/// Services of language models: requests, batches, blocks of the KV cache, latencies.
+#[cfg(feature = "simulator")]
+pub mod serve {
+    pub use cubeyard_serve::report::Latency;
+    pub use cubeyard_serve::run::Arrivals;
+    pub use cubeyard_serve::{
+        Lengths, Limits, Load, LoadSource, Policy, Rates, Request, RunConfig, SchedulerConfig,
+        ServeError, ServedModel, ServiceReport, ServiceRun, run, trace,
     };
 }
 
