@@ -11,6 +11,8 @@ PAGES = {
     "ccl": ["ccl", "--sizes", "1K:256K:4", "--ranks", "sip"],
     "probe": ["probe"],
     "model": ["model", "--context", "256"],
+    # A service at two rates.
+    "serve": ["serve", "--rates", "20,60", "--requests", "12", "--prompt", "32", "--answer", "4", "--check-steps", "0"],
     "vary": ["run", "gemm", "--vary", "m=32,64,128", "--vary", "hbm.channel_bandwidth_gbs=16,32"],
     # A grid with costs.
     "designs": [
