@@ -7,7 +7,7 @@
 //!
 //! The tokens of a batch with parts of prompts, and of each part, are padded to a multiple of the PEs that share a prompt.
 //! The cache of the sequences that decode is dealt evenly over the PEs of a group, so their attention takes as long as
-//! that of as many sequences with their mean context.
+//! the attention of equally many sequences with their mean context.
 
 mod grid;
 mod memory;

@@ -84,12 +84,12 @@ impl BlockPool {
         self.count() - self.free()
     }
 
-    /// Returns the bytes that the allocator has handed out: those of all blocks that were ever used.
+    /// Returns the bytes that the allocator has handed out, for all blocks that were ever used.
     pub fn allocated(&self) -> Bytes {
         Bytes::new(self.index.capacity().get() - self.index.free_bytes().get())
     }
 
-    /// Returns the blocks whose contents are those of a prompt, from its beginning up to the first that is not cached.
+    /// Returns the cached blocks of a prompt, from its beginning up to the first content that is not cached.
     pub fn find(&self, contents: impl Iterator<Item = Content>) -> Vec<BlockId> {
         contents.map_while(|content| Some(*self.cached.get(&content)?.first()?)).collect()
     }

@@ -1,6 +1,6 @@
 //! Latencies, throughput and use of memory of a service.
 //!
-//! Names and definitions are those of vLLM's benchmark; docs/serving.md has them.
+//! Names and definitions agree with vLLM's benchmark; docs/serving.md has them.
 
 mod summary;
 

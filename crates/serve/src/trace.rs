@@ -117,7 +117,7 @@ fn shortened(text: &str) -> String {
     format!("`{}…`", text.chars().take(MOST).collect::<String>())
 }
 
-/// Returns the name of a trace: that of its file, without folder and extensions.
+/// Returns the name of a trace: the name of its file, without folder and extensions.
 pub fn name_of(file: &str) -> String {
     let name = Path::new(file).file_name().map(|name| name.to_string_lossy().into_owned());
     let name = name.unwrap_or_else(|| file.to_owned());

@@ -100,7 +100,7 @@ fn interpolated_times_are_compared_with_simulated_ones() {
     assert_eq!(again, checks[0].interpolated, "a check changes nothing");
 }
 
-/// Gaps between launches, which batches with several launches of attention have, are those of one decode step.
+/// Batches with several launches of attention have gaps between them, whose length is taken from one decode step.
 #[test]
 fn the_time_of_a_step_depends_on_its_shape_alone() {
     let mut model = tiny();
