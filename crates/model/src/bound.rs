@@ -25,7 +25,7 @@ pub(super) struct Rates {
     pub(super) memory: f64,
     /// FLOP/s of the matrix units; 0 if they have no rate for the type.
     pub(super) gemm: f64,
-    /// FLOP/s of the matrix engines in attention, whose type is that of the caches.
+    /// FLOP/s of the matrix units in attention, which multiplies in the type of the caches.
     attention: f64,
 }
 
@@ -41,7 +41,7 @@ impl Rates {
         }
     }
 
-    /// Returns the minimum times that memory and the matrix engines allow for a part.
+    /// Returns the minimum times that memory and the matrix units allow for a part.
     pub(super) fn least_of(&self, part: StepPart, demand: Demand) -> [Span; 2] {
         let gemm = if part == StepPart::Attention { self.attention } else { self.gemm };
         Self { gemm, ..*self }.least(demand)

@@ -83,15 +83,6 @@ impl Lengths {
         length(text).map(Self::Fixed)
     }
 
-    /// Returns the mean length.
-    pub fn mean(self) -> f64 {
-        match self {
-            Self::Fixed(length) => length as f64,
-            Self::Uniform(low, high) => f64::midpoint(low as f64, high as f64),
-            Self::LogNormal { mean, .. } => mean,
-        }
-    }
-
     /// Draws a length of at least 1.
     fn draw(self, rng: &mut Rng) -> u64 {
         match self {

@@ -79,8 +79,7 @@ pub struct Scheduled {
 }
 
 /// Reason why a request at the head of the queue was not admitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HeldBack {
     /// It arrived while a step ran.
     Step,
@@ -164,11 +163,6 @@ impl<'a> Scheduler<'a> {
     /// Returns the number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
-    }
-
-    /// Returns the waiting requests, in the order of admission.
-    pub fn queue(&self) -> impl Iterator<Item = usize> + '_ {
-        self.waiting.iter()
     }
 
     /// Returns the number of running requests.

@@ -11,7 +11,8 @@ pub(crate) const MACHINE: &str = "sips: {count: 2}\ncubes: {w: 2, h: 1}\npe: {ro
 pub(crate) const MODEL: &str = "{name: tiny, layers: 3, hidden: 256, ffn: 512, heads: 8, kv_heads: 2, \
                      head_dim: 32, vocab: 64}\n";
 
-fn sandbox(name: &str) -> Sandbox {
+/// Makes a folder with the small machine and model.
+pub(crate) fn sandbox(name: &str) -> Sandbox {
     let sandbox = Sandbox::new(name);
     sandbox.write("small.yaml", MACHINE);
     sandbox.write("tiny.yaml", MODEL);

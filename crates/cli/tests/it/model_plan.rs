@@ -2,15 +2,8 @@
 
 use serde_json::Value;
 
-use crate::model::{MACHINE, MODEL};
+use crate::model::sandbox;
 use crate::{Run, Sandbox};
-
-fn sandbox(name: &str) -> Sandbox {
-    let sandbox = Sandbox::new(name);
-    sandbox.write("small.yaml", MACHINE);
-    sandbox.write("tiny.yaml", MODEL);
-    sandbox
-}
 
 fn model(sandbox: &Sandbox, more: &[&str]) -> Run {
     let small = ["model", "--topology", "small.yaml", "--spec", "tiny.yaml", "--context", "64"];

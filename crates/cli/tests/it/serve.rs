@@ -3,15 +3,8 @@
 use expect_test::expect;
 use serde_json::Value;
 
-use crate::model::{MACHINE, MODEL};
+use crate::model::sandbox;
 use crate::{Run, Sandbox};
-
-fn sandbox(name: &str) -> Sandbox {
-    let sandbox = Sandbox::new(name);
-    sandbox.write("small.yaml", MACHINE);
-    sandbox.write("tiny.yaml", MODEL);
-    sandbox
-}
 
 /// Serves 30 short requests.
 fn serve(sandbox: &Sandbox, more: &[&str]) -> Run {

@@ -25,10 +25,6 @@ impl Waiting {
         self.requests.pop_first().map(|(_, request)| request)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.requests.values().copied()
-    }
-
     /// Adds a request at its place by arrival: requests are numbered in the order of their arrival.
     pub(super) fn push(&mut self, request: usize, priority: i32) {
         let place = i64::try_from(request).unwrap_or(i64::MAX);
