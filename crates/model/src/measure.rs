@@ -64,7 +64,7 @@ pub fn measure(
     measure_stage(config, &sips, Ends::WHOLE, progress)
 }
 
-/// Measures a stage, whose layers are those of `config.spec`, on some of the SIPs of a new machine.
+/// Measures a stage with the layers of `config.spec` on some of the SIPs of a new machine.
 pub(super) fn measure_stage(
     config: &MeasureConfig,
     sips: &[SipId],

@@ -28,7 +28,7 @@ pub struct ModelSpec {
     pub head_dim: u64,
     /// Number of words in the vocabulary.
     pub vocab: u64,
-    /// Differences of the architecture from Llama. Experts and window are those of the first layer.
+    /// Differences of the architecture from Llama, with the experts and the window of the first layer.
     pub family: Family,
     /// Layers that differ from the first, which are included in `layers`; empty if all layers are identical.
     pub others: Vec<LayerKind>,

@@ -111,7 +111,7 @@ fn attention_of_chunks_repeats() {
     assert!((four / (4.0 * one) - 1.0).abs() < 0.02, "{one} ns and {four} ns");
 }
 
-/// The time of a model of two kinds is that of its layers: here 2 of one and 4 of the other.
+/// A model of two kinds takes the time of its layers: here 2 of one kind and 4 of the other.
 #[test]
 fn times_of_kinds_add_up() {
     let dense = ModelSpec { layers: 6, ..tiny() };

@@ -1,4 +1,4 @@
-//! Times of steps on a machine, beside those of `cubeyard_model`.
+//! Times of steps on a machine, compared with `cubeyard_model`.
 
 use cubeyard_device::topology::Topology;
 use cubeyard_model::cut::ExpertPlacement;
